@@ -1,0 +1,47 @@
+# Two commands are enough to start: `make demo` and `make test`. Each sets up what it needs by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help setup demo test check format bench lock clean
+
+help:
+	@echo "make demo    run the main job"
+	@echo "make test    run the tests"
+	@echo "make check   format, lint, types, import contracts"
+	@echo "make bench   figures"
+	@echo "make format  put the sources into the one format"
+	@echo "make lock    pin the dependencies anew"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements/dev.txt scripts/bootstrap
+	PYTHON="$(PYTHON)" scripts/bootstrap "$(VENV)"
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/wire_tour.py
+
+test: setup
+	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m bench $(ARGS)
+
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 \
+		pyproject.toml requirements/dev.in -o requirements/dev.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,123 @@
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Answers questions about Kafka's own classes on stdin and stdout, until stdin ends.
+ *
+ * A question is one frame: int32 size, then the command as a byte string, int32 number of items, and each item: int32
+ * number of fields, each field a byte string. An answer is one frame: int32 size, int32 number of results (one an item,
+ * in order), and each result: one byte (0 ok, 1 error), int32 number of fields, each field a byte string. A byte string
+ * is int32 length and that many bytes. The one field of an error is its text; an error spoils only its own item.
+ */
+public final class Peer {
+    /** What a command does with the fields of one item. */
+    interface Command {
+        List<byte[]> run(List<byte[]> fields) throws Throwable;
+    }
+
+    private static final Map<String, Command> COMMANDS = Map.of(
+        "MESSAGES", Messages::list,
+        "DEFAULT", Messages::makeDefault,
+        "ROUNDTRIP", Messages::roundtrip,
+        "BATCH_READ", Batches::read,
+        "BATCH_WRITE", Batches::write,
+        "MARKER_WRITE", Batches::writeMarker,
+        "COMPRESS", Codecs::compress,
+        "DECOMPRESS", Codecs::decompress
+    );
+
+    public static void main(String[] arguments) throws IOException {
+        DataInputStream questions = new DataInputStream(new BufferedInputStream(System.in, 1 << 16));
+        DataOutputStream answers =
+            new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
+        // Whatever a library prints must not end up between two answers.
+        System.setOut(System.err);
+        while (true) {
+            byte[] question;
+            try {
+                // The whole question is read before anything is answered, so neither side can block the other.
+                question = questions.readNBytes(questions.readInt());
+            } catch (EOFException end) {
+                return;
+            }
+            byte[] answer = answer(ByteBuffer.wrap(question));
+            answers.writeInt(answer.length);
+            answers.write(answer);
+            answers.flush();
+        }
+    }
+
+    private static byte[] answer(ByteBuffer question) throws IOException {
+        String name = text(readBytes(question));
+        Command command = COMMANDS.getOrDefault(name, fields -> {
+            throw new IllegalArgumentException("no such command: " + name);
+        });
+        int count = question.getInt();
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream(1 << 16);
+        DataOutputStream out = new DataOutputStream(bytes);
+        out.writeInt(count);
+        for (int item = 0; item < count; item++) {
+            byte[][] fields = new byte[question.getInt()][];
+            for (int field = 0; field < fields.length; field++) {
+                fields[field] = readBytes(question);
+            }
+            try {
+                writeResult(out, 0, command.run(List.of(fields)));
+            } catch (Throwable error) { // even running out of memory or stack is only this item's answer
+                writeResult(out, 1, List.of(describe(error)));
+            }
+        }
+        return bytes.toByteArray();
+    }
+
+    private static byte[] readBytes(ByteBuffer from) {
+        byte[] bytes = new byte[from.getInt()];
+        from.get(bytes);
+        return bytes;
+    }
+
+    private static void writeResult(DataOutputStream out, int status, List<byte[]> fields) throws IOException {
+        out.writeByte(status);
+        out.writeInt(fields.size());
+        for (byte[] field : fields) {
+            out.writeInt(field.length);
+            out.write(field);
+        }
+    }
+
+    /** The error, where it was thrown, and its causes: a BufferUnderflowException says nothing without its place. */
+    private static byte[] describe(Throwable error) {
+        StringBuilder text = new StringBuilder();
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            text.append(text.length() == 0 ? "" : "\ncaused by ").append(cause);
+            Arrays.stream(cause.getStackTrace()).limit(6).forEach(frame -> text.append("\n  at ").append(frame));
+        }
+        return bytes(text.toString());
+    }
+
+    static String text(byte[] bytes) {
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    static byte[] bytes(ByteBuffer buffer) {
+        byte[] bytes = new byte[buffer.remaining()];
+        buffer.duplicate().get(bytes);
+        return bytes;
+    }
+}

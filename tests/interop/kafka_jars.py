@@ -1,0 +1,147 @@
+"""Kafka's own jars and the compiled Java peer, made once and kept in a cache outside the tree.
+
+The cache is `$OTTLA_CACHE`, else `ottla` in the user's cache folder. Each folder in it is named after a hash of what it
+is made from and appears only when complete, also when several test processes ask at once. Where Java, Maven or the jars
+cannot be had, the asking test is skipped with a message saying what is missing; in continuous integration (`CI` is set)
+it fails.
+"""
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+SOURCES = Path(__file__).parent / "kafka"
+POM = SOURCES / "pom.xml"
+APT_INSTALL = Path(__file__).parents[2] / "scripts" / "apt-install"
+JAVA_RELEASE = "17"
+# Two steps (install, download) fit into the time that one test may take.
+STEP_TIMEOUT_S = 140
+
+
+def kafka_libs() -> Path:
+    """The folder with Kafka's jars and all that they need."""
+    return cached(f"kafka-libs-{digest([POM])}", copy_jars)
+
+
+def java_classes() -> Path:
+    """The folder with the compiled Java peer."""
+    libs = kafka_libs()
+    return cached(f"kafka-peer-{digest([POM, *java_sources()])}", lambda folder: compile_peer(libs, folder))
+
+
+def class_path() -> str:
+    return f"{java_classes()}{os.pathsep}{kafka_libs()}/*"
+
+
+@functools.cache
+def java() -> Path:
+    """The `java` of the same JDK as `javac`."""
+    javac = find_javac()
+    if javac is None:
+        install("openjdk-17-jdk-headless")
+        javac = find_javac()
+    if javac is None:
+        unavailable("a JDK of version 17 or newer (javac)")
+    return javac.resolve().parent / "java"
+
+
+def java_sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.java"))
+
+
+def digest(files: Sequence[Path]) -> str:
+    sums = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        sums.update(f"{file.name} {len(content)}\n".encode() + content)
+    return sums.hexdigest()[:16]
+
+
+def cached(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder `name` of the cache, filled by `make` if it is not there yet."""
+    cache = cache_folder()
+    folder = cache / name
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as temporary:
+                made = Path(temporary) / "made"
+                made.mkdir()
+                make(made)
+                made.rename(folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    if chosen := os.environ.get("OTTLA_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
+
+
+def copy_jars(folder: Path) -> None:
+    java()  # Maven needs it too, and says so less clearly
+    maven = shutil.which("mvn")
+    if maven is None:
+        install("maven")
+        maven = shutil.which("mvn")
+    if maven is None:
+        unavailable("Maven (mvn)")
+    goal = "dependency:copy-dependencies"
+    command = [maven, "-q", "-B", "-f", str(POM), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    problem = run(command)
+    if problem is not None:
+        unavailable(f"Kafka's jars, which Maven could not fetch: {problem}")
+
+
+def compile_peer(libs: Path, folder: Path) -> None:
+    javac = java().parent / "javac"
+    sources = [str(source) for source in java_sources()]
+    command = [str(javac), "--release", JAVA_RELEASE, "-proc:none", "-cp", f"{libs}/*", "-d", str(folder), *sources]
+    problem = run(command)
+    if problem is not None:
+        pytest.fail(f"the Java peer does not compile: {problem}", pytrace=False)
+
+
+def find_javac() -> Path | None:
+    """The compiler of `JAVA_HOME` or of the path, if it is there and new enough."""
+    home = os.environ.get("JAVA_HOME")
+    for path in (f"{home}/bin" if home else None, os.environ.get("PATH")):
+        javac = shutil.which("javac", path=path) if path else None
+        if javac and run([javac, "--release", JAVA_RELEASE, "-version"]) is None:
+            return Path(javac)
+    return None
+
+
+def install(package: str) -> None:
+    """Try to install a Debian package; the caller looks whether it helped."""
+    run([str(APT_INSTALL), package])
+
+
+def run(command: Sequence[str]) -> str | None:
+    """Run a command to its end; what went wrong, or None."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else (done.stdout + done.stderr).strip()[-2000:] or f"exit {done.returncode}"
+
+
+def unavailable(what: str) -> NoReturn:
+    message = f"comparing with Kafka's own classes needs {what}"
+    if os.environ.get("CI"):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)

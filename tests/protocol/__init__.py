@@ -1,0 +1,1 @@
+"""The facts of Kafka 4.3.1's protocol that tests compare with."""

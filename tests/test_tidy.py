@@ -1,0 +1,75 @@
+"""The house is tidy: sizes, leftovers, and what the documents claim about the tree."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "ottla").rglob("*.py"))
+EVERY_FILE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
+MAX_MODULE_LINES = 500
+MAX_FUNCTION_LINES = 60
+LONG_MODULES: dict[str, str] = {}
+"""Module → the reason why it may be longer."""
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_is_short_or_has_a_reason(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= MAX_MODULE_LINES or relative(path) in LONG_MODULES
+
+
+def test_reasons_are_given_only_where_they_are_needed() -> None:
+    needed = {relative(path) for path in SOURCES if len(path.read_text().splitlines()) > MAX_MODULE_LINES}
+    assert set(LONG_MODULES) == needed
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_functions_are_short(path: Path) -> None:
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", EVERY_FILE, ids=relative)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    assert not text or ast.get_docstring(ast.parse(text)), f"{relative(path)} has no docstring"
+
+
+def test_nothing_is_left_for_later() -> None:
+    leftover = re.compile(r"\b(TODO|FIXME|XXX)\b")
+    found = [relative(p) for p in EVERY_FILE if p != Path(__file__) and leftover.search(p.read_text())]
+    assert not found
+
+
+def test_the_folder_table_of_the_architecture_is_true() -> None:
+    rows = re.findall(r"^\| `(\w+)/` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    folders = sorted(p.parent.name for p in (ROOT / "src" / "ottla").glob("*/__init__.py"))
+    assert sorted(rows) == folders
+
+
+def test_files_that_the_documents_name_exist() -> None:
+    for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+        text = (ROOT / document).read_text()
+        for name in re.findall(r"`((?:tests|bench|src|examples|scripts|requirements)/[\w/.-]+\.\w+)`", text):
+            assert (ROOT / name).exists(), f"{document} names {name}"
+        for name in re.findall(r"`((?:wire|messages|errors)/\w+\.py)`", text):
+            assert (ROOT / "src" / "ottla" / name).exists(), f"{document} names {name}"
+
+
+def test_make_targets_that_the_readme_names_exist() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`?make ([\w-]+)", (ROOT / "README.md").read_text()))
+    assert named <= targets

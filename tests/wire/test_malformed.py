@@ -1,0 +1,153 @@
+"""Bytes that are no message: always a ProtocolError that says what and where, in bounded time and memory."""
+
+import struct
+import tracemalloc
+from random import Random
+
+import pytest
+
+from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.messages.fetch import FetchRequest
+from ottla.messages.headers import RequestHeader
+from ottla.messages.metadata import MetadataRequest
+from ottla.messages.produce import ProduceRequest
+from ottla.wire.codec import UnsupportedVersion, decode, encode
+from ottla.wire.errors import ProtocolError
+from ottla.wire.reading import MAX_TAGGED_FIELDS
+from ottla.wire.source import UnwritableError
+from tests.protocol.table import cases, declared
+from tests.wire.fuzz import mutations
+from tests.wire.values import Values
+
+INT32_MAX = 2**31 - 1
+
+
+@pytest.mark.parametrize(("name", "version"), cases())
+def test_a_message_cut_at_any_byte_is_refused(name: str, version: int) -> None:
+    cls = declared()[name]
+    values = Values(Random(f"{name} {version}"))
+    written = min((encode(values.message(cls, version), version) for _ in range(6)), key=lambda b: abs(len(b) - 300))
+    for size in range(len(written)):
+        with pytest.raises(ProtocolError) as caught:
+            decode(cls, version, written[:size])
+        assert caught.value.at is not None
+        assert caught.value.of == f"{cls.__name__} v{version}"
+
+
+@pytest.mark.parametrize(("name", "version"), cases())
+def test_mutated_bytes_are_read_or_refused(name: str, version: int) -> None:
+    cls = declared()[name]
+    random = Random(f"mutated {name} {version}")
+    written = encode(Values(random).message(cls, version), version)
+    for mutated in mutations(written, random, 40):
+        try:
+            message: object = decode(cls, version, mutated)
+        except ProtocolError:
+            continue
+        encode(message, version)
+
+
+def test_the_error_names_the_field_and_the_byte() -> None:
+    body = encode(MetadataRequest(), 9)
+    with pytest.raises(ProtocolError, match=r"^allow_auto_topic_creation to tagged fields: ends too early") as caught:
+        decode(MetadataRequest, 9, body[:1])
+    assert (caught.value.at, caught.value.of) == (1, "MetadataRequest v9")
+    assert str(caught.value).endswith("at byte 1 of MetadataRequest v9")
+
+
+def test_the_error_names_a_field_inside_arrays() -> None:
+    topics = struct.pack(">i", 1) + struct.pack(">h", 5) + b"\xff\xfe\xfd\xfc\xfb" + b"\x00"
+    with pytest.raises(ProtocolError, match=r"topics\[\]\.name: invalid UTF-8") as caught:
+        decode(MetadataRequest, 4, topics)
+    assert caught.value.at == 6
+
+
+def test_bytes_after_the_message_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="2 bytes follow the message"):
+        decode(RequestHeader, 1, encode(RequestHeader(client_id="a"), 1) + b"xy")
+
+
+@pytest.mark.parametrize("length", [-2, -100, -(2**15)])
+def test_negative_lengths_are_refused(length: int) -> None:
+    with pytest.raises(ProtocolError, match=f"negative length {length}"):
+        decode(RequestHeader, 1, struct.pack(">hhih", 3, 4, 7, length))
+
+
+def test_a_length_beyond_the_frame_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="client_id: 900 bytes announced, 3 are left"):
+        decode(RequestHeader, 1, struct.pack(">hhih", 3, 4, 7, 900) + b"abc")
+
+
+def test_null_where_null_is_not_allowed_is_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"topics: is null"):
+        decode(MetadataRequest, 0, struct.pack(">i", -1))
+
+
+@pytest.mark.parametrize("count", [INT32_MAX, 2**30, 1_000_000])
+def test_an_impossible_array_count_allocates_nothing(count: int) -> None:
+    frame = struct.pack(">i", count) + bytes(1_000)
+    decode(MetadataRequest, 4, encode(MetadataRequest(), 4))
+    tracemalloc.start()
+    with pytest.raises(ProtocolError, match=f"topics: {count} elements announced"):
+        decode(MetadataRequest, 4, frame)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_an_impossible_compact_array_count_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="4294967294 elements announced"):
+        decode(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f" + bytes(100))
+
+
+def test_a_varint_without_end_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="topics: varint"):
+        decode(MetadataRequest, 9, b"\x80" * 1_000_000)
+
+
+def test_more_tagged_fields_than_any_message_has_are_refused_at_once() -> None:
+    tags = b"".join(bytes((0x80 | tag & 0x7F, tag >> 7, 0)) for tag in range(128, 128 + MAX_TAGGED_FIELDS))
+    header = struct.pack(">hhih", 3, 9, 7, -1)
+    count = MAX_TAGGED_FIELDS
+    read = decode(RequestHeader, 2, header + bytes((count & 0x7F | 0x80, count >> 7)) + tags)
+    assert len(read.unknown_tags) == MAX_TAGGED_FIELDS  # type: ignore[attr-defined]
+    with pytest.raises(ProtocolError, match="20000000 tagged fields, at most 1000 are taken"):
+        decode(RequestHeader, 2, header + b"\x80\xda\xc4\x09" + tags * 10)
+
+
+def test_tags_out_of_order_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="tag 5 of 0 bytes after tag 9"):
+        decode(RequestHeader, 2, struct.pack(">hhih", 3, 9, 7, -1) + b"\x02\x09\x00\x05\x00")
+
+
+def test_a_tagged_value_must_fill_its_size() -> None:
+    body = encode(FetchRequest(cluster_id="abc"), 12)
+    assert body.endswith(b"\x01\x00\x04\x04abc")
+    with pytest.raises(ProtocolError, match="tagged fields: the value of tag 0 ended"):
+        decode(FetchRequest, 12, body[:-7] + b"\x01\x00\x05\x04abcd")
+
+
+def test_a_nullable_struct_is_marked_present_or_null() -> None:
+    body = encode(DescribeTopicPartitionsRequest(), 0)
+    assert body[-2:] == b"\xff\x00"
+    with pytest.raises(ProtocolError, match=r"cursor: a struct is marked 1 or -1 \(null\), not 7"):
+        decode(DescribeTopicPartitionsRequest, 0, body[:-2] + b"\x07\x00")
+
+
+def test_a_version_never_declared_is_refused() -> None:
+    with pytest.raises(UnsupportedVersion, match="ProduceRequest has versions 3-13, not 2"):
+        decode(ProduceRequest, 2, b"")
+
+
+def test_unknown_tagged_fields_survive_a_round_trip() -> None:
+    body = encode(ApiVersionsRequest(client_software_name="a", client_software_version="b"), 3)
+    body = body[:-1] + b"\x02\x63\x03xyz\xc8\x01\x00"
+    assert encode(decode(ApiVersionsRequest, 3, body), 3) == body
+
+
+def test_what_cannot_be_written_is_a_bug_that_names_its_field() -> None:
+    with pytest.raises(UnwritableError, match=r"MetadataRequest v0: topics cannot be written"):
+        encode(MetadataRequest(topics=None), 0)
+    with pytest.raises(UnwritableError, match=r"RequestHeader v1: request_api_key to client_id cannot be written"):
+        encode(RequestHeader(request_api_key=100_000), 1)
