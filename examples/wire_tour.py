@@ -4,7 +4,7 @@ from ottla.messages.apis import APIS
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import batches
 from ottla.wire.codec import decode, encode
-from ottla.wire.compression import Codec
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ProtocolError
 from ottla.wire.records import Record, build_batch, records
 
@@ -16,7 +16,7 @@ def main() -> None:
     print(f"{len(APIS)} APIs, {2 * versions} request and response versions\n")
 
     written = [Record(n, 1_700_000_000_000 + n, b"key", b"value %d" % n) for n in range(3)]
-    batch = build_batch(written, compression=Codec.ZSTD)
+    batch = build_batch(written, compression=Compression.ZSTD)
     request = ProduceRequest(
         acks=-1,
         timeout_ms=30_000,

@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.wire.batch import TimestampType, batches, check_crc
-from ottla.wire.compression import LEVELS, Codec, compress, decompress
+from ottla.wire.compression import LEVELS, Compression, compress, decompress
 from ottla.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
 from ottla.wire.records import Record, build_batch, records
 from tests.interop.java_peer import JavaPeer
 from tests.interop.peer_batches import PeerRecord
 
-CODECS = list(Codec)
+COMPRESSIONS = list(Compression)
 DATA = [b"", b"a", b"kafka" * 10_000, bytes(300_000), Random(7).randbytes(200_000)]
 
 
@@ -32,10 +32,10 @@ def some_records(random: Random) -> list[Record]:
     return made
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", COMPRESSIONS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
-def test_java_reads_what_ottla_writes(java_peer: JavaPeer, codec: Codec, random: Random) -> None:
+def test_java_reads_what_ottla_writes(java_peer: JavaPeer, codec: Compression, random: Random) -> None:
     written = some_records(random)
     append_time = random.random() < 0.3
     latest = max(record.timestamp for record in written)
@@ -63,10 +63,12 @@ def test_java_reads_what_ottla_writes(java_peer: JavaPeer, codec: Codec, random:
     ]
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", COMPRESSIONS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
-def test_ottla_reads_what_java_writes_and_writes_the_same(java_peer: JavaPeer, codec: Codec, random: Random) -> None:
+def test_ottla_reads_what_java_writes_and_writes_the_same(
+    java_peer: JavaPeer, codec: Compression, random: Random
+) -> None:
     given_records = some_records(random)
     theirs = java_peer.write_batch(
         [PeerRecord(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in given_records],
@@ -93,7 +95,7 @@ def test_ottla_reads_what_java_writes_and_writes_the_same(java_peer: JavaPeer, c
         producer_epoch=0,
         base_sequence=0,
     )
-    if codec is Codec.NONE:
+    if codec is Compression.NONE:
         assert ours == theirs
     assert header._replace(crc=0, batch_length=0) == next(iter(batches(ours)))[1]._replace(crc=0, batch_length=0)
 
@@ -112,9 +114,9 @@ def test_transaction_markers_are_the_same(java_peer: JavaPeer, commit: bool) -> 
     assert coordinator_epoch(record) == 7
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", COMPRESSIONS)
 @pytest.mark.parametrize("data", DATA, ids=len)
-def test_compressed_bytes_go_both_ways(java_peer: JavaPeer, codec: Codec, data: bytes) -> None:
+def test_compressed_bytes_go_both_ways(java_peer: JavaPeer, codec: Compression, data: bytes) -> None:
     levels: list[int | None] = [None]
     if codec in LEVELS:
         lowest, highest, default = LEVELS[codec]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ottla.wire.compression import Codec
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import Buffer
 
@@ -47,7 +47,7 @@ _write_epoch = struct.Struct(">i").pack_into
 _write_crc = struct.Struct(">I").pack_into
 _write_attributes = struct.Struct(">h").pack_into
 _write_max_timestamp = struct.Struct(">q").pack_into
-_CODECS = tuple(Codec)
+_COMPRESSIONS = tuple(Compression)
 
 
 class CorruptBatch(ProtocolError):
@@ -99,11 +99,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
-    def compression(self) -> Codec:
+    def compression(self) -> Compression:
         code = self.attributes & COMPRESSION_MASK
-        if code >= len(_CODECS):
+        if code >= len(_COMPRESSIONS):
             raise InvalidBatch(f"unknown compression {code}", of="a batch header")
-        return _CODECS[code]
+        return _COMPRESSIONS[code]
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -212,7 +212,7 @@ def check_produced(header: BatchHeader, *, max_bytes: int) -> None:
         raise BatchTooLarge(f"batch of {header.size_bytes} bytes where {max_bytes} are allowed")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidBatch(f"{header.record_count} records with last offset delta {header.last_offset_delta}")
-    if header.attributes & COMPRESSION_MASK >= len(_CODECS):
+    if header.attributes & COMPRESSION_MASK >= len(_COMPRESSIONS):
         raise InvalidBatch(f"unknown compression {header.attributes & COMPRESSION_MASK}")
     if header.attributes & CONTROL_BIT:
         raise InvalidBatch("producers may not write control records")
@@ -234,7 +234,7 @@ def check_stored(header: BatchHeader) -> None:
         raise CorruptBatch(f"offsets {header.base_offset} to {header.last_offset}")
     if not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise CorruptBatch(f"{header.record_count} records with last offset delta {header.last_offset_delta}")
-    if header.attributes & COMPRESSION_MASK >= len(_CODECS):
+    if header.attributes & COMPRESSION_MASK >= len(_COMPRESSIONS):
         raise CorruptBatch(f"unknown compression {header.attributes & COMPRESSION_MASK}")
 
 

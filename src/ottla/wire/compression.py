@@ -43,7 +43,7 @@ _uint32 = struct.Struct(">I").unpack_from
 _uint32_little = struct.Struct("<I").unpack_from
 
 
-class Codec(IntEnum):
+class Compression(IntEnum):
     """The low three bits of a batch's attributes."""
 
     NONE = 0
@@ -53,49 +53,49 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-LEVELS: dict[Codec, tuple[int, int, int]] = {
-    Codec.GZIP: (1, 9, -1),
-    Codec.LZ4: (1, 17, 9),
-    Codec.ZSTD: (-131072, 22, 3),
+LEVELS: dict[Compression, tuple[int, int, int]] = {
+    Compression.GZIP: (1, 9, -1),
+    Compression.LZ4: (1, 17, 9),
+    Compression.ZSTD: (-131072, 22, 3),
 }
 """Kafka's lowest, highest and default level of the codecs that have any."""
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
     """The data in the codec's format; raises ValueError for a level outside Kafka's range."""
     if level is not None and codec in LEVELS:
         lowest, highest, default = LEVELS[codec]
         if level != default and not lowest <= level <= highest:
             raise ValueError(f"level {level} of {codec.name.lower()} is not within {lowest} to {highest}")
     match codec:
-        case Codec.NONE:
+        case Compression.NONE:
             return bytes(data)
-        case Codec.GZIP:
+        case Compression.GZIP:
             return zlib.compress(data, -1 if level is None else level, wbits=31)
-        case Codec.SNAPPY:
+        case Compression.SNAPPY:
             return _compress_snappy(memoryview(data))
-        case Codec.LZ4:
+        case Compression.LZ4:
             return _compress_lz4(data, level)
-        case Codec.ZSTD:
+        case Compression.ZSTD:
             return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
-def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
+def decompress(codec: Compression, data: Buffer, *, limit: int) -> bytes:
     """What was compressed, or ProtocolError when it is corrupt, cut short or larger than `limit` bytes."""
     view = memoryview(data)
     try:
         match codec:
-            case Codec.NONE:
+            case Compression.NONE:
                 if len(view) > limit:
                     raise _too_large(limit)
                 return bytes(view)
-            case Codec.GZIP:
+            case Compression.GZIP:
                 return _decompress_gzip(view, limit)
-            case Codec.SNAPPY:
+            case Compression.SNAPPY:
                 return _decompress_snappy(view, limit)
-            case Codec.LZ4:
+            case Compression.LZ4:
                 return _decompress_lz4(view, limit)
-            case Codec.ZSTD:
+            case Compression.ZSTD:
                 return _decompress_zstd(view, limit)
     # lz4 has no exception type of its own: a corrupt frame is a RuntimeError.
     except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError) as error:
@@ -245,7 +245,7 @@ def _decompress_zstd_frame(view: memoryview, start: int, before: int, limit: int
         raise _too_large(limit)
     room = min(most, limit - before + 1)
     try:
-        # The library takes no room at all for a question about the size.
+        # To the library, room for nothing means room of unknown size.
         return _zstd.decompressor.decompress(view[start:end], max_output_size=room) if room else b"", end
     except zstandard.ZstdError:
         if before + most > limit:

