@@ -1,0 +1,46 @@
+"""The third side of the triangle: batches of Kafka's own classes are read by librdkafka, and the other way round.
+
+With the tests of Ottla against each of them, every writer's batches are read by both others.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.wire.compression import Compression
+from ottla.wire.records import Record
+from tests.interop.java_peer import JavaPeer
+from tests.interop.peer_batches import PeerRecord
+from tests.wire.mock_broker import MockBroker, as_record, consume, various, write_with_librdkafka
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[MockBroker]:
+    mock = MockBroker()
+    yield mock
+    mock.close()
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_librdkafka_reads_what_java_writes(java_peer: JavaPeer, broker: MockBroker, codec: Compression) -> None:
+    topic = f"written-by-java-{codec.name}"
+    broker.create(topic)
+    written = various(500)
+    peer_records = [PeerRecord(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in written]
+    broker.produce(topic, java_peer.write_batch(peer_records, compression=codec.name.lower()))
+    assert [as_record(message) for message in consume(broker, topic, len(written))] == written
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, broker: MockBroker, codec: Compression) -> None:
+    topic = f"for-java-{codec.name}"
+    broker.create(topic)
+    written = various(500)
+    write_with_librdkafka(broker, topic, codec, written)
+    read = []
+    for batch in java_peer.read_batches(b"".join(broker.fetch_all(topic))):
+        assert batch.error is None
+        assert batch.crc_valid
+        assert batch.compression == codec.name.lower()
+        read += [Record(r.offset or 0, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch.records]
+    assert read == written
