@@ -37,10 +37,12 @@ def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, broker: MockBrok
     broker.create(topic)
     written = various(500)
     write_with_librdkafka(broker, topic, codec, written)
-    read = []
+    read, seen = [], set()
     for batch in java_peer.read_batches(b"".join(broker.fetch_all(topic))):
         assert batch.error is None
         assert batch.crc_valid
-        assert batch.compression == codec.name.lower()
+        seen.add(batch.compression)
         read += [Record(r.offset or 0, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch.records]
     assert read == written
+    # librdkafka leaves a batch as it is where compression would not make it smaller.
+    assert codec.name.lower() in seen <= {codec.name.lower(), "none"}

@@ -35,17 +35,20 @@ def test_what_librdkafka_writes_is_read(broker: MockBroker, codec: Compression) 
     write_with_librdkafka(broker, topic, codec, written)
 
     read: list[Record] = []
+    seen = set()
     for batch in broker.fetch_all(topic):
         header = read_header(batch)
         check_crc(batch, 0, header)
         check_stored(header)
         check_produced(header._replace(base_offset=0), max_bytes=1 << 20)
-        assert header.compression is codec
+        seen.add(header.compression)
         inner = list(records(batch))
         assert header.max_timestamp == max(record.timestamp for record in inner)
         assert list(keys(batch)) == [(r.offset, r.timestamp, r.key, r.value is None) for r in inner]
         read += inner
     assert read == written
+    # librdkafka leaves a batch as it is where compression would not make it smaller.
+    assert codec in seen <= {codec, Compression.NONE}
 
 
 @each_codec
