@@ -20,7 +20,7 @@ from ottla.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from ottla.wire.codec import codec_of, decode, encode
+from ottla.wire.codec import decode, encode, reader_of, writer_of
 
 VERSION = 12
 PARTITIONS = 4
@@ -64,10 +64,7 @@ def fetch_round_trip() -> None:
     view = memoryview(frame)
     body = encode(response(), VERSION)
     answer = decode(FetchResponse, VERSION, body)
-    read, write = codec_of(FetchRequest, VERSION).read, codec_of(FetchResponse, VERSION).write
-    read(view, 0)
-    write(answer, lambda _: None)
-    read, write = codec_of(FetchRequest, VERSION).read, codec_of(FetchResponse, VERSION).write
+    read, write = reader_of(FetchRequest, VERSION), writer_of(FetchResponse, VERSION)
 
     def ottla_write(message: FetchResponse = answer) -> list[Any]:
         chunks: list[Any] = []

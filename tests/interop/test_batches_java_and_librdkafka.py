@@ -3,8 +3,6 @@
 With the tests of Ottla against each of them, every writer's batches are read by both others.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from ottla.wire.compression import Compression
@@ -14,31 +12,24 @@ from tests.interop.peer_batches import PeerRecord
 from tests.wire.mock_broker import MockBroker, as_record, consume, various, write_with_librdkafka
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[MockBroker]:
-    mock = MockBroker()
-    yield mock
-    mock.close()
-
-
 @pytest.mark.parametrize("codec", Compression)
-def test_librdkafka_reads_what_java_writes(java_peer: JavaPeer, broker: MockBroker, codec: Compression) -> None:
+def test_librdkafka_reads_what_java_writes(java_peer: JavaPeer, mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"written-by-java-{codec.name}"
-    broker.create(topic)
+    mock_broker.create(topic)
     written = various(500)
     peer_records = [PeerRecord(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in written]
-    broker.produce(topic, java_peer.write_batch(peer_records, compression=codec.name.lower()))
-    assert [as_record(message) for message in consume(broker, topic, len(written))] == written
+    mock_broker.produce(topic, java_peer.write_batch(peer_records, compression=codec.name.lower()))
+    assert [as_record(message) for message in consume(mock_broker, topic, len(written))] == written
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, broker: MockBroker, codec: Compression) -> None:
+def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"for-java-{codec.name}"
-    broker.create(topic)
+    mock_broker.create(topic)
     written = various(500)
-    write_with_librdkafka(broker, topic, codec, written)
+    write_with_librdkafka(mock_broker, topic, codec, written)
     read, seen = [], set()
-    for batch in java_peer.read_batches(b"".join(broker.fetch_all(topic))):
+    for batch in java_peer.read_batches(b"".join(mock_broker.fetch_all(topic))):
         assert batch.error is None
         assert batch.crc_valid
         seen.add(batch.compression)

@@ -1,7 +1,5 @@
 """Batches across the fence: librdkafka's are read by Ottla and Ottla's by librdkafka, through its own mock broker."""
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
@@ -20,23 +18,16 @@ from tests.wire.mock_broker import NOW, MockBroker, as_record, consume, various,
 each_codec = pytest.mark.parametrize("codec", Compression)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[MockBroker]:
-    mock = MockBroker()
-    yield mock
-    mock.close()
-
-
 @each_codec
-def test_what_librdkafka_writes_is_read(broker: MockBroker, codec: Compression) -> None:
+def test_what_librdkafka_writes_is_read(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"written-by-librdkafka-{codec.name}"
-    broker.create(topic)
+    mock_broker.create(topic)
     written = various(1500)
-    write_with_librdkafka(broker, topic, codec, written)
+    write_with_librdkafka(mock_broker, topic, codec, written)
 
     read: list[Record] = []
     seen = set()
-    for batch in broker.fetch_all(topic):
+    for batch in mock_broker.fetch_all(topic):
         header = read_header(batch)
         check_crc(batch, 0, header)
         check_stored(header)
@@ -52,15 +43,15 @@ def test_what_librdkafka_writes_is_read(broker: MockBroker, codec: Compression) 
 
 
 @each_codec
-def test_what_ottla_builds_is_read_by_librdkafka(broker: MockBroker, codec: Compression) -> None:
+def test_what_ottla_builds_is_read_by_librdkafka(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"built-by-ottla-{codec.name}"
-    broker.create(topic)
+    mock_broker.create(topic)
     written = various(1500)
     for start in (0, 1, 700):
         part = written[start : {0: 1, 1: 700, 700: 1500}[start]]
         renumbered = [record._replace(offset=i) for i, record in enumerate(part)]
-        broker.produce(topic, build_batch(renumbered, compression=codec))
-    found = consume(broker, topic, len(written))
+        mock_broker.produce(topic, build_batch(renumbered, compression=codec))
+    found = consume(mock_broker, topic, len(written))
     assert [as_record(message) for message in found] == written
     assert {message.timestamp()[0] for message in found} == {TIMESTAMP_CREATE_TIME}
 
@@ -68,37 +59,37 @@ def test_what_ottla_builds_is_read_by_librdkafka(broker: MockBroker, codec: Comp
 @pytest.mark.parametrize(
     ("codec", "level"), [(Compression.GZIP, 9), (Compression.LZ4, 1), (Compression.LZ4, 17), (Compression.ZSTD, 19)]
 )
-def test_every_level_is_read_by_librdkafka(broker: MockBroker, codec: Compression, level: int) -> None:
+def test_every_level_is_read_by_librdkafka(mock_broker: MockBroker, codec: Compression, level: int) -> None:
     topic = f"level-{level}-of-{codec.name}"
-    broker.create(topic)
-    broker.produce(topic, build_batch(various(300), compression=codec, level=level))
-    assert [as_record(message) for message in consume(broker, topic, 300)] == various(300)
+    mock_broker.create(topic)
+    mock_broker.produce(topic, build_batch(various(300), compression=codec, level=level))
+    assert [as_record(message) for message in consume(mock_broker, topic, 300)] == various(300)
 
 
-def test_log_append_time_set_by_ottla_is_seen_by_librdkafka(broker: MockBroker) -> None:
-    broker.create("append-time")
+def test_log_append_time_set_by_ottla_is_seen_by_librdkafka(mock_broker: MockBroker) -> None:
+    mock_broker.create("append-time")
     batch = build_batch([Record(i, NOW + i, None, b"%d" % i) for i in range(3)])
     set_max_timestamp(batch, 0, NOW + 777)
-    broker.produce("append-time", batch)
-    found = consume(broker, "append-time", 3)
+    mock_broker.produce("append-time", batch)
+    found = consume(mock_broker, "append-time", 3)
     assert [message.timestamp() for message in found] == [(TIMESTAMP_LOG_APPEND_TIME, NOW + 777)] * 3
 
 
-def test_transaction_markers_are_passed_over_by_librdkafka(broker: MockBroker) -> None:
-    broker.create("marked")
-    broker.produce("marked", build_batch([Record(0, NOW, None, b"before")]))
+def test_transaction_markers_are_passed_over_by_librdkafka(mock_broker: MockBroker) -> None:
+    mock_broker.create("marked")
+    mock_broker.produce("marked", build_batch([Record(0, NOW, None, b"before")]))
     marker = transaction_marker(commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
-    broker.produce("marked", marker)
-    broker.produce("marked", build_batch([Record(0, NOW, None, b"after")]))
-    found = consume(broker, "marked", 2)
+    mock_broker.produce("marked", marker)
+    mock_broker.produce("marked", build_batch([Record(0, NOW, None, b"after")]))
+    found = consume(mock_broker, "marked", 2)
     assert [(message.offset(), message.value()) for message in found] == [(0, b"before"), (2, b"after")]
 
 
-def test_what_is_stored_is_given_back_but_for_its_offset(broker: MockBroker) -> None:
-    broker.create("stored")
+def test_what_is_stored_is_given_back_but_for_its_offset(mock_broker: MockBroker) -> None:
+    mock_broker.create("stored")
     batch = build_batch(various(10))
     for _ in range(2):
-        broker.produce("stored", batch)
-    first, second = broker.fetch_all("stored")
+        mock_broker.produce("stored", batch)
+    first, second = mock_broker.fetch_all("stored")
     assert (read_header(first).base_offset, read_header(second).base_offset) == (0, 10)
     assert first[16:] == second[16:] == batch[16:]

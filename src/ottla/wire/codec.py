@@ -3,10 +3,9 @@
 A reader and a writer are compiled on the first use of a message in a version, and kept.
 """
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.wire.declare import Schema, schema_of
+from ottla.wire.declare import Reader, Schema, Writer, schema_of
 from ottla.wire.errors import ProtocolError
 from ottla.wire.reading import make_reader
 from ottla.wire.types import Chunk
@@ -20,35 +19,29 @@ class UnsupportedVersion(ProtocolError):
     """A version that the message was never declared in."""
 
 
-class Codec:
-    """The compiled reader and writer of one message in one version; each half is made when it is first asked for."""
-
-    __slots__ = ("_schema", "_version", "read", "write")
-
-    def __init__(self, schema: Schema, version: int) -> None:
-        self._schema = schema
-        self._version = version
-        self.read: Callable[[memoryview, int], tuple[Any, int]] = self._first_read
-        self.write: Callable[[Any, Callable[[Chunk], None]], None] = self._first_write
-
-    def _first_read(self, buf: memoryview, pos: int) -> tuple[Any, int]:
-        self.read = make_reader(self._schema, self._version)
-        return self.read(buf, pos)
-
-    def _first_write(self, message: Any, add: Callable[[Chunk], None]) -> None:
-        self.write = make_writer(self._schema, self._version)
-        self.write(message, add)
-
-
-def codec_of(cls: type, version: int) -> Codec:
+def reader_of(cls: type, version: int) -> Reader:
+    """The compiled reader: takes a view and a position, gives the message and the position behind it."""
     schema = schema_of(cls)
-    codec = schema.codecs.get(version)
-    if codec is None:
-        if version not in schema.versions:
-            raise UnsupportedVersion(f"{schema.name} has versions {schema.versions}, not {version}")
-        codec = schema.codecs[version] = Codec(schema, version)
-    assert isinstance(codec, Codec)
-    return codec
+    reader = schema.readers.get(version)
+    if reader is None:
+        check_version(schema, version)
+        reader = schema.readers[version] = make_reader(schema, version)
+    return reader
+
+
+def writer_of(cls: type, version: int) -> Writer:
+    """The compiled writer: takes a message and a function that it calls with each chunk in order."""
+    schema = schema_of(cls)
+    writer = schema.writers.get(version)
+    if writer is None:
+        check_version(schema, version)
+        writer = schema.writers[version] = make_writer(schema, version)
+    return writer
+
+
+def check_version(schema: Schema, version: int) -> None:
+    if version not in schema.versions:
+        raise UnsupportedVersion(f"{schema.name} has versions {schema.versions}, not {version}")
 
 
 def is_flexible(cls: type, version: int) -> bool:
@@ -59,7 +52,7 @@ def is_flexible(cls: type, version: int) -> bool:
 def decode_from(cls: type[T], version: int, buf: memoryview, pos: int = 0) -> tuple[T, int]:
     """The message that starts at `pos`, and the position behind it."""
     message: T
-    message, pos = codec_of(cls, version).read(buf, pos)
+    message, pos = reader_of(cls, version)(buf, pos)
     return message, pos
 
 
@@ -74,11 +67,11 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
 
 def encode_to(message: Any, version: int, chunks: list[Chunk]) -> None:
     """Append the message's chunks; record batches stay the objects they are."""
-    codec_of(type(message), version).write(message, chunks.append)
+    writer_of(type(message), version)(message, chunks.append)
 
 
 def encode(message: Any, version: int) -> bytes:
     """The message as one bytes object; for messages whose record batches, if any, are in memory."""
     chunks: list[Any] = []
-    codec_of(type(message), version).write(message, chunks.append)
+    writer_of(type(message), version)(message, chunks.append)
     return b"".join(chunks)

@@ -13,9 +13,13 @@ carry a struct full of defaults instead, which on the wire is the same absence.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
+
+from ottla.wire.types import Chunk
 
 T = TypeVar("T")
+Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
+Writer: TypeAlias = Callable[[Any, Callable[[Chunk], None]], None]
 MISSING: Any = object()
 LAST_VERSION = 32_767
 
@@ -86,9 +90,9 @@ def since(
 
 
 class Schema:
-    """What was declared of a class, before any version is chosen; `codecs` is filled as versions are first used."""
+    """What was declared of a class, and its readers and writers by version, made as they are first asked for."""
 
-    __slots__ = ("cls", "codecs", "fields", "flexible", "key", "name", "versions")
+    __slots__ = ("cls", "fields", "flexible", "key", "name", "readers", "versions", "writers")
 
     def __init__(self, cls: type, fields: dict[str, Field], key: int, versions: str, flexible: str) -> None:
         self.cls = cls
@@ -97,7 +101,8 @@ class Schema:
         self.key = key
         self.versions = Versions(versions)
         self.flexible = Versions(flexible)
-        self.codecs: dict[int, Any] = {}
+        self.readers: dict[int, Reader] = {}
+        self.writers: dict[int, Writer] = {}
 
 
 def schema_of(cls: type) -> Schema:

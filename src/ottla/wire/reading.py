@@ -6,10 +6,9 @@ believed only as far as the rest of the buffer could hold that many of its small
 """
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.declare import Schema
+from ottla.wire.declare import Reader, Schema
 from ottla.wire.errors import ProtocolError
 from ottla.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve, smallest_size
 from ottla.wire.source import Malformed, Run, Source, malformed
@@ -17,7 +16,7 @@ from ottla.wire.types import ZERO_UUID, Fixed
 from ottla.wire.varint import read_uvarint
 
 MAX_TAGGED_FIELDS = 1_000
-"""More tagged fields than this in one struct are refused: Kafka's busiest struct knows six."""
+"""More tagged fields than this in one struct are refused: Kafka's busiest struct knows nine."""
 
 PLAIN_NULL, TAGGED_NULL = -1, 0
 """What marks a nullable struct as null; 1 marks it as present. Inside a tagged field the mark is another one."""
@@ -62,7 +61,7 @@ def unknown_tags(struct: Any, count: int, buf: memoryview, pos: int, end: int) -
     return pos
 
 
-def make_reader(schema: Schema, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+def make_reader(schema: Schema, version: int) -> Reader:
     return _Reader(schema, version).make()
 
 
@@ -87,7 +86,7 @@ class _Reader:
         self.shape = resolve(schema, version)
         self.run = Run()
 
-    def make(self) -> Callable[[memoryview, int], tuple[Any, int]]:
+    def make(self) -> Reader:
         line = self.source.line
         line(0, "def run(buf, pos):", "")
         line(1, "end = len(buf)", "")
@@ -102,7 +101,7 @@ class _Reader:
 
     def _open(self, depth: int, var: str, shape: Struct) -> None:
         """A new, empty object, with the defaults of what this version does not have."""
-        self.source.line(depth, f"{var} = new({self.source.name(shape.cls.__name__, shape.cls)})", "")
+        self.source.line(depth, f"{var} = new({self.source.expose(shape.cls)})", "")
         for member in shape.absent:
             self.source.line(depth, f"{var}.{member.name} = {self._default(member)}", "")
 
@@ -124,18 +123,26 @@ class _Reader:
         helper = self._tag_reader(shape, path) if shape.tagged else "unknown_tags"
         self.source.line(depth + 1, f"pos = {helper}({var}, {count}, buf, pos, end)", f"{path}tagged fields")
 
-    def _value(self, depth: int, target: str, shape: Shape, nullable: bool, compact: bool, path: str) -> None:
+    def _value(
+        self,
+        depth: int,
+        target: str,
+        shape: Shape,
+        nullable: bool,
+        compact: bool,
+        path: str,
+        *,
+        null: int = PLAIN_NULL,
+    ) -> None:
         match shape:
             case Fixed():
                 self.run.add(target, shape, path)
             case Struct():
-                self._nested(depth, target, shape, nullable, path)
+                self._nested(depth, target, shape, nullable, path, null)
             case _:
                 self._sized(depth, target, shape, nullable, compact, path)
 
-    def _nested(
-        self, depth: int, target: str, shape: Struct, nullable: bool, path: str, null: int = PLAIN_NULL
-    ) -> None:
+    def _nested(self, depth: int, target: str, shape: Struct, nullable: bool, path: str, null: int) -> None:
         if nullable:
             flag = self.source.unique("n")
             self.run.add(flag, Fixed("b", 1, "int8"), path)
@@ -222,11 +229,8 @@ class _Reader:
         for position, member in enumerate(shape.tagged):
             line(2, f"{'if' if position == 0 else 'elif'} last == {member.tag}:", where)
             target, within = f"struct.{member.name}", f"{path}{member.name}"
-            if isinstance(member.shape, Struct):
-                self._nested(3, target, member.shape, member.nullable, within, TAGGED_NULL)
-            else:
-                self._value(3, target, member.shape, member.nullable, member.compact, within)
-                self._flush(3)
+            self._value(3, target, member.shape, member.nullable, member.compact, within, null=TAGGED_NULL)
+            self._flush(3)
         line(2, "else:", where)
         line(3, "pos = keep_tag(struct, last, buf, pos, close)", where)
         line(2, "if pos != close:", where)
@@ -247,12 +251,12 @@ class _Reader:
             unpack = self.source.name(f"unpack_{letters}", packed.unpack_from)
             self.source.line(depth, f"{', '.join(self.run.parts)}, = {unpack}(buf, pos)", path)
         self.source.line(depth, f"pos += {packed.size}", path)
-        self.run.clear()
+        self.run = Run()
 
     def _default(self, member: Member) -> str:
         field = member.field
         if field.factory is list:
             return "[]"
         if field.factory is not None:
-            return f"{self.source.name(f'make_{member.name}', field.factory)}()"
+            return f"{self.source.expose(field.factory)}()"
         return "ZERO_UUID" if field.default is ZERO_UUID else repr(field.default)

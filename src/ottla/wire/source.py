@@ -48,6 +48,12 @@ class Source:
         self.names.setdefault(name, value)
         return name
 
+    def expose(self, factory: Callable[[], Any]) -> str:
+        """Let the generated code call a declared class by its own name."""
+        name = self.name(factory.__name__, factory)
+        assert self.names[name] is factory, f"two classes are named {name} in {self.title}"
+        return name
+
     def extend(self, other: "Source") -> None:
         self.lines += other.lines
         self.paths += other.paths
@@ -108,6 +114,3 @@ class Run:
             return ""
         first, last = self.fields[0], self.fields[-1]
         return first if first == last else f"{first} to {last.rpartition('.')[2]}"
-
-    def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]

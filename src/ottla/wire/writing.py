@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.declare import Schema
+from ottla.wire.declare import Schema, Writer
 from ottla.wire.reading import PLAIN_LENGTH, PLAIN_NULL, TAGGED_NULL
 from ottla.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
 from ottla.wire.source import Run, Source, UnwritableError
@@ -16,7 +16,7 @@ from ottla.wire.types import ZERO_UUID, Chunk, Fixed
 from ottla.wire.varint import ONE_BYTE, write_uvarint
 
 
-def make_writer(schema: Schema, version: int) -> Callable[[Any, Callable[[Chunk], None]], None]:
+def make_writer(schema: Schema, version: int) -> Writer:
     return _Writer(schema, version).make()
 
 
@@ -56,7 +56,7 @@ class _Writer:
         self.shape = resolve(schema, version)
         self.run = Run()
 
-    def make(self) -> Callable[[Any, Callable[[Chunk], None]], None]:
+    def make(self) -> Writer:
         line = self.source.line
         line(0, "def run(message, add):", "")
         line(1, "try:", "")
@@ -84,30 +84,35 @@ class _Writer:
             self._emit(depth + 1, "", [], where)
         helper = self._tag_writer(shape, path) if shape.tagged else "unknown_tags"
         self.source.line(depth + 1, f"{helper}({var}, add)", where)
-        self.run.clear()
+        self.run = Run()
 
     def _is_default(self, value: str, member: Member) -> str:
         field = member.field
         if field.factory is list:
             return f"({value} is not None and not {value})" if member.nullable else f"not {value}"
         if field.factory is not None:
-            return f"{value} == {self.source.name(f'default_{member.name}', field.factory())}"
+            return f"{value} == {self._default_struct(field.factory())}"
         if field.default is None:
             return f"{value} is None"
         return f"{value} == {'ZERO_UUID' if field.default is ZERO_UUID else repr(field.default)}"
 
-    def _value(self, depth: int, value: str, shape: Shape, nullable: bool, compact: bool, path: str) -> None:
+    def _default_struct(self, default: Any) -> str:
+        return self.source.name(f"default_{type(default).__name__}", default)
+
+    def _value(
+        self, depth: int, value: str, shape: Shape, nullable: bool, compact: bool, path: str, *, null: int = PLAIN_NULL
+    ) -> None:
         match shape:
             case Fixed():
                 self.run.add(value, shape, path)
             case Struct():
-                self._nested(depth, value, shape, nullable, path)
+                self._nested(depth, value, shape, nullable, path, null)
             case Array():
                 self._array(depth, value, shape, nullable, compact, path)
             case Text() | Blob():
                 self._sized(depth, value, shape, nullable, compact, path)
 
-    def _nested(self, depth: int, value: str, shape: Struct, nullable: bool, path: str, null: int = PLAIN_NULL) -> None:
+    def _nested(self, depth: int, value: str, shape: Struct, nullable: bool, path: str, null: int) -> None:
         line = self.source.line
         self._flush(depth)
         var = self.source.unique("o")
@@ -172,7 +177,7 @@ class _Writer:
         if self.run.parts:
             self._emit(depth + 1, "", [], path)
         self.source.line(depth + 1, f"add(uvarint({size}))", path)
-        self.run.clear()
+        self.run = Run()
 
     def _tag_writer(self, shape: Struct, path: str) -> str:
         outer, self.source = self.source, self.source.sibling()
@@ -187,17 +192,13 @@ class _Writer:
             given = f"not ({self._is_default(value, member)})"
             if member.optional:
                 assert isinstance(member.shape, Struct)
-                given += (
-                    f" and {value} != {self.source.name(f'default_{member.shape.cls.__name__}', member.shape.cls())}"
-                )
+                given += f" and {value} != {self._default_struct(member.shape.cls())}"
             line(1, f"if {given}:", where)
             line(2, "chunks = []", where)
             line(2, "add = chunks.append", where)
-            if isinstance(member.shape, Struct):
-                self._nested(2, value, member.shape, member.nullable, f"{path}{member.name}", TAGGED_NULL)
-            else:
-                self._value(2, value, member.shape, member.nullable, member.compact, f"{path}{member.name}")
-                self._flush(2)
+            within = f"{path}{member.name}"
+            self._value(2, value, member.shape, member.nullable, member.compact, within, null=TAGGED_NULL)
+            self._flush(2)
             line(2, f"tags.append(({member.tag}, b''.join(chunks)))", where)
         line(1, "put_tags(tags, put)", where)
         self.helpers.extend(self.source)
@@ -207,7 +208,7 @@ class _Writer:
     def _flush(self, depth: int) -> None:
         if self.run.parts:
             self._emit(depth, "", [], self.run.path())
-            self.run.clear()
+            self.run = Run()
 
     def _emit(self, depth: int, tail: str, more: list[str], path: str) -> None:
         """Add the gathered values, and a tail, as one chunk."""

@@ -1,0 +1,44 @@
+"""The generated codecs themselves: what they share, and when they are made."""
+
+from ottla.wire.codec import decode, encode, reader_of, writer_of
+from ottla.wire.declare import since, stored, struct
+from ottla.wire.types import Int32
+
+
+@struct
+class Left:
+    number: Int32 = since("0+", default=1)
+
+
+@struct
+class Right:
+    text: str = since("0+", default="right")
+
+
+@struct
+class HoldsLeft:
+    held: Left = since("1+", factory=Left)
+
+
+@struct
+class HoldsRight:
+    held: Right = since("1+", factory=Right)
+
+
+@stored(versions="0-1", flexible="1+")
+class Both:
+    left: HoldsLeft = since("0+", factory=HoldsLeft)
+    right: HoldsRight = since("0+", factory=HoldsRight)
+    count: Int32 = since("0+", default=0)
+
+
+def test_fields_of_one_name_in_two_structs_keep_their_own_defaults() -> None:
+    read = decode(Both, 0, encode(Both(), 0))
+    assert read.left.held == Left()
+    assert read.right.held == Right()
+
+
+def test_a_codec_is_made_once() -> None:
+    assert reader_of(Both, 1) is reader_of(Both, 1)
+    assert writer_of(Both, 1) is writer_of(Both, 1)
+    assert reader_of(Both, 0) is not reader_of(Both, 1)
