@@ -6,6 +6,12 @@ from ottla.errors.base import ApiError
 class RecordError(ApiError):
     """The records of a request cannot be taken; nothing of the batch was written."""
 
+    record_errors: tuple[tuple[int, str], ...]
+
+    def __init__(self, message: str | None = None, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors  # the place in the batch of each bad record, and what is wrong with it
+
 
 class CorruptMessage(RecordError, code=2, retriable=True, name="CORRUPT_MESSAGE"):
     """The batch does not match its checksum, or its shape is broken; sending it again may help."""

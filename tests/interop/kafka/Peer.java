@@ -29,13 +29,15 @@ public final class Peer {
 
     private static final Map<String, Command> COMMANDS = Map.of(
         "MESSAGES", Messages::list,
+        "SETTINGS", Settings::ask,
         "DEFAULT", Messages::makeDefault,
         "ROUNDTRIP", Messages::roundtrip,
         "BATCH_READ", Batches::read,
         "BATCH_WRITE", Batches::write,
         "MARKER_WRITE", Batches::writeMarker,
         "COMPRESS", Codecs::compress,
-        "DECOMPRESS", Codecs::decompress
+        "DECOMPRESS", Codecs::decompress,
+        "DUMP", Dumps::dump
     );
 
     public static void main(String[] arguments) throws IOException {

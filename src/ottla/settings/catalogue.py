@@ -1,0 +1,49 @@
+"""All settings by name, read from the tables when first asked for."""
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+
+from ottla.settings.broker_table import BROKER_ROWS
+from ottla.settings.group_table import GROUP_ROWS
+from ottla.settings.setting import Importance, Setting, Update
+from ottla.settings.topic_table import TOPIC_ROWS
+from ottla.settings.values import SettingType
+
+
+@functools.cache
+def broker_settings() -> Mapping[str, Setting]:
+    """The settings of brokers and controllers."""
+    return _read(BROKER_ROWS)
+
+
+@functools.cache
+def topic_settings() -> Mapping[str, Setting]:
+    return _read(TOPIC_ROWS)
+
+
+@functools.cache
+def group_settings() -> Mapping[str, Setting]:
+    return _read(GROUP_ROWS)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that an unknown one was probably meant to be."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
+
+
+def _read(rows: str) -> Mapping[str, Setting]:
+    settings = {}
+    for row in rows.splitlines():
+        name, kind, default, valid, importance, *update = row.split(" | ")
+        settings[name] = Setting(
+            name=name,
+            type=SettingType(kind),
+            default=None if default in ("null", "required") else "" if default == '""' else default,
+            valid=valid,
+            importance=Importance(importance),
+            update=Update(update[0]) if update and update != ["internal"] else None,
+            required=default == "required",
+            internal=update == ["internal"],
+        )
+    return settings

@@ -1,0 +1,153 @@
+"""A topic's settings in force: its own, else those of its broker, else Kafka's; and whether they go together.
+
+Order of precedence, as in Kafka: the topic, the broker's own dynamic settings, the cluster's dynamic defaults, the
+broker's configuration file, the default. Within each, a topic setting's synonyms count in their order, so that
+`log.retention.ms` hides `log.retention.hours`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from ottla.settings.catalogue import broker_settings, nearest, topic_settings
+from ottla.settings.setting import InvalidSetting, Setting
+from ottla.settings.topic_table import SYNONYMS
+from ottla.settings.values import Value, show_value
+
+
+class Source(IntEnum):
+    """Where a value comes from, by the numbers of DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """A topic setting with the value in force."""
+
+    setting: Setting
+    value: Value
+    source: Source
+    given_as: str
+    """The name under which the value was given: the topic setting's own or a broker synonym."""
+
+    @property
+    def text(self) -> str | None:
+        return show_value(self.value)
+
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MS_PER_UNIT: Final = {"hours": 3_600_000, "minutes": 60_000}
+
+
+def effective_topic_settings(
+    topic: Mapping[str, str] = NOTHING,
+    broker: Mapping[str, str] = NOTHING,
+    *,
+    dynamic_broker: Mapping[str, str] = NOTHING,
+    dynamic_default: Mapping[str, str] = NOTHING,
+) -> dict[str, EffectiveSetting]:
+    """Every topic setting with its value in force. Names that are unknown are passed over: a newer Kafka may have
+    stored them. Raises InvalidSetting for a value that cannot be."""
+    layers = (
+        (Source.DYNAMIC_BROKER, dynamic_broker),
+        (Source.DYNAMIC_DEFAULT_BROKER, dynamic_default),
+        (Source.STATIC_BROKER, broker),
+    )
+    settings = {}
+    for name, setting in topic_settings().items():
+        if name in topic:
+            value = setting.parse(topic[name])
+            settings[name] = EffectiveSetting(setting, value, Source.DYNAMIC_TOPIC, name)
+        else:
+            settings[name] = _from_broker(setting, layers)
+    return settings
+
+
+def validate_topic_settings(
+    topic: Mapping[str, str],
+    broker: Mapping[str, str] = NOTHING,
+    *,
+    before: Mapping[str, str] = NOTHING,
+    remote_storage: bool = False,
+) -> dict[str, EffectiveSetting]:
+    """The settings in force if the topic had these; raises InvalidSetting for an unknown name, a value that cannot be,
+    or values that do not go together. `before` is what the topic has now, `remote_storage` whether the cluster has any.
+    """
+    for name in topic:
+        if name not in topic_settings():
+            guess = nearest(name, topic_settings())
+            hint = f". Did you mean {guess}?" if guess else ""
+            raise InvalidSetting(name, topic[name], "unknown name", f"Unknown topic config name: {name}{hint}")
+    settings = effective_topic_settings(topic, broker)
+    values = {name: setting.value for name, setting in settings.items()}
+    _check_compaction_lags(values)
+    if values["remote.storage.enable"]:
+        _check_remote_storage(values, available=remote_storage)
+    elif before.get("remote.storage.enable", "").upper() == "TRUE" and not values["remote.log.delete.on.disable"]:
+        raise _conflict(
+            values,
+            "remote.storage.enable",
+            "remote storage can be turned off only with remote.log.delete.on.disable=true; to keep the remote data and"
+            " stop copying, set remote.log.copy.disable=true instead",
+        )
+    return settings
+
+
+def _from_broker(setting: Setting, layers: tuple[tuple[Source, Mapping[str, str]], ...]) -> EffectiveSetting:
+    synonyms = SYNONYMS.get(setting.name, ())
+    for source, given in layers:
+        for synonym in synonyms:
+            if synonym in given:
+                value = setting.check(_converted(setting.name, synonym, given[synonym]), given_as=synonym)
+                return EffectiveSetting(setting, value, source, synonym)
+    return EffectiveSetting(setting, setting.default_value, Source.DEFAULT, setting.name)
+
+
+def _converted(name: str, synonym: str, text: str) -> Value:
+    """A broker setting's value in the unit of the topic setting."""
+    value = broker_settings()[synonym].parse(text)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value *= _MS_PER_UNIT.get(synonym.rpartition(".")[2], 1)
+        if name == "retention.ms" and value < 0:
+            return -1  # a broker takes any negative time for "forever"; a topic takes only -1
+    return value
+
+
+def _check_compaction_lags(values: Mapping[str, Value]) -> None:
+    least, most = _number(values, "min.compaction.lag.ms"), _number(values, "max.compaction.lag.ms")
+    if least > most:
+        raise _conflict(values, "min.compaction.lag.ms", f"Value must not be more than max.compaction.lag.ms ({most})")
+
+
+def _check_remote_storage(values: Mapping[str, Value], *, available: bool) -> None:
+    if not available:
+        raise _conflict(values, "remote.storage.enable", "Tiered storage is disabled in the broker")
+    if values["cleanup.policy"] not in ((), ("delete",)):
+        raise _conflict(values, "cleanup.policy", "Remote storage needs cleanup.policy to be delete or empty")
+    for whole, local in (("retention.bytes", "local.retention.bytes"), ("retention.ms", "local.retention.ms")):
+        total, here = _number(values, whole), _number(values, local)
+        if here == -2:  # as much as the whole
+            continue
+        if total > -1 and here == -1:
+            raise _conflict(values, local, f"Value must not be -1 as {whole} is {total}")
+        if total > -1 and here > total:
+            raise _conflict(values, local, f"Value must not be more than that of {whole}, {total}")
+        if values["remote.log.copy.disable"] and here != total:
+            raise _conflict(values, local, f"Value must equal {whole}, {total}, while remote.log.copy.disable is true")
+
+
+def _conflict(values: Mapping[str, Value], name: str, reason: str) -> InvalidSetting:
+    return InvalidSetting(name, show_value(values[name]), reason)
+
+
+def _number(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int)
+    return value
