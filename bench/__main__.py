@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 
-BENCHES = ("codec", "fuzz")
+BENCHES = ("codec", "fuzz", "log")
 
 
 def main() -> int:

@@ -1,0 +1,166 @@
+"""The log: appends a second, 10,000 partitions opened, a gigabyte recovered."""
+
+import gc
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from ottla.log.directory import LogDirectory
+from ottla.log.disk import SystemDisk
+from ottla.log.home import Home
+from ottla.log.node_files import NodeMeta
+from ottla.log.opening import create_log, open_log
+from ottla.log.partition_log import Isolation, PartitionLog
+from ottla.log.reading import read
+from ottla.log.settings import DEFAULT_LOG_SETTINGS
+from ottla.wire.records import Record, build_batch
+
+PARTITIONS = 10_000
+RECOVERED_BYTES = 1_000_000_000
+
+
+def run() -> None:
+    """Print the figures."""
+    folder = tempfile.mkdtemp(prefix="ottla-bench-")
+    try:
+        append(folder)
+        recover(folder)
+        open_many(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def append(folder: str) -> None:
+    """Batches as producers send them, into one partition, beside the bare write of the same bytes."""
+    now_ms = int(time.time() * 1000)
+    print("append                    batches/s   CPU µs   bare write, CPU µs   read back, CPU µs")
+    for name, batch, count in (
+        ("200 B", make_batch(1, 130), 200_000),
+        ("200 B, idempotent", make_batch(1, 130, producer_id=7), 200_000),
+        ("64 KiB", make_batch(64, 1000), 8_000),
+    ):
+        log = new_log(f"{folder}/{name}", now_ms)
+        took, cpu = time.perf_counter(), time.process_time()
+        for number in range(count):
+            data = bytearray(batch)
+            if data[43] == 0:  # a producer id: its sequence rises
+                data = make_batch(1, 130, producer_id=7, sequence=number)
+            log.append(data, leader_epoch=1, now_ms=now_ms)
+        took, cpu = time.perf_counter() - took, time.process_time() - cpu
+        made = _cost_of_making(batch, count)
+        bare = _cost_of_writing(f"{folder}/bare", batch, count)
+        log.advance_high_watermark(log.log_end_offset)
+        reading = _cost_of_reading(log)
+        print(
+            f"{name:24} {count / (took - made):10,.0f} {(cpu - made) / count * 1e6:8.1f} "
+            f"{bare / count * 1e6:20.1f} {reading * 1e6:19.1f}"
+        )
+        shutil.rmtree(log.directory)
+
+
+def recover(folder: str) -> None:
+    """A log of a gigabyte whose node was killed: every batch is read and checked."""
+    now_ms = int(time.time() * 1000)
+    for name, batch in (
+        ("64 KiB", make_batch(64, 1000)),
+        ("16 KiB", make_batch(16, 1000)),
+        ("1 KiB", make_batch(1, 950)),
+    ):
+        log = new_log(f"{folder}/recovered", now_ms)
+        for _ in range(RECOVERED_BYTES // len(batch)):
+            log.append(bytearray(batch), leader_epoch=1, now_ms=now_ms)
+        size, end = log.size, log.log_end_offset
+        del log
+        took = time.perf_counter()
+        log = open_log(Home(), f"{folder}/recovered", "topic", 0, DEFAULT_LOG_SETTINGS, clean=False, now_ms=now_ms)
+        took = time.perf_counter() - took
+        assert log.log_end_offset == end
+        print(f"recovery of {size / 1e9:.1f} GB in batches of {name:7} {took:6.2f} s {size / took / 1e9:6.2f} GB/s")
+        shutil.rmtree(log.directory)
+
+
+def open_many(folder: str) -> None:
+    """A node with many partitions, stopped in order and started again."""
+    now_ms = int(time.time() * 1000)
+    meta = NodeMeta("cluster", 1)
+    path = f"{folder}/many"
+    Path(path).mkdir()
+    directory = LogDirectory(path, meta, disk=_Hasty())
+    batch = make_batch(10, 100, producer_id=3)
+    for partition in range(PARTITIONS):
+        log = directory.create("topic", partition, DEFAULT_LOG_SETTINGS, topic_id=bytes(15) + b"\x01", now_ms=now_ms)
+        log.append(bytearray(batch), leader_epoch=1, now_ms=now_ms)
+    directory.close(broker_epoch=1)
+    del directory, log
+    gc.collect()
+    before = resident_bytes()
+    again = LogDirectory(path, meta)
+    took, cpu = time.perf_counter(), time.process_time()
+    again.load(lambda _: DEFAULT_LOG_SETTINGS, now_ms)
+    took, cpu = time.perf_counter() - took, time.process_time() - cpu
+    assert len(again.logs) == PARTITIONS
+    assert all(log.log_end_offset == 10 for log in again.logs.values())
+    each = (resident_bytes() - before) / PARTITIONS / 1024
+    print(f"open {PARTITIONS:,} partitions after a clean stop: {took:.2f} s ({cpu:.2f} s CPU), {each:.1f} KiB each")
+
+
+class _Hasty(SystemDisk):
+    """Syncs nothing: making the partitions is not what is measured."""
+
+    @staticmethod
+    def sync(fd: object) -> None:
+        """Trust the machine to stay up."""
+
+    @staticmethod
+    def sync_dir(path: str) -> None:
+        """Trust the machine to stay up."""
+
+
+def make_batch(records: int, value_bytes: int, *, producer_id: int = -1, sequence: int = 0) -> bytearray:
+    """A batch of records with random values."""
+    now_ms = int(time.time() * 1000)
+    made = [Record(number, now_ms, b"key-%d" % number, os.urandom(value_bytes)) for number in range(records)]
+    if producer_id < 0:
+        return build_batch(made)
+    return build_batch(made, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def new_log(path: str, now_ms: int) -> PartitionLog:
+    """An empty log with default settings."""
+    return create_log(Home(), path, "topic", 0, DEFAULT_LOG_SETTINGS, now_ms=now_ms)
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _cost_of_making(batch: bytearray, count: int) -> float:
+    cpu = time.process_time()
+    for number in range(count):
+        data = bytearray(batch)
+        if data[43] == 0:
+            make_batch(1, 130, producer_id=7, sequence=number)
+    return time.process_time() - cpu
+
+
+def _cost_of_writing(path: str, batch: bytearray, count: int) -> float:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    cpu = time.process_time()
+    for number in range(count):
+        os.pwrite(file, bytearray(batch), number * len(batch))
+    cpu = time.process_time() - cpu
+    os.close(file)
+    Path(path).unlink()
+    return cpu
+
+
+def _cost_of_reading(log: PartitionLog) -> float:
+    count = 5_000
+    step = log.log_end_offset // count
+    cpu = time.process_time()
+    for number in range(count):
+        read(log, number * step, 1 << 20, Isolation.HIGH_WATERMARK)
+    return (time.process_time() - cpu) / count

@@ -1,0 +1,348 @@
+"""Compacting a log in three steps, so that the thread that owns it never waits.
+
+    plan      the owner's thread    what is to be cleaned: cheap, and nothing changes
+    clean     any thread            reads the old segments twice and writes new ones, `.cleaned`, with their indexes
+    install   the owner's thread    puts the new ones in the place of the old ones, if the log still has those
+
+The rules are those of Kafka 4.3.1; `cleaning` decides what stays of a batch. First the keys of the dirty part are
+mapped to their newest offsets, as far as memory goes; then everything from the log's start up to there is rewritten.
+
+A crash leaves the log either as it was or cleaned. New segments count once all of them are called `.swap`: the last one
+is renamed first, so that one `.cleaned` that is left makes all of them void (`opening`). From then on they replace the
+segments whose offsets they cover; to tell that, each keeps the end of its last batch, though its records may be gone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.log.aborted import Aborted
+from ottla.log.cleaning import Sieve, Transactions, kind_of
+from ottla.log.dirt import Dirt, look
+from ottla.log.disk import Disk
+from ottla.log.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, give_way
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshot import snapshot_name
+from ottla.log.producers import LastEntry
+from ottla.log.scan import CorruptLog
+from ottla.log.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
+from ottla.log.settings import LogSettings
+from ottla.wire.batch import MAX_INT32, BatchHeader, read_header
+from ottla.wire.errors import ProtocolError
+from ottla.wire.records import keys
+
+logger = logging.getLogger(__name__)
+
+_WRITE_BYTES: Final = 1 << 20
+
+
+class CleaningAborted(Exception):
+    """The log was deleted, moved or cut while it was cleaned: nothing has changed, and nothing is left behind."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Plan:
+    """What a pass works on: names, sizes and numbers, nothing that the log still changes."""
+
+    disk: Disk
+    directory: str
+    settings: LogSettings
+    dirt: Dirt
+    now_ms: int
+    last_entries: dict[int, LastEntry]
+    segments: tuple[Segment, ...]
+    """The log's own, to know them again; another thread may not use them."""
+    sources: tuple[Segment, ...]
+    """The same files opened apart."""
+    later: tuple[Segment, ...]
+    """Segments behind the cleanable ones: they may hold the abort markers of records before them."""
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Stop the pass: at its next batch, or else when it is to be installed. Any thread may ask for it."""
+        self.cancelled = True
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Cleaned:
+    """What a pass has written, and what it replaces."""
+
+    plan: Plan
+    segments: list[Segment] = field(default_factory=list)
+    replaced: int = 0
+    """So many segments from the log's first on."""
+    first_dirty_offset: int = 0
+    """Where the next pass begins."""
+    mapped_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    map_utilization: float = 0.0
+
+    def discard(self) -> None:
+        """Remove the files, those that are there. Not after `install` has taken them."""
+        for segment in self.segments:
+            segment.remove()
+
+    def settle(self) -> None:
+        """Make the exchange durable; waits for the disk. Before that the new first dirty offset must not be written
+        down: after a crash the old segments might be back, and tombstones among them would go before what they delete.
+        """
+        self.plan.disk.sync_dir(self.plan.directory)
+
+
+def plan(log: PartitionLog, *, first_dirty_offset: int | None, now_ms: int) -> Plan | None:
+    """What a pass would do now; None if there is nothing to clean. Whether it is due, its `dirt` tells."""
+    dirt = look(log, first_dirty_offset, now_ms)
+    if dirt.cleanable_bytes == 0 or dirt.first_dirty_offset >= dirt.end_offset:
+        return None
+    disk, directory = log.home.disk, log.directory
+    count = sum(segment.base_offset < dirt.end_offset for segment in log.segments)
+    segments = tuple(log.segments[:count])
+    return Plan(
+        disk=disk,
+        directory=directory,
+        settings=log.settings,
+        dirt=dirt,
+        now_ms=now_ms,
+        last_entries=log.producers.last_entries(),
+        segments=segments,
+        sources=tuple(Segment(disk, directory, segment.base_offset, size=segment.size) for segment in segments),
+        later=tuple(Segment(disk, directory, segment.base_offset) for segment in log.segments[count:]),
+    )
+
+
+def clean(
+    plan: Plan,
+    *,
+    memory_bytes: int,
+    load_factor: float = DEFAULT_LOAD_FACTOR,
+    throttle: Callable[[int], None] | None = None,
+) -> Cleaned:
+    """Write the segments anew, without what may go, and make them durable. Runs in a thread, once at a time for a log.
+
+    `throttle` is told of bytes that were read or written, and may wait. Raises CleaningAborted, CorruptLog or OSError,
+    and then leaves no files.
+    """
+    cleaned = Cleaned(plan=plan)
+    try:
+        _Pass(plan, cleaned, throttle or _at_full_speed).run(memory_bytes, load_factor)
+    except Exception as error:
+        with suppress(FileNotFoundError):
+            _remove_cleaned(plan)
+        # Whoever cut the log has said so before; what is missing then is not corrupt.
+        if isinstance(error, FileNotFoundError) or (isinstance(error, CorruptLog) and plan.cancelled):
+            raise CleaningAborted(f"{plan.directory}: {error}") from error
+        raise
+    return cleaned
+
+
+def install(log: PartitionLog, cleaned: Cleaned) -> int | None:
+    """Put cleaned segments in the place of the old ones. Returns the new first dirty offset, valid after `settle`.
+
+    None, and the new files are gone, if the log no longer has the old segments as they were.
+    """
+    plan, new = cleaned.plan, cleaned.segments
+    old, rest = log.segments[: cleaned.replaced], log.segments[cleaned.replaced :]
+    if plan.cancelled or log.directory != plan.directory or not rest or not _unchanged(plan, old, cleaned.replaced):
+        for segment in new:
+            segment.move(log.directory)
+        cleaned.discard()
+        return None
+    disk = log.home.disk
+    try:
+        for segment in reversed(new):
+            segment.rename(SWAP)
+        for segment in old:
+            segment.rename(DELETED)
+        for segment in new:
+            segment.rename("")
+        for base_offset in {segment.base_offset for segment in old} - {segment.base_offset for segment in new}:
+            snapshot = f"{log.directory}/{snapshot_name(base_offset)}"
+            if disk.exists(snapshot):
+                disk.remove(snapshot)
+    except OSError as error:
+        log.home.on_failure(error)
+        raise
+    log.segments = [*new, *rest]
+    log.limit_position = None
+    _remove_later(log, old)
+    logger.info(
+        "%s: cleaned up to offset %d, %d bytes in %d segments are %d in %d now",
+        log, cleaned.first_dirty_offset, cleaned.read_bytes, len(old), cleaned.written_bytes, len(new),
+    )  # fmt: skip
+    return cleaned.first_dirty_offset
+
+
+class _Pass:
+    """One run of `clean`."""
+
+    def __init__(self, plan: Plan, cleaned: Cleaned, throttle: Callable[[int], None]) -> None:
+        self._plan = plan
+        self._cleaned = cleaned
+        self._throttle = throttle
+
+    def run(self, memory_bytes: int, load_factor: float) -> None:
+        plan, cleaned = self._plan, self._cleaned
+        dirt = plan.dirt
+        # One that a failed pass could not remove would make the segments of this one void after a crash.
+        _remove_cleaned(plan)
+        aborted = self._aborted()
+        latest = OffsetMap(memory_bytes, dirt.first_dirty_offset, load_factor)
+        self._map(latest, aborted)
+        cleaned.first_dirty_offset = latest.end_offset
+        cleaned.map_utilization = latest.utilization
+        sources = [source for source in plan.sources if source.base_offset < latest.end_offset]
+        cleaned.replaced = len(sources)
+        sieve = Sieve(
+            latest,
+            aborted,
+            plan.last_entries,
+            end_offset=dirt.end_offset,
+            now_ms=plan.now_ms,
+            delete_retention_ms=plan.settings.delete_retention_ms,
+        )
+        for group in group_segments(sources, plan.settings, dirt.end_offset):
+            self._clean_group(group, sieve)
+        plan.disk.sync_dir(plan.directory)
+
+    def _aborted(self) -> list[Aborted]:
+        """The aborted transactions with records in the segments that are cleaned; their markers may be behind them."""
+        found: list[Aborted] = []
+        end = self._plan.dirt.end_offset
+        for segment in (*self._plan.sources, *self._plan.later):
+            entries, complete = segment.aborted.collect(0, end)
+            segment.aborted.close()
+            found += entries
+            if complete:
+                break
+        return found
+
+    def _map(self, latest: OffsetMap, aborted: Sequence[Aborted]) -> None:
+        """Take in the dirty records, as many as fit."""
+        start = self._plan.dirt.first_dirty_offset
+        transactions = Transactions(entry for entry in aborted if entry.last_offset >= start)
+        sources = self._plan.sources
+        ends = [*(source.base_offset for source in sources[1:]), self._plan.dirt.end_offset]
+        for source, end in zip(sources, ends, strict=True):
+            if end <= start:
+                continue
+            found = source.find(start) if source.base_offset < start else None
+            first = found.position if found else 0 if source.base_offset >= start else source.size
+            for position, header, block, at in self._batches(source, first):
+                self._cleaned.mapped_bytes += header.size_bytes
+                try:
+                    if header.is_control:
+                        transactions.end(header, kind_of(block, at, header))
+                    elif not transactions.is_aborted(header) and not latest.add(keys(block, at, header), start):
+                        return
+                except ProtocolError as error:
+                    raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error
+                latest.end_offset = max(latest.end_offset, header.next_offset)
+            latest.end_offset = max(latest.end_offset, end)
+
+    def _clean_group(self, group: Sequence[Segment], sieve: Sieve) -> None:
+        """Write what stays of neighbouring segments into one."""
+        plan = self._plan
+        interval = plan.settings.index_interval_bytes
+        target = Segment.create(plan.disk, plan.directory, group[0].base_offset, now_ms=plan.now_ms, suffix=CLEANED)
+        self._cleaned.segments.append(target)
+        last = next((source for source in reversed(group) if source.size), None)
+        written, shapes = bytearray(), list[tuple[int, int, int]]()
+        for source in group:
+            for position, header, block, at in self._batches(source, 0):
+                self._cleaned.read_bytes += header.size_bytes
+                is_end = source is last and position + header.size_bytes == source.size
+                try:
+                    kept = sieve.sift(header, block, at, keep_end=is_end)
+                except ProtocolError as error:
+                    raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error
+                if sieve.ended is not None:
+                    target.aborted.append(sieve.ended)
+                if kept is None:
+                    continue
+                written += kept
+                shapes.append((len(kept), header.last_offset, read_header(kept).max_timestamp))
+                if len(written) >= _WRITE_BYTES:
+                    self._write(target, written, shapes, interval)
+                    written, shapes = bytearray(), []
+        self._write(target, written, shapes, interval)
+        target.finish()
+        target.sync()
+        target.aborted.close()
+        target.release()
+
+    def _write(
+        self, target: Segment, data: bytearray, shapes: list[tuple[int, int, int]], index_interval_bytes: int
+    ) -> None:
+        if data:
+            target.append_block(data, shapes, index_interval_bytes)
+            self._cleaned.written_bytes += len(data)
+            self._throttle(len(data))
+
+    def _batches(self, source: Segment, start: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+        """The batches of an old segment; between them others have their turn."""
+        for batch in source.batches(start):
+            if self._plan.cancelled:
+                raise CleaningAborted(f"{self._plan.directory}: cancelled")
+            give_way()
+            self._throttle(batch[1].size_bytes)
+            yield batch
+        source.release()
+
+
+def group_segments(segments: Sequence[Segment], settings: LogSettings, end_offset: int) -> list[list[Segment]]:
+    """Neighbours that become one segment: not larger than the settings allow, and within 31 bits of offsets."""
+    groups: list[list[Segment]] = []
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    size = offset_index = time_index = 0
+    for segment, end in zip(segments, ends, strict=True):
+        size += segment.size
+        offset_index += segment.offsets.size_bytes
+        time_index += segment.times.size_bytes
+        if (
+            groups
+            and size <= settings.segment_bytes
+            and max(offset_index, time_index) <= settings.segment_index_bytes
+            and (not segment.size or end - 1 - groups[-1][0].base_offset <= MAX_INT32)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size = segment.size
+            offset_index, time_index = segment.offsets.size_bytes, segment.times.size_bytes
+    return groups
+
+
+def _unchanged(plan: Plan, segments: Sequence[Segment], count: int) -> bool:
+    """Whether these are the segments that were planned for, as they were."""
+    planned = zip(plan.segments, plan.sources, strict=True)
+    return len(segments) == count and all(
+        segment is own and segment.size == source.size
+        for segment, (own, source) in zip(segments, planned, strict=False)
+    )
+
+
+def _remove_cleaned(plan: Plan) -> None:
+    for name in plan.disk.names(plan.directory):
+        if name.endswith(CLEANED):
+            plan.disk.remove(f"{plan.directory}/{name}")
+
+
+def _remove_later(log: PartitionLog, segments: Sequence[Segment]) -> None:
+    """Delete files when no reader needs them any more, in a thread: large ones take their time."""
+    home = log.home
+
+    def remove() -> None:
+        for segment in segments:
+            segment.remove()
+
+    home.background.later(
+        log.settings.file_delete_delay_ms,
+        lambda: home.background.run(remove, lambda _: None, home.on_failure),
+    )
+
+
+def _at_full_speed(_: int) -> None:
+    """No limit to reading and writing."""

@@ -1,0 +1,169 @@
+"""What compaction keeps of a batch: the rules of Kafka 4.3.1, decided batch by batch in the order of the log.
+
+A record stays if it is the newest of its key, and a tombstone only until its delete horizon (KIP-534): the pass that
+first meets it writes that time into the batch's header. Records of aborted transactions go at once, and count for
+nothing. A transaction's marker stays while batches of the transaction do; then it gets a horizon as well. Of a batch
+that holds a producer's last sequence at least the header stays, and so does that of the last batch of the pass.
+
+Nothing here reads files or clocks. Offsets never change.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.log.aborted import Aborted
+from ottla.log.offset_map import OffsetMap, give_way
+from ottla.log.producers import LastEntry
+from ottla.log.validate import rebuild
+from ottla.wire.batch import DELETE_HORIZON_BIT, LENGTH_PREFIX_BYTES, MAX_INT64, BatchHeader
+from ottla.wire.control import ControlType, control_type
+from ottla.wire.records import build_batch, keys, records
+
+
+class Transactions:
+    """Which transactions were aborted, and which still have batches, as a pass goes through the log."""
+
+    __slots__ = ("_aborted", "_coming", "_committed")
+
+    def __init__(self, aborted: Iterable[Aborted]) -> None:
+        self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+        self._aborted: dict[int, tuple[Aborted, bool]] = {}
+        """Producer id → its aborted transaction that is under way, and whether a batch of it was met."""
+        self._committed: set[int] = set()
+        """Producers of whose transaction, which was not aborted, a batch was met."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction; it is remembered for the marker's sake."""
+        self._begin(header.last_offset)
+        if not header.is_transactional:
+            return False
+        aborted = self._aborted.get(header.producer_id)
+        if aborted is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (aborted[0], True)
+        return True
+
+    def end(self, header: BatchHeader, kind: ControlType | None) -> tuple[bool, Aborted | None]:
+        """Whether a control batch may go, and else what it adds to the index of aborted transactions.
+
+        The kind is None where an earlier pass has left only the header.
+        """
+        self._begin(header.last_offset)
+        if kind is None:
+            return True, None
+        if kind is ControlType.COMMIT:
+            had_batches = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return not had_batches, None
+        if kind is ControlType.ABORT:
+            entry, had_batches = self._aborted.pop(header.producer_id, (None, False))
+            return not had_batches, entry if had_batches else None
+        return False, None
+
+    def _begin(self, offset: int) -> None:
+        """Let the aborted transactions begin that do so up to an offset."""
+        while self._coming and self._coming[-1].first_offset <= offset:
+            entry = self._coming.pop()
+            self._aborted.setdefault(entry.producer_id, (entry, False))
+
+
+def kind_of(block: bytes, at: int, header: BatchHeader) -> ControlType | None:
+    """What a control batch says; None if its record is gone."""
+    record = next(records(block, at, header), None)
+    return None if record is None else control_type(record)
+
+
+class Sieve:
+    """What one pass keeps, told to go through the batches in order."""
+
+    __slots__ = ("_delete_retention_ms", "_end_offset", "_last_entries", "_latest", "_now_ms", "_transactions", "ended")
+
+    def __init__(
+        self,
+        latest: OffsetMap,
+        aborted: Iterable[Aborted],
+        last_entries: Mapping[int, LastEntry],
+        *,
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._latest = latest
+        self._transactions = Transactions(aborted)
+        self._last_entries = last_entries
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self.ended: Aborted | None = None
+        """What the batch that `sift` has seen last adds to the index of aborted transactions."""
+
+    def sift(
+        self, header: BatchHeader, block: bytes, at: int, *, keep_end: bool = False
+    ) -> bytearray | memoryview | None:
+        """What stays of the batch at a position: the same bytes, a smaller batch, only a header, or nothing.
+
+        With `keep_end` there is at least a header, of nobody, that tells where the batch ended.
+        """
+        self.ended = None
+        offsets: set[int] = set()
+        wants_horizon = False
+        if header.is_control:
+            goes, self.ended = self._transactions.end(header, kind_of(block, at, header))
+            horizon = header.delete_horizon
+            drop = goes and horizon is not None and horizon <= self._now_ms
+            kept = 0 if drop else header.record_count
+            wants_horizon = goes
+        else:
+            if not self._transactions.is_aborted(header):
+                offsets, wants_horizon = self._retained(header, block, at)
+            kept = len(offsets)
+        if kept == 0:
+            return self._emptied(header, keep_end)
+        sets_horizon = wants_horizon and not header.has_delete_horizon
+        if kept == header.record_count and not sets_horizon:
+            return memoryview(block)[at : at + header.batch_length + LENGTH_PREFIX_BYTES]
+        staying = list(records(block, at, header))
+        if kept < header.record_count:
+            staying = [record for record in staying if record.offset in offsets]
+        horizon = min(self._now_ms + self._delete_retention_ms, MAX_INT64) if sets_horizon else None
+        return rebuild(header, staying, delete_horizon=horizon)
+
+    def _retained(self, header: BatchHeader, block: bytes, at: int) -> tuple[set[int], bool]:
+        """The offsets of the records that stay, and whether a tombstone is among them."""
+        newest, end = self._latest.get, self._latest.end_offset
+        horizon = header.delete_horizon
+        tombstones_stay = horizon is None or self._now_ms < horizon
+        kept: set[int] = set()
+        has_tombstones = False
+        for number, (offset, _, key, is_tombstone) in enumerate(keys(block, at, header)):
+            # What the map does not reach is left to the next pass.
+            if offset >= end or (key is not None and offset >= newest(key) and (tombstones_stay or not is_tombstone)):
+                kept.add(offset)
+                if is_tombstone:
+                    has_tombstones = True
+            if number & 0xFF == 0xFF:
+                give_way()
+        return kept, has_tombstones
+
+    def _emptied(self, header: BatchHeader, keep_end: bool) -> bytearray | None:
+        """What is left of a batch without records."""
+        if header.next_offset == self._end_offset or self._is_last_of_producer(header):
+            # The base timestamp of a header is nothing, so a horizon cannot be told.
+            return rebuild(header._replace(attributes=header.attributes & ~DELETE_HORIZON_BIT), [])
+        if keep_end:
+            return build_batch(
+                [],
+                base_offset=header.base_offset,
+                last_offset_delta=header.last_offset_delta,
+                leader_epoch=header.leader_epoch,
+            )
+        return None
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the batch tells what the producer may send next: its last sequence, or else its epoch."""
+        last = self._last_entries.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch

@@ -1,0 +1,320 @@
+"""One log directory: the partitions on one disk, with the files that tell a start what it may trust.
+
+    <directory>/meta.properties, .lock, .kafka_cleanshutdown      whose it is, who uses it, how it was left
+                recovery-point-, log-start-, replication-, cleaner-offset-checkpoint
+                <topic>-<partition>/                              one log each
+                <topic>-<partition>.<id>-delete/ -future/ -stray/
+
+When the disk fails, the directory goes offline as a whole: its logs are no longer served, nothing is written to it any
+more, and the other directories carry on.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from threading import Lock
+from uuid import UUID
+
+from ottla.log.checkpoints import (
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_checkpoint,
+    write_checkpoint,
+)
+from ottla.log.disk import Disk
+from ottla.log.home import Background, Home
+from ottla.log.node_files import (
+    NodeMeta,
+    NotAPartition,
+    Role,
+    directory_name,
+    marked_directory_name,
+    parse_directory_name,
+    read_clean_shutdown,
+    read_topic_id,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+    write_topic_id,
+)
+from ottla.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, create_log, open_log
+from ottla.log.partition_log import PartitionLog
+from ottla.log.scan import CorruptLog
+from ottla.log.settings import LogSettings
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+"""Its log is the consensus's, which opens it by itself."""
+
+Name = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+class LogDirectory:
+    """The logs of one directory. Loading and closing may run in a thread; everything else is the owner's."""
+
+    def __init__(
+        self,
+        path: str,
+        meta: NodeMeta,
+        *,
+        disk: Disk | None = None,
+        background: Background | None = None,
+        random: Random | None = None,
+        on_failure: Callable[["LogDirectory", OSError], None] | None = None,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self.path = path
+        self.meta = meta
+        self.home = Home(disk=disk, background=background, random=random, on_failure=self.fail)
+        self.logs: dict[Name, PartitionLog] = {}
+        self.futures: dict[Name, PartitionLog] = {}
+        """Logs that become their partition's when they have caught up with the one in another directory."""
+        self.cleaned_to: dict[Name, int] = {}
+        """Up to where compaction has come."""
+        self.high_watermarks: dict[Name, int] = {}
+        """As they were at the last stop, until the partitions have taken them up."""
+        self.failure: OSError | None = None
+        self.corrupt: dict[Name, CorruptLog] = {}
+        """Partitions that are not served, because bytes of theirs that had been synced are not right any more."""
+        self.broker_epoch: int | None = None
+        """That of the broker that stopped in order; None after a crash."""
+        self._on_failure = on_failure
+        self.producer_expiration_ms = producer_expiration_ms
+        self._known_points: dict[Name, int] = {}
+        """The recovery points that may be on disk."""
+        self._checkpoint_lock = Lock()
+        self._checkpoints_made = 0
+        self._checkpoints_written: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self.path!r})"
+
+    @property
+    def is_online(self) -> bool:
+        return self.failure is None
+
+    def load(self, settings_of: Callable[[str], LogSettings], now_ms: int) -> None:
+        """Open all logs. A failing disk takes the directory offline and nothing else down."""
+        disk = self.home.disk
+        try:
+            names = disk.names(self.path)
+            self.broker_epoch = read_clean_shutdown(disk, self.path)
+            points = read_checkpoint(disk, f"{self.path}/{RECOVERY_POINTS}")
+            self._known_points = points
+            starts = read_checkpoint(disk, f"{self.path}/{LOG_STARTS}")
+            self.high_watermarks = read_checkpoint(disk, f"{self.path}/{HIGH_WATERMARKS}")
+            self.cleaned_to = read_checkpoint(disk, f"{self.path}/{CLEANED}")
+            if self.broker_epoch is None and points:
+                logger.warning("%s was not stopped in order: logs are recovered from their recovery points", self.path)
+            for name in sorted(names):
+                self._load_one(name, settings_of, points, starts, now_ms)
+            remove_clean_shutdown(disk, self.path)
+        except OSError as error:
+            self.fail(error)
+
+    def _load_one(
+        self,
+        name: str,
+        settings_of: Callable[[str], LogSettings],
+        points: Mapping[Name, int],
+        starts: Mapping[Name, int],
+        now_ms: int,
+    ) -> None:
+        try:
+            topic, partition, role = parse_directory_name(name)
+        except NotAPartition:
+            return
+        path = f"{self.path}/{name}"
+        if role is Role.DELETED:
+            self._remove_later(path, 0)
+            return
+        if role is Role.STRAY or topic == METADATA_TOPIC:
+            return
+        key = topic, partition
+        try:
+            log = open_log(
+                self.home,
+                path,
+                topic,
+                partition,
+                settings_of(topic),
+                clean=self.broker_epoch is not None,
+                now_ms=now_ms,
+                recovery_point=points.get(key, 0),
+                log_start_offset=starts.get(key, 0),
+                topic_id=read_topic_id(self.home.disk, path),
+                producer_expiration_ms=self.producer_expiration_ms,
+            )
+        except CorruptLog as error:
+            logger.error("%s-%d is not served: %s. Restore the file, or remove %s", topic, partition, error, path)
+            self.corrupt[key] = error
+            return
+        log.advance_high_watermark(self.high_watermarks.get(key, 0))
+        (self.futures if role is Role.FUTURE else self.logs)[key] = log
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        settings: LogSettings,
+        *,
+        topic_id: bytes | None,
+        now_ms: int,
+        start_offset: int = 0,
+        future: bool = False,
+    ) -> PartitionLog:
+        """Make a log for a partition that this directory does not have."""
+        name = directory_name(topic, partition)
+        if future:
+            name = marked_directory_name(topic, partition, Role.FUTURE, self._unique())
+        path = f"{self.path}/{name}"
+        if (topic, partition) in self._known_points:
+            # That of a deleted topic of the same name would make a start trust bytes that were never synced.
+            self.checkpoint_recovery_points(wait=True)
+        try:
+            log = create_log(
+                self.home, path, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
+            )
+            if topic_id is not None:
+                write_topic_id(self.home.disk, path, topic_id)
+        except OSError as error:
+            self.fail(error)
+            raise
+        (self.futures if future else self.logs)[topic, partition] = log
+        return log
+
+    def delete(self, log: PartitionLog) -> None:
+        """Take a log out of service; its files are renamed now and deleted later."""
+        self._mark(log, Role.DELETED)
+        self._forget(log)
+        self._remove_later(log.directory, log.settings.file_delete_delay_ms)
+
+    def set_aside(self, log: PartitionLog) -> None:
+        """Take a log out of service that no topic knows any more, and keep its files for people to look at."""
+        self._mark(log, Role.STRAY)
+        self._forget(log)
+
+    def promote(self, topic: str, partition: int) -> PartitionLog:
+        """Let a future log become the partition's own."""
+        log = self.futures.pop((topic, partition))
+        self._rename(log, directory_name(topic, partition))
+        self.logs[topic, partition] = log
+        return log
+
+    def checkpoint_recovery_points(self, *, wait: bool = False) -> None:
+        """Write down how far each log is durable, for a start after a crash. After a truncation, wait for it.
+
+        A future log has no entry: it is read from its start.
+        """
+        points = {key: log.recovery_point for key, log in self.logs.items()}
+        self._checkpoint(RECOVERY_POINTS, points, wait=wait)
+        self._known_points = points
+
+    def checkpoint_log_starts(self, *, wait: bool = False) -> None:
+        """Write down where logs begin, those that do not begin with their first segment."""
+        self._checkpoint(
+            LOG_STARTS,
+            {
+                key: log.log_start_offset
+                for key, log in self.logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            },
+            wait=wait,
+        )
+
+    def checkpoint_high_watermarks(self, *, wait: bool = False) -> None:
+        """Write down how far consumers may read, so that a restarted leader does not show them less."""
+        self._checkpoint(HIGH_WATERMARKS, {key: log.high_watermark for key, log in self.logs.items()}, wait=wait)
+
+    def checkpoint_cleaned(self, *, wait: bool = False) -> None:
+        """Write down how far compaction has come."""
+        self._checkpoint(CLEANED, {key: at for key, at in self.cleaned_to.items() if key in self.logs}, wait=wait)
+
+    def close(self, broker_epoch: int) -> None:
+        """Make everything durable and say so: the next start need not look."""
+        if not self.is_online:
+            return
+        try:
+            for log in (*self.logs.values(), *self.futures.values()):
+                log.close()
+            self.checkpoint_recovery_points(wait=True)
+            self.checkpoint_log_starts(wait=True)
+            self.checkpoint_high_watermarks(wait=True)
+            self.checkpoint_cleaned(wait=True)
+            if self.is_online:
+                write_clean_shutdown(self.home.disk, self.path, broker_epoch)
+        except OSError as error:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        """Go offline. What was being done is given up; nothing more is written here."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        logger.error("%s failed and is offline with its %d logs: %s", self.path, len(self.logs), error)
+        if self._on_failure is not None:
+            self._on_failure(self, error)
+
+    def _checkpoint(self, name: str, offsets: Mapping[Name, int], *, wait: bool) -> None:
+        if not self.is_online:
+            return
+        self._checkpoints_made += 1
+        work = partial(self._write_checkpoint, name, offsets, self._checkpoints_made)
+        if not wait:
+            self.home.background.run(work, _done, self.fail)
+            return
+        try:
+            work()
+        except OSError as error:
+            self.fail(error)
+
+    def _write_checkpoint(self, name: str, offsets: Mapping[Name, int], number: int) -> None:
+        with self._checkpoint_lock:
+            # Whoever waited for one, after a truncation, must not find it replaced by one that was made before.
+            if number > self._checkpoints_written.get(name, 0):
+                write_checkpoint(self.home.disk, f"{self.path}/{name}", offsets)
+                self._checkpoints_written[name] = number
+
+    def _mark(self, log: PartitionLog, role: Role) -> None:
+        self._rename(log, marked_directory_name(log.topic, log.partition, role, self._unique()))
+
+    def _rename(self, log: PartitionLog, name: str) -> None:
+        path = f"{self.path}/{name}"
+        try:
+            self.home.disk.rename(log.directory, path)
+            self.home.disk.sync_dir(self.path)
+        except OSError as error:
+            self.fail(error)
+            raise
+        log.directory = path
+        for segment in log.segments:
+            segment.move(path)
+
+    def _forget(self, log: PartitionLog) -> None:
+        key = log.topic, log.partition
+        for known in (self.logs, self.futures):
+            if known.get(key) is log:
+                del known[key]
+        self.cleaned_to.pop(key, None)
+
+    def _unique(self) -> str:
+        return UUID(int=self.home.random.getrandbits(128), version=4).hex
+
+    def _remove_later(self, path: str, delay_ms: int) -> None:
+        background = self.home.background
+        remove = partial(_remove_tree, self.home.disk, path)
+        background.later(delay_ms, lambda: background.run(remove, _done, self.fail))
+
+
+def _remove_tree(disk: Disk, path: str) -> None:
+    for name in disk.names(path):
+        disk.remove(f"{path}/{name}")
+    disk.remove_dir(path)
+
+
+def _done(_: None) -> None:
+    """Nothing is left to do after files have been removed."""

@@ -1,0 +1,85 @@
+"""How dirty a log is: what compaction could clean now, and whether it should, by the rules of Kafka 4.3.1.
+
+Never cleaned are the active segment, what lies behind the last stable offset, and segments with records younger than
+`min.compaction.lag.ms`. Only whole segments are.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+from ottla.log.settings import LogSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Dirt(NamedTuple):
+    """How much there is to clean in a log, and where."""
+
+    first_dirty_offset: int
+    end_offset: int
+    """Where the first segment begins that may not be cleaned yet."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue_ms: int
+    """For how long the oldest dirty records should have been compacted, by `max.compaction.lag.ms`."""
+
+    @property
+    def ratio(self) -> float:
+        """The cleanable part of what a pass would read."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_due(self, settings: LogSettings) -> bool:
+        """Whether the log is dirty enough, or has waited too long."""
+        return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.ratio > settings.min_cleanable_dirty_ratio)
+
+
+def look(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirt:
+    """How dirty a log is. The checkpoint is where its last pass ended, if there was one."""
+    first_dirty = _first_dirty_offset(log, checkpoint)
+    segments, active = log.segments, log.active
+    # Segments that hold dirty records, but for the active one.
+    dirty = segments[log.segment_at(first_dirty) : -1] if first_dirty < active.base_offset else []
+    limit = min(log.last_stable_offset, active.base_offset)
+    lag = log.settings.min_compaction_lag_ms
+    if lag > 0:
+        limit = min([limit, *(s.base_offset for s in dirty if s.max_timestamp > now_ms - lag)])
+    limit = max(limit, first_dirty)
+    end = active.base_offset if limit >= active.base_offset else segments[log.segment_at(limit)].base_offset
+    return Dirt(
+        first_dirty,
+        end,
+        sum(segment.size for segment in segments if segment.base_offset < first_dirty),
+        sum(segment.size for segment in dirty if segment.base_offset < end),
+        _overdue_ms(dirty, log.settings.max_compaction_lag_ms, now_ms),
+    )
+
+
+def cleanable_ratio(log: PartitionLog, first_dirty_offset: int | None, now_ms: int) -> float:
+    """Which part of what a pass would read is dirty: of several logs the one with the most is cleaned first."""
+    return look(log, first_dirty_offset, now_ms).ratio
+
+
+def _first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:
+    start = log.log_start_offset
+    if checkpoint is None:
+        return start
+    if checkpoint < start:
+        if not log.settings.delete:
+            logger.warning("%s was cleaned up to %d, before its start: it counts as dirty from there", log, checkpoint)
+        return start
+    if checkpoint > log.log_end_offset:
+        # Its end was lost: what was known of the rest need not hold any more.
+        logger.warning("%s was cleaned up to %d, beyond its end: all of it counts as dirty", log, checkpoint)
+        return start
+    return checkpoint
+
+
+def _overdue_ms(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> int:
+    until = now_ms - max(max_lag_ms, 0)
+    if until <= 0:
+        return 0
+    return max((until - first for segment in dirty if 0 < (first := segment.first_timestamp) < until), default=0)

@@ -1,0 +1,121 @@
+"""Makes a log durable without making anyone wait who did not ask for it: one sync at a time, in a thread.
+
+Segments behind the active one are synced with all their files, once; of the active one only the log itself, because
+recovery walks through its batches anyway and builds the rest from them. Epochs go first: they are the one thing about
+synced batches that recovery does not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.log.disk import Disk, LogFile
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.producer_snapshot import snapshot_name
+from ottla.log.segment import SUFFIXES
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+
+
+class Flush:
+    """What one sync takes: gathered by the log's owner, run in a thread, which touches nothing of the log."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._disk: Disk = log.home.disk
+        self._directory = log.directory
+        self._epochs: LeaderEpochs = log.epochs
+        self.end_offset = log.log_end_offset
+        # When the recovery point is a segment's base, the segment before may have got its last index entries since.
+        first = log.segment_at(log.recovery_point - 1)
+        self._logs: list[LogFile] = [segment.file for segment in log.segments[first:]]
+        self._others = [segment.path(suffix) for segment in log.segments[first:-1] for suffix in SUFFIXES[1:]]
+        self._others += [f"{log.directory}/{snapshot_name(segment.base_offset)}" for segment in log.segments[first:]]
+
+    def run(self) -> Flush:
+        """Return when everything is durable."""
+        try:
+            self._epochs.flush(self._disk, self._directory)
+            for log in self._logs:
+                self._disk.sync(log.number)
+            for path in self._others:
+                sync_path(self._disk, path)
+            self._disk.sync_dir(self._directory)
+            # A new partition's directory must not be lost with all that is in it.
+            self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
+        except FileNotFoundError:
+            # The directory was renamed, for the topic was deleted or moved: nobody needs the rest.
+            if self._disk.exists(self._directory):
+                raise
+        return self
+
+
+class Flusher:
+    """The flushes of one log: one at a time, and another after it for whoever asked too late for the first."""
+
+    __slots__ = ("_again", "_log", "_running", "_stale", "_waiting", "failure")
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._running = False
+        self._again = False
+        self._stale = False
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self.failure: OSError | None = None
+        """Why there will be no more flushes."""
+
+    def start(self) -> None:
+        """Sync what is there now, after the sync that may be under way."""
+        if self._running:
+            self._again = True
+            return
+        self._running = True
+        self._again = self._stale = False
+        log = self._log
+        log.home.background.run(Flush(log).run, self._done, self._failed)
+
+    def when_durable(self, offset: int, action: Callable[[], None]) -> None:
+        """Call the action once all below the offset is durable."""
+        if offset <= self._log.recovery_point:
+            action()
+            return
+        assert offset <= self._log.log_end_offset, f"{self._log} does not reach {offset}"
+        self._waiting.append((offset, action))
+        self.start()
+
+    def truncated(self) -> None:
+        """The log was cut: a sync under way may have seen what is gone, and not what comes in its place."""
+        self._stale = True
+        end = self._log.log_end_offset
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] <= end]
+
+    def _failed(self, error: OSError) -> None:
+        # What the disk did not take may be gone from memory too, so that a second try would prove nothing.
+        self.failure = error
+        self._waiting.clear()
+        self._log.home.on_failure(error)
+
+    def _done(self, flush: Flush) -> None:
+        self._running = False
+        log = self._log
+        if not self._stale:
+            log.recovery_point = max(log.recovery_point, flush.end_offset)
+            ready = [action for offset, action in self._waiting if offset <= flush.end_offset]
+            self._waiting = [waiting for waiting in self._waiting if waiting[0] > flush.end_offset]
+            for action in ready:
+                action()
+        if self._waiting or self._again:
+            self.start()
+
+
+def sync_path(disk: Disk, path: str) -> None:
+    """Sync a file by its name; one that is gone needs it no more."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        disk.sync(file)
+    finally:
+        disk.close(file)

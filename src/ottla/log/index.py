@@ -1,0 +1,229 @@
+"""Sparse indexes of a segment: from offsets to file positions, and from timestamps to offsets.
+
+A file is a run of fixed-size entries, sorted by both columns. New entries stay in memory and go to the file in blocks,
+at a roll or a stop; what is in the file is searched there. So an index of any size costs nothing to open and
+next to nothing to hold. After a crash the file may lack entries or hold wrong ones: recovery rebuilds it from the log.
+
+    offset index (8 bytes)    offset above the segment's base u32 · position of its batch u32
+    time index (12 bytes)     timestamp i64 · offset above the base u32: no batch up to that offset is later
+
+An offset entry names its batch by the batch's last offset, as Kafka does.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from enum import Enum
+
+from ottla.log.disk import Disk, write_all
+
+_SPILL_ENTRIES = 512
+"""So many entries in memory are written to the file."""
+_SEARCH_ENTRIES = 64
+"""A search in the file ends by reading so many: fewer calls than going on by halves, and not yet much to unpack."""
+
+
+class CorruptIndex(Exception):
+    """An index file that no writer can have left behind after a clean stop."""
+
+
+class Layout(Enum):
+    """The two kinds of index: array codes of the columns, and an entry on disk."""
+
+    OFFSET = ("I", "I", ">II")
+    TIME = ("q", "I", ">qI")
+
+    def __init__(self, key_code: str, value_code: str, entry: str) -> None:
+        self.key_code = key_code
+        self.value_code = value_code
+        self.entry = struct.Struct(entry)
+
+
+class Index:
+    """One index of one segment: entries `(key, value)` that never fall in either column."""
+
+    __slots__ = ("_disk", "_keys", "_layout", "_stored", "_values", "path")
+
+    def __init__(self, disk: Disk, path: str, layout: Layout, *, new: bool) -> None:
+        self._disk = disk
+        self._layout = layout
+        self.path = path
+        self._stored = 0 if new else -1
+        self._keys: array[int] | None = None
+        self._values: array[int] | None = None
+
+    def __len__(self) -> int:
+        keys = self._keys
+        return self._stored_count() + (len(keys) if keys is not None else 0)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self) * self._layout.entry.size
+
+    def append(self, key: int, value: int) -> None:
+        """Add an entry after all others. It stays in memory, so that this cannot fail."""
+        keys, values = self._keys, self._values
+        if keys is None or values is None:
+            keys = self._keys = array(self._layout.key_code)
+            values = self._values = array(self._layout.value_code)
+        keys.append(key)
+        values.append(value)
+
+    def spill(self) -> None:
+        """Put what is in memory into the file if it is much."""
+        if self._keys is not None and len(self._keys) >= _SPILL_ENTRIES:
+            self.write()
+
+    def last(self) -> tuple[int, int] | None:
+        """The newest entry."""
+        if self._keys and self._values:
+            return self._keys[-1], self._values[-1]
+        count = self._stored_count()
+        return self._read(count - 1, 1)[0] if count else None
+
+    def floor(self, key: int) -> tuple[int, int] | None:
+        """The last entry whose key is not above the given one."""
+        keys, values = self._keys, self._values
+        if keys and values and keys[0] <= key:
+            at = bisect_right(keys, key) - 1
+            return keys[at], values[at]
+        low, block = self._block_around(key, column=0)
+        at = bisect_right(block, key, key=_key) - 1
+        if at >= 0:
+            return block[at]
+        return self._read(low - 1, 1)[0] if low else None
+
+    def ceiling_value(self, value: int) -> tuple[int, int] | None:
+        """The first entry whose value is not below the given one."""
+        low, block = self._block_around(value - 1, column=1)
+        at = bisect_left(block, value, key=_value)
+        if at < len(block):
+            return block[at]
+        if low + at < self._stored_count():
+            return self._read(low + at, 1)[0]
+        keys, values = self._keys, self._values
+        if keys and values:
+            at = bisect_left(values, value)
+            if at < len(values):
+                return keys[at], values[at]
+        return None
+
+    def truncate_keys(self, key: int) -> None:
+        """Drop the entries whose key is the given one or above."""
+        self._truncate(key, column=0)
+
+    def truncate_values(self, value: int) -> None:
+        """Drop the entries whose value is the given one or above."""
+        self._truncate(value, column=1)
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._keys = self._values = None
+        self._stored = 0
+        self._disk.close(self._disk.create(self.path))
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """All entries, oldest first."""
+        count = self._stored_count()
+        for start in range(0, count, _SPILL_ENTRIES):
+            yield from self._read(start, min(_SPILL_ENTRIES, count - start))
+        if self._keys and self._values:
+            yield from zip(self._keys, self._values, strict=True)
+
+    def write(self, *, sync: bool = False) -> None:
+        """Put what is in memory into the file, which exists afterwards even when empty."""
+        keys, values = self._keys, self._values
+        if not keys or not values:
+            if self._stored <= 0 and not self._disk.exists(self.path):
+                self._disk.close(self._disk.create(self.path))
+            if not sync:
+                return
+        pack = self._layout.entry.pack
+        count = self._stored_count()
+        file = self._disk.open(self.path) if self._disk.exists(self.path) else self._disk.create(self.path)
+        try:
+            if keys and values:
+                data = b"".join(map(pack, keys, values))
+                write_all(self._disk, file, data, count * self._layout.entry.size)
+                self._stored = count + len(keys)
+                self._keys = self._values = None
+            if sync:
+                self._disk.sync(file)
+        finally:
+            self._disk.close(file)
+
+    def check(self) -> None:
+        """Raise CorruptIndex if the file cannot be what a clean stop left: a cheap look, at its size and last entry."""
+        try:
+            size = self._disk.size_of(self.path)
+        except FileNotFoundError:
+            raise CorruptIndex(f"{self.path} is missing") from None
+        if size % self._layout.entry.size:
+            raise CorruptIndex(
+                f"{self.path}: {size} bytes are no whole number of {self._layout.entry.size}-byte entries"
+            )
+        # Kafka writes into files that are filled with zeros up to their greatest size, and cuts them at a clean stop.
+        if len(self) > 1 and self.last() == (0, 0):
+            raise CorruptIndex(f"{self.path} ends in zeros")
+
+    def _truncate(self, bound: int, column: int) -> None:
+        tail = (self._keys, self._values)[column]
+        if tail and self._keys is not None and self._values is not None:
+            at = bisect_left(tail, bound)
+            del self._keys[at:], self._values[at:]
+            if at:
+                return
+        low, block = self._block_around(bound - 1, column)
+        keep = low + bisect_left(block, bound, key=_value if column else _key)
+        if keep == self._stored_count():
+            return
+        file = self._disk.open(self.path)
+        try:
+            self._disk.truncate(file, keep * self._layout.entry.size)
+        finally:
+            self._disk.close(file)
+        self._stored = keep
+
+    def _block_around(self, bound: int, column: int) -> tuple[int, list[tuple[int, int]]]:
+        """Stored entries, with the number of the first, that hold the last one not above the bound, or follow it."""
+        low, high = 0, self._stored_count()
+        if high == 0:
+            return 0, []
+        file = self._disk.open(self.path)
+        entry = self._layout.entry
+        try:
+            while high - low > _SEARCH_ENTRIES:
+                middle = (low + high) // 2
+                found = entry.unpack(self._disk.pread(file, entry.size, middle * entry.size))
+                if found[column] <= bound:
+                    low = middle
+                else:
+                    high = middle
+            return low, list(entry.iter_unpack(self._disk.pread(file, (high - low) * entry.size, low * entry.size)))
+        finally:
+            self._disk.close(file)
+
+    def _read(self, start: int, count: int) -> list[tuple[int, int]]:
+        entry = self._layout.entry
+        file = self._disk.open(self.path)
+        try:
+            return list(entry.iter_unpack(self._disk.pread(file, count * entry.size, start * entry.size)))
+        finally:
+            self._disk.close(file)
+
+    def _stored_count(self) -> int:
+        if self._stored < 0:
+            try:
+                self._stored = self._disk.size_of(self.path) // self._layout.entry.size
+            except FileNotFoundError:
+                self._stored = 0
+        return self._stored
+
+
+def _key(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def _value(entry: tuple[int, int]) -> int:
+    return entry[1]

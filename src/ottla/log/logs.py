@@ -1,0 +1,204 @@
+"""All logs of a node, over all its log directories, and the work that keeps them in shape.
+
+A partition's log is in one directory; a second one, its future log, may be catching up in another. The node's clock
+calls the methods of upkeep at their intervals: retention, flushing by time, checkpoints, expiry of producers. None of
+them waits for a disk. A directory that fails takes its logs along; the others carry on.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ottla.errors import LogDirNotFound, StorageFailed
+from ottla.log.directory import LogDirectory, Name
+from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import remove_expired
+from ottla.log.settings import LogSettings
+from ottla.log.truncation import truncate_to
+
+logger = logging.getLogger(__name__)
+
+
+class DuplicateLog(Exception):
+    """A partition has a log in two directories; which one is right, only people can tell."""
+
+    def __init__(self, name: Name, one: str, other: str) -> None:
+        super().__init__(f"{name[0]}-{name[1]} is in {one} and in {other}: move one of them away")
+
+
+class Logs:
+    """The logs of one node by topic and partition."""
+
+    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+        assert directories, "a node has at least one log directory"
+        self.directories = list(directories)
+        self.on_change: Callable[[PartitionLog], None] = _nobody
+        """Called before a log is cut, moved or deleted, for whoever is reading its files."""
+
+    def load(self, settings_of: Callable[[str], LogSettings], now_ms: int) -> None:
+        """Open all logs of all directories; raises DuplicateLog."""
+        seen: dict[Name, LogDirectory] = {}
+        for directory in self.directories:
+            directory.load(settings_of, now_ms)
+            for name in directory.logs:
+                if name in seen:
+                    raise DuplicateLog(name, seen[name].path, directory.path)
+                seen[name] = directory
+
+    def online(self) -> list[LogDirectory]:
+        """The directories that work; raises StorageFailed if there is none."""
+        online = [directory for directory in self.directories if directory.is_online]
+        if not online:
+            raise StorageFailed("all log directories are offline")
+        return online
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """Where the partition's log is, be it online or not."""
+        name = topic, partition
+        return next((directory for directory in self.directories if name in directory.logs), None)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The partition's log, if there is one; raises StorageFailed if its disk failed or its bytes are corrupt."""
+        name = topic, partition
+        for directory in self.directories:
+            log = directory.logs.get(name)
+            if log is not None:
+                if directory.failure is not None:
+                    raise StorageFailed(f"{directory.path} is offline: {directory.failure}")
+                return log
+            if name in directory.corrupt:
+                raise StorageFailed(str(directory.corrupt[name]))
+        return None
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        """The logs that can be used."""
+        for directory in self.directories:
+            if directory.is_online:
+                yield from list(directory.logs.values())
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        settings: LogSettings,
+        *,
+        topic_id: bytes | None,
+        now_ms: int,
+        directory_id: bytes | None = None,
+    ) -> PartitionLog:
+        """Make a log, in the directory given or in the one with the fewest logs."""
+        online = self.online()
+        if directory_id is None:
+            chosen = min(online, key=lambda directory: len(directory.logs) + len(directory.futures))
+        else:
+            chosen = self._find(directory_id, online)
+        return chosen.create(topic, partition, settings, topic_id=topic_id, now_ms=now_ms)
+
+    def create_future(self, log: PartitionLog, directory_id: bytes, *, now_ms: int) -> PartitionLog:
+        """Begin to move a log into another directory: an empty one that is to catch up with it."""
+        chosen = self._find(directory_id, self.online())
+        return chosen.create(
+            log.topic,
+            log.partition,
+            log.settings,
+            topic_id=log.topic_id,
+            now_ms=now_ms,
+            start_offset=log.log_start_offset,
+            future=True,
+        )
+
+    def promote_future(self, topic: str, partition: int) -> PartitionLog:
+        """Let the future log, which has caught up, take the place of the partition's log; the old one is deleted."""
+        name = topic, partition
+        target = next(directory for directory in self.directories if name in directory.futures)
+        source = self.directory_of(topic, partition)
+        future = target.futures[name]
+        if source is not None:
+            current = source.logs[name]
+            self.on_change(current)
+            future.high_watermark = min(current.high_watermark, future.log_end_offset)
+            cleaned_to = source.cleaned_to.get(name)
+            source.delete(current)
+            if cleaned_to is not None:
+                target.cleaned_to[name] = cleaned_to
+        return target.promote(topic, partition)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take the partition's log and its future log out of service, and delete their files after a while."""
+        for directory in self.directories:
+            for known in (directory.logs, directory.futures):
+                log = known.get((topic, partition))
+                if log is not None and directory.is_online:
+                    self.on_change(log)
+                    directory.delete(log)
+            directory.corrupt.pop((topic, partition), None)
+
+    def truncate(self, offsets: Mapping[Name, int], *, now_ms: int) -> None:
+        """Cut logs at offsets, as followers of new leaders do.
+
+        The lowered recovery points are on disk before this returns: what is appended next must not be trusted by a
+        start that still believes in the old ones.
+        """
+        touched: set[int] = set()
+        for (topic, partition), offset in offsets.items():
+            log = self.get(topic, partition)
+            directory = self.directory_of(topic, partition)
+            assert log is not None, f"{topic}-{partition} has no log to truncate"
+            assert directory is not None
+            self.on_change(log)
+            expiration = directory.producer_expiration_ms
+            if truncate_to(log, offset, now_ms=now_ms, producer_expiration_ms=expiration):
+                touched.add(self.directories.index(directory))
+        for number in touched:
+            self.directories[number].checkpoint_recovery_points(wait=True)
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Enforce retention; returns how many segments went."""
+        removed = 0
+        for log in self:
+            try:
+                removed += remove_expired(log, now_ms)
+            except OSError as error:
+                log.home.on_failure(error)
+        return removed
+
+    def flush_by_time(self, now_ms: int) -> None:
+        """Sync logs whose `flush.ms` has passed since the last time."""
+        for log in self:
+            if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.settings.flush_ms:
+                log.last_flush_ms = now_ms
+                log.flusher.start()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were idle for too long; returns how many."""
+        return sum(
+            log.producers.expire(now_ms, directory.producer_expiration_ms)
+            for directory in self.directories
+            for log in directory.logs.values()
+        )
+
+    def checkpoint(self) -> None:
+        """Write down recovery points, log starts and how far compaction has come."""
+        for directory in self.directories:
+            directory.checkpoint_recovery_points()
+            directory.checkpoint_log_starts()
+            directory.checkpoint_cleaned()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks."""
+        for directory in self.directories:
+            directory.checkpoint_high_watermarks()
+
+    def close(self, broker_epoch: int) -> None:
+        """Stop in order. May run in a thread."""
+        for directory in self.directories:
+            directory.close(broker_epoch)
+
+    def _find(self, directory_id: bytes, online: list[LogDirectory]) -> LogDirectory:
+        for directory in online:
+            if directory.meta.directory_id == directory_id:
+                return directory
+        raise LogDirNotFound(f"no log directory that is online has the id {directory_id.hex()}")
+
+
+def _nobody(log: PartitionLog) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,250 @@
+"""The small files with which a node marks its log directories, and the names of partition directories, as Kafka's are.
+
+    <log directory>/.lock                   held by the process that uses the directory
+                    meta.properties         whose directory this is
+                    .kafka_cleanshutdown    there if the last shutdown was clean
+                    orders-0/               a partition
+                        partition.metadata  its topic's id
+
+Ids are 16 bytes; in files they are 22 letters of URL-safe base64.
+"""
+
+import base64
+import binascii
+import fcntl
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Self
+
+from ottla.log.disk import Disk, read_file, replace_file
+from ottla.settings.properties import InvalidProperties, parse_properties, show_properties
+
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+
+UNKNOWN_EPOCH: Final = -1
+_MAX_NAME_LENGTH: Final = 255
+_ZERO_ID: Final = bytes(16)
+_integer = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+_id_text = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?").fullmatch
+
+
+class MalformedFile(Exception):
+    """One of a node's files does not hold what it should; names the file."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMeta:
+    """What `meta.properties` says: whose directory this is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None = None
+    """None in a directory that was formatted before directories had ids (Kafka 3.7)."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """What a newer version may have added: kept as it is."""
+
+
+def read_meta(disk: Disk, directory: str) -> NodeMeta | None:
+    """Whose directory this is, or None if it was not formatted yet; raises MalformedFile."""
+    path = f"{directory}/{META_PROPERTIES}"
+    try:
+        found = parse_properties(read_file(disk, path))
+    except FileNotFoundError:
+        return None
+    except InvalidProperties as error:
+        raise MalformedFile(path, str(error)) from None
+    values = {name: given.value for name, given in found.items()}
+    if (version := values.pop("version", "0")) != "1":
+        raise MalformedFile(path, f"version {version} instead of 1; version 0 was written by a broker with ZooKeeper")
+    if missing := [name for name in ("cluster.id", "node.id") if name not in values]:
+        raise MalformedFile(path, f"{missing[0]} is missing")
+    cluster_id, node_id = values.pop("cluster.id"), values.pop("node.id")
+    if not _integer(node_id) or not -1 << 31 <= int(node_id) < 1 << 31:
+        raise MalformedFile(path, f"node.id {node_id!r} is not a number")
+    directory_id = values.pop("directory.id", None)
+    return NodeMeta(cluster_id, int(node_id), None if directory_id is None else parse_id(directory_id, path), values)
+
+
+def write_meta(disk: Disk, directory: str, meta: NodeMeta) -> None:
+    values = {"version": "1", "cluster.id": meta.cluster_id, "node.id": str(meta.node_id)}
+    if meta.directory_id is not None:
+        values["directory.id"] = show_id(meta.directory_id)
+    replace_file(disk, f"{directory}/{META_PROPERTIES}", show_properties({**meta.others, **values}).encode())
+
+
+def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
+    """The topic's id, or None where none was written yet; raises MalformedFile."""
+    path = f"{partition_directory}/{PARTITION_METADATA}"
+    try:
+        content = read_file(disk, path).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    lines = [re.split(r":[ \t\n\x0b\f\r]+", line) for line in re.split(r"\r\n|\n|\r", content)[:2]]
+    if len(lines) < 2 or any(len(parts) != 2 for parts in lines):
+        raise MalformedFile(path, f"expected a version and a topic_id, found {content[:200]!r}")
+    (_, version), (_, topic_id) = lines
+    # A newer version is read too, so that one can go back to this one.
+    if not _integer(version) or int(version) < 0:
+        raise MalformedFile(path, f"unknown version {version!r}")
+    if (parsed := parse_id(topic_id, path)) == _ZERO_ID:
+        raise MalformedFile(path, "the topic id is zero")
+    return parsed
+
+
+def write_topic_id(disk: Disk, partition_directory: str, topic_id: bytes) -> None:
+    content = f"version: 0\ntopic_id: {show_id(topic_id)}"
+    replace_file(disk, f"{partition_directory}/{PARTITION_METADATA}", content.encode())
+
+
+def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
+    """The epoch of the broker that shut down cleanly, UNKNOWN_EPOCH if its mark does not say; None without a mark."""
+    try:
+        content = read_file(disk, f"{directory}/{CLEAN_SHUTDOWN}")
+    except FileNotFoundError:
+        return None
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):  # before Kafka 3.7 the mark was an empty file
+        return UNKNOWN_EPOCH
+    return epoch if type(epoch) is int else UNKNOWN_EPOCH
+
+
+def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
+    """The last thing a node writes."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    replace_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", content.encode())
+
+
+def remove_clean_shutdown(disk: Disk, directory: str) -> None:
+    """Durably gone before anything is written: a crash after this is a crash."""
+    path = f"{directory}/{CLEAN_SHUTDOWN}"
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(directory)
+
+
+class DirectoryInUse(Exception):
+    """Another process, Ottla or Apache Kafka, or another node in this one, uses the log directory."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory} is in use: another process or node holds its {LOCK} file")
+        self.directory = directory
+
+
+class DirectoryLock:
+    """Keeps other processes out of a log directory, Apache Kafka's too, until released or the process ends.
+
+    It is the operating system's lock (POSIX, as Java takes it), whatever disk the logs use. Such a lock belongs to the
+    process and ends when the process closes the file anywhere: nothing else may open it, and a second attempt of the
+    same process has to be noticed here. The file stays when the lock goes: removing it could let two in.
+    """
+
+    _held: Final[set[str]] = set()
+
+    def __init__(self, directory: str) -> None:
+        """Lock an existing directory; raises DirectoryInUse."""
+        self._key = os.path.realpath(directory)
+        if self._key in self._held:
+            raise DirectoryInUse(directory)
+        self._file = _open_locked(directory)
+        self._held.add(self._key)
+
+    def release(self) -> None:
+        if self._key in self._held:
+            self._held.remove(self._key)
+            os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+
+def _open_locked(directory: str) -> int:
+    path = f"{directory}/{LOCK}"
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_nlink:  # Kafka removes the file when it stops: others would not find this one
+                return file
+        except (BlockingIOError, PermissionError):
+            os.close(file)
+            raise DirectoryInUse(directory) from None
+        os.close(file)
+
+
+class Role(StrEnum):
+    """What a partition's directory is for; the value is what its name ends in."""
+
+    CURRENT = ""
+    DELETED = "-delete"
+    """Waits for its files to be removed."""
+    FUTURE = "-future"
+    """Becomes the partition's directory when it has caught up with the one on another disk."""
+    STRAY = "-stray"
+    """Belongs to a partition that this node does not have any more."""
+
+
+class NotAPartition(Exception):
+    """A directory is not named as a partition's is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} is neither <topic>-<partition> nor <topic>-<partition>.<id>-delete, -future or -stray"
+        )
+
+
+def directory_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def marked_directory_name(topic: str, partition: int, role: Role, unique: str) -> str:
+    """The name of a partition's directory in another role; `unique` is a UUID's 32 hexadecimal digits.
+
+    The topic is cut off where the name would be too long for a file system, but for a future directory: its name has
+    to give the topic back.
+    """
+    assert role is not Role.CURRENT, "only directories in another role are marked"
+    end = f"-{partition}.{unique}{role}"
+    return (topic if role is Role.FUTURE else topic[: _MAX_NAME_LENGTH - len(end)]) + end
+
+
+def parse_directory_name(name: str) -> tuple[str, int, Role]:
+    """Topic, partition and role; the topic may be cut off. Raises NotAPartition."""
+    role = next((role for role in Role if role and name.endswith(role)), Role.CURRENT)
+    rest = name
+    if role is not Role.CURRENT:
+        if not re.fullmatch(rf"\S+-\S+\.\S+{role}", name, re.ASCII):
+            raise NotAPartition(name)
+        rest = name[: name.rindex(".")]
+    topic, _, partition = rest.rpartition("-")
+    if not topic or not _integer(partition) or not -1 << 31 <= int(partition) < 1 << 31:
+        raise NotAPartition(name)
+    return topic, int(partition), role
+
+
+def show_id(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def parse_id(text: str, path: str) -> bytes:
+    if not _id_text(text):
+        raise MalformedFile(path, f"{text!r} is not an id of 22 letters")
+    try:
+        return base64.urlsafe_b64decode(text[:22] + "==")
+    except binascii.Error:
+        raise MalformedFile(path, f"{text!r} is not base64") from None

@@ -1,0 +1,309 @@
+"""Making a log, and opening one that is on disk: at once after a clean stop, with recovery after a crash.
+
+After a clean stop nothing is scanned: the log's end is looked up from the last index entry, the producers' state is in
+a snapshot. After a crash the segments from the recovery point on are walked through, headers only up to the recovery
+point and whole batches behind it. What a crash may have left (a torn tail, files of an unfinished deletion or
+compaction) is dropped or completed; bytes that were synced and are not right any more raise CorruptLog.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from ottla.log.disk import Disk
+from ottla.log.epochs import CorruptEpochs, LeaderEpochs
+from ottla.log.home import Home
+from ottla.log.index import CorruptIndex
+from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_snapshot import snapshot_offset
+from ottla.log.producers import Producers
+from ottla.log.scan import CorruptLog
+from ottla.log.segment import (
+    CLEANED,
+    DELETED,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SUFFIXES,
+    SWAP,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from ottla.log.settings import LogSettings
+from ottla.log.truncation import load_snapshot, rebuild_producers, truncate_fully
+from ottla.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+def create_log(
+    home: Home,
+    directory: str,
+    topic: str,
+    partition: int,
+    settings: LogSettings,
+    *,
+    now_ms: int,
+    start_offset: int = 0,
+    topic_id: bytes | None = None,
+) -> PartitionLog:
+    """A new, empty log in a directory of its own."""
+    home.disk.make_dir(directory)
+    segment = Segment.create(home.disk, directory, start_offset, now_ms=now_ms)
+    return _log(home, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
+
+
+def open_log(
+    home: Home,
+    directory: str,
+    topic: str,
+    partition: int,
+    settings: LogSettings,
+    *,
+    clean: bool,
+    now_ms: int,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    topic_id: bytes | None = None,
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+) -> PartitionLog:
+    """The log in a directory. `clean` says that whoever wrote it last stopped in order."""
+    disk = home.disk
+    names = set(disk.names(directory))
+    if any(name.endswith((DELETED, CLEANED, SWAP, ".tmp")) for name in names):
+        _tidy(disk, directory, names)
+        names = set(disk.names(directory))
+    found = _segments(disk, directory, names, now_ms)
+    segments = found or [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
+    start = max(log_start_offset, segments[0].base_offset)
+    epochs = _read_epochs(disk, directory)
+    log = _log(home, directory, topic, partition, settings, segments, epochs, start, topic_id)
+    log.recovery_point = recovery_point
+    clean = not found or (clean and _find_end(log, names))
+    if not clean:
+        _recover(log, names, now_ms=now_ms, expiration_ms=producer_expiration_ms)
+    if start > log.log_end_offset:
+        logger.warning("%s ends at %d, before its start %d: it begins anew there", log, log.log_end_offset, start)
+        truncate_fully(log, start, now_ms=now_ms)
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    if clean:
+        log.recovery_point = log.log_end_offset
+        rebuild_producers(log, now_ms=now_ms, expiration_ms=producer_expiration_ms, names=names)
+    _remove_stray_snapshots(log)
+    log.high_watermark = log.log_start_offset
+    return log
+
+
+def _log(
+    home: Home,
+    directory: str,
+    topic: str,
+    partition: int,
+    settings: LogSettings,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    start_offset: int,
+    topic_id: bytes | None,
+) -> PartitionLog:
+    return PartitionLog(
+        home,
+        directory,
+        topic,
+        partition,
+        settings,
+        segments=segments,
+        producers=Producers(start_offset),
+        epochs=epochs,
+        log_start_offset=start_offset,
+        log_end_offset=segments[-1].base_offset,
+        recovery_point=start_offset,
+        topic_id=topic_id,
+    )
+
+
+def _segments(disk: Disk, directory: str, names: set[str], now_ms: int) -> list[Segment]:
+    """The segments by their log files; other files without one are removed."""
+    bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    known = {f"{base:020d}" for base in bases}
+    for name in names:
+        if name.endswith(SUFFIXES) and name[:20].isdigit() and name[:20] not in known:
+            logger.warning("%s/%s belongs to no segment and is removed", directory, name)
+            disk.remove(f"{directory}/{name}")
+    return [Segment(disk, directory, base, created_ms=now_ms) for base in bases]
+
+
+def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    try:
+        return LeaderEpochs.read(disk, directory)
+    except CorruptEpochs as error:
+        # Every batch names its epoch, so that only epochs of empty terms are lost.
+        logger.warning("%s: %s; they are taken from the log", directory, error)
+        return LeaderEpochs()
+
+
+def _find_end(log: PartitionLog, names: set[str]) -> bool:
+    """Look up the log's end; False if the log is not as a clean stop leaves it."""
+    interval = log.settings.index_interval_bytes
+    try:
+        for segment in log.segments[:-1]:
+            prefix = f"{segment.base_offset:020d}"
+            if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
+                logger.warning("%s has no index: a new one is made", segment)
+                segment.reindex(interval)
+                segment.sync()  # a start after a crash will not look at it again
+        log.active.check()
+        log.log_end_offset = log.active.next_offset()
+    except (CorruptIndex, CorruptLog) as error:
+        logger.warning("%s, although it was stopped in order: the log is recovered", error)
+        return False
+    return True
+
+
+def _recover(log: PartitionLog, names: set[str], *, now_ms: int, expiration_ms: int) -> None:
+    """Walk through the segments from the recovery point on, keep what is right and drop the rest."""
+    # When the recovery point is a segment's base, the indexes of the one before need not have been synced with it.
+    first = log.segment_at(log.recovery_point - 1)
+    segments = log.segments
+    log.log_end_offset = segments[first].base_offset
+    # Later entries may be of batches that were cut off; those that are there name their epochs.
+    log.epochs.truncate_from_end(log.recovery_point)
+    # Newer snapshots were not synced with the log. They are written again as the segments pass.
+    taken_at = load_snapshot(log, names, log.log_end_offset, now_ms=now_ms, expiration_ms=expiration_ms)
+    if taken_at < log.log_end_offset:
+        rebuild_producers(log, now_ms=now_ms, expiration_ms=expiration_ms)
+    epoch = NO_LEADER_EPOCH
+    for number in range(first, len(segments)):
+        log.segments = segments[: number + 1]  # those behind it may be wrong
+        try:
+            epoch = _recover_segment(log, segments[number], epoch)
+        except _Torn as torn:
+            logger.warning("%s; the log ends there now", torn)
+            log.segments = segments
+            _cut(log, number, torn.position)
+            break
+        if number + 1 < len(segments):
+            segments[number].finish()
+            log.write_snapshot()
+    log.producers.map_end_offset = log.log_end_offset
+    log.recovery_point = min(log.recovery_point, log.log_end_offset)
+
+
+class _Torn(Exception):
+    """A segment is right up to here, and all that was synced is; then a crash cut it."""
+
+    def __init__(self, why: str, position: int) -> None:
+        super().__init__(why)
+        self.position = position
+
+
+def _cut(log: PartitionLog, number: int, position: int) -> None:
+    """Drop the end of a segment and the segments behind it. If power is lost again meanwhile, no gap is left."""
+    disk, segment = log.home.disk, log.segments[number]
+    # Nothing is right about a segment that does not begin where the one in front of it ends.
+    keep = number + 1 if segment.base_offset == log.log_end_offset or position else number
+    for lost in reversed(log.segments[keep:]):
+        lost.remove()
+    disk.sync_dir(log.directory)
+    if keep > number:
+        segment.cut(position)
+        disk.sync(segment.file.number)
+    del log.segments[keep:]
+
+
+def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
+    """Take in the batches of a segment and rebuild its indexes; cut it where it goes wrong. Returns the last epoch."""
+    interval = log.settings.index_interval_bytes
+    segment.clear_indexes()
+    segment.aborted.reset()
+    expected = log.log_end_offset
+    position = end = 0
+    try:
+        if segment.base_offset != expected and not _may_follow(log, segment):
+            raise CorruptLog(segment.path(LOG_SUFFIX), 0, f"the segment before it ends at {expected}")
+        expected = log.log_end_offset = segment.base_offset
+        for position, header, block, at in _walk(segment, log.recovery_point):
+            # Offsets and epochs are not in the checksum. Epochs never fall, but where a crash has undone a cut.
+            if (
+                header.base_offset < expected
+                or not segment.fits(header.last_offset)
+                or epoch > header.leader_epoch >= 0
+            ):
+                what = f"offset {header.base_offset} of epoch {header.leader_epoch} after {expected - 1} of {epoch}"
+                raise CorruptLog(segment.path(LOG_SUFFIX), position, what)
+            segment.note(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            if header.last_offset < log.log_start_offset:
+                header = header._replace(producer_id=NO_PRODUCER_ID)  # forgotten, as in `rebuild_producers`
+            log.replay(block, at, header)
+            expected, epoch = header.next_offset, header.leader_epoch
+            end = position + header.size_bytes
+    except CorruptLog as error:
+        if expected < log.recovery_point:
+            raise
+        raise _Torn(str(error), end) from error
+    return epoch
+
+
+def _may_follow(log: PartitionLog, segment: Segment) -> bool:
+    """Whether a segment may begin elsewhere than where the one before it ends.
+
+    Kafka's compaction leaves such gaps, also behind the recovery point, which Kafka writes down each minute only; else
+    the end of the one before was lost in the crash. Only offsets that are too far apart for one segment begin another
+    behind the log's end.
+    """
+    synced = segment.base_offset <= log.recovery_point
+    gap = log.settings.compact or synced or not log.segments[-2].fits(segment.base_offset)
+    return segment.base_offset > log.log_end_offset and gap
+
+
+def _walk(segment: Segment, verified_to: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """The batches of a segment, those from an offset on with their checksums looked at."""
+    position = 0
+    for position, header in segment.headers():
+        if header.base_offset >= verified_to:
+            break
+        yield position, header, segment.bytes_at(position, header.size_bytes) if header.is_control else b"", 0
+        position += header.size_bytes
+    yield from segment.batches(position)
+
+
+def _remove_stray_snapshots(log: PartitionLog) -> None:
+    """Every stop leaves a snapshot; those that are no segment's are worth nothing any more once a newer one is."""
+    kept = {log.log_end_offset, *(segment.base_offset for segment in log.segments)}
+    for name in log.home.disk.names(log.directory):
+        offset = snapshot_offset(name)
+        if offset is not None and offset not in kept:
+            log.home.disk.remove(f"{log.directory}/{name}")
+
+
+def _tidy(disk: Disk, directory: str, names: set[str]) -> None:
+    """Finish what a crash interrupted: deletions, and the exchange of segments for cleaned ones."""
+    unfinished = [int(name[:20]) for name in names if name.endswith(LOG_SUFFIX + CLEANED)]
+    # Those that are void go before what tells that they are: a crash may come here as well.
+    for name in sorted(names, key=lambda name: not name.endswith(SWAP)):
+        base = name[:20]
+        # Where one of several segments was not finished, none of those behind it counts.
+        useless_swap = name.endswith(SWAP) and (
+            f"{base}{LOG_SUFFIX}{SWAP}" not in names or any(int(base) >= least for least in unfinished)
+        )
+        if useless_swap or name.endswith((DELETED, CLEANED, ".tmp")):
+            disk.remove(f"{directory}/{name}")
+    left = set(disk.names(directory))
+    for name in sorted(left):
+        if name.endswith(LOG_SUFFIX + SWAP):
+            _complete_swap(disk, directory, int(name[:20]), left)
+    # Recovery writes indexes anew: after another crash they must not be found under their old names.
+    disk.sync_dir(directory)
+
+
+def _complete_swap(disk: Disk, directory: str, base_offset: int, names: set[str]) -> None:
+    segment = Segment(disk, directory, base_offset, suffix=SWAP)
+    end = segment.next_offset()
+    for name in names:
+        if name.endswith(LOG_SUFFIX) and base_offset <= int(name[:20]) < end:
+            Segment(disk, directory, int(name[:20])).remove()
+    if f"{base_offset:020d}{OFFSET_INDEX_SUFFIX}{SWAP}" in names:
+        # No new file has its name yet: those of that name are what is left of the old segment.
+        Segment(disk, directory, base_offset).remove()
+    segment.rename("")
+    logger.info("%s had been cleaned before the last stop: it replaces its old segments now", segment)

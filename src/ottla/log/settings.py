@@ -1,0 +1,79 @@
+"""What the log of one partition needs to know of its topic's settings, typed and ready for use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+from ottla.settings.topics import EffectiveSetting
+from ottla.wire.batch import TimestampType
+from ottla.wire.compression import Compression
+
+_FOREVER: Final = (1 << 63) - 1
+_TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE, "LogAppendTime": TimestampType.LOG_APPEND}
+_COMPRESSIONS: Final = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Fields are called as their settings are; what is not said here is Kafka's default."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = _FOREVER
+    flush_ms: int = _FOREVER
+    retention_bytes: int = -1
+    """-1: however much there is."""
+    retention_ms: int = 604_800_000
+    """-1: for ever."""
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: TimestampType = TimestampType.CREATE
+    message_timestamp_before_max_ms: int = _FOREVER
+    message_timestamp_after_max_ms: int = 3_600_000
+    compression: Compression | None = None
+    """None: as the producer compressed it."""
+    compression_level: int | None = None
+    """None where the codec has no levels."""
+    compact: bool = False
+    delete: bool = True
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _FOREVER
+    delete_retention_ms: int = 86_400_000
+    preallocate: bool = False
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, EffectiveSetting]) -> Self:
+        """From all of a topic's settings, as `effective_topic_settings` gives them."""
+        values: dict[str, Any] = {name.replace(".", "_"): setting.value for name, setting in settings.items()}
+        if values["internal_segment_bytes"] is not None:  # how Kafka's own tests get small segments
+            values["segment_bytes"] = values["internal_segment_bytes"]
+        values["message_timestamp_type"] = _TIMESTAMP_TYPES[values["message_timestamp_type"]]
+        values["compression"] = _COMPRESSIONS[values["compression_type"]]
+        values["compression_level"] = values.get(f"compression_{values['compression_type']}_level")
+        values["compact"] = "compact" in values["cleanup_policy"]
+        values["delete"] = "delete" in values["cleanup_policy"]
+        values["unclean_leader_election"] = values["unclean_leader_election_enable"]
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+    @property
+    def max_segment_ms(self) -> int:
+        """After this time the active segment is closed: what must be compacted by then has to be in a closed one."""
+        if self.compact and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+
+DEFAULT_LOG_SETTINGS: Final = LogSettings()

@@ -1,0 +1,76 @@
+package org.slf4j.impl;
+
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.List;
+import org.slf4j.ILoggerFactory;
+import org.slf4j.Logger;
+import org.slf4j.Marker;
+import org.slf4j.helpers.FormattingTuple;
+import org.slf4j.helpers.MessageFormatter;
+import org.slf4j.helpers.NOPLogger;
+import org.slf4j.spi.LoggerFactoryBinder;
+
+/**
+ * Where Kafka's log messages go: to stderr, from the level on that the property `ottla.log.level` names, else nowhere.
+ *
+ * SLF4J 1.7 finds this class by its name. Kafka's jars come without any other.
+ */
+public final class StaticLoggerBinder implements LoggerFactoryBinder {
+    /** Read by SLF4J, which warns of a version that it does not know. */
+    public static String REQUESTED_API_VERSION = "1.6.99"; // not final: the compiler must not copy it
+
+    private static final StaticLoggerBinder SINGLETON = new StaticLoggerBinder();
+    private static final List<String> LEVELS = List.of("trace", "debug", "info", "warn", "error");
+    private static final int LOWEST = LEVELS.indexOf(System.getProperty("ottla.log.level", "").toLowerCase());
+
+    public static StaticLoggerBinder getSingleton() {
+        return SINGLETON;
+    }
+
+    @Override
+    public ILoggerFactory getLoggerFactory() {
+        return LOWEST < 0 ? name -> NOPLogger.NOP_LOGGER : StaticLoggerBinder::logger;
+    }
+
+    @Override
+    public String getLoggerFactoryClassStr() {
+        return StaticLoggerBinder.class.getName();
+    }
+
+    private static Logger logger(String name) {
+        Class<?>[] faces = {Logger.class};
+        return (Logger) Proxy.newProxyInstance(Logger.class.getClassLoader(), faces, (proxy, method, arguments) ->
+            called(name, method, arguments));
+    }
+
+    private static Object called(String name, Method method, Object[] arguments) {
+        String what = method.getName();
+        if (method.getReturnType() == boolean.class) { // isWarnEnabled
+            String level = what.substring("is".length(), what.length() - "Enabled".length()).toLowerCase();
+            return LEVELS.indexOf(level) >= LOWEST;
+        }
+        int level = LEVELS.indexOf(what);
+        if (level < 0) {
+            return what.equals("hashCode") ? (Object) name.hashCode() : name; // getName, toString
+        }
+        if (level >= LOWEST) {
+            print(what, name, arguments[0] instanceof Marker ? Arrays.copyOfRange(arguments, 1, arguments.length) : arguments);
+        }
+        return null;
+    }
+
+    private static void print(String level, String name, Object[] arguments) {
+        Object[] values = arguments.length == 2 && arguments[1] instanceof Object[] many
+            ? many
+            : Arrays.copyOfRange(arguments, 1, arguments.length);
+        FormattingTuple text = MessageFormatter.arrayFormat((String) arguments[0], values);
+        synchronized (SINGLETON) {
+            System.err.println(level.toUpperCase() + " " + name + ": " + text.getMessage());
+            if (text.getThrowable() != null) {
+                text.getThrowable().printStackTrace();
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+"""A real Apache Kafka broker, of the release whose jars the tests have: one node that is broker and controller at once.
+
+`KafkaNode` owns a log directory and two ports; `running()` starts Kafka on it and ends it, in order or with a kill.
+Kafka's warnings come with them, so that a test can ask whether Kafka found anything wrong with what Ottla left.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.interop.kafka_jars import class_path, java
+
+JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dottla.log.level=WARN")
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    # After a kill the new process is let in only when the old one's session has ended.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "200",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.initial.task.delay.ms": "500",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+}
+
+
+class BrokerFailed(Exception):
+    """The broker did not start or stop as it should; with its last words."""
+
+
+class KafkaNode:
+    """One Kafka node: its log directory, its ports, its settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = folder / "logs"
+        self.words = folder / "kafka.err"
+        self.port, controller_port = free_port(), free_port()
+        self._properties = folder / "server.properties"
+        values = {
+            **SETTINGS,
+            "log.dirs": str(self.directory),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def format(self) -> None:
+        """Make the log directory, as an operator does."""
+        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
+        done = subprocess.run(
+            self._command(*tool), capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @contextmanager
+    def running(self, *, end: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        """Kafka answers inside; at the end it stops in order, or is killed. It is gone in any case."""
+        with self.words.open("wb") as words:
+            process = subprocess.Popen(
+                self._command("kafka.Kafka", str(self._properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LANG": "C.UTF-8"},
+            )
+        try:
+            self._wait_until_ready(process)
+            yield
+            process.send_signal(end)
+            code = process.wait(STOP_TIMEOUT_S)
+            # The code of a process that a signal ended; Java, having stopped in order, ends with 128 and the signal.
+            if code not in (-end, 128 + end):
+                raise BrokerFailed(f"Kafka ended with {code}: {self.last_words()}")
+        except subprocess.TimeoutExpired as error:
+            raise BrokerFailed(f"Kafka does not stop: {self.last_words()}") from error
+        finally:
+            process.kill()
+            process.wait()
+
+    def last_words(self) -> str:
+        """What the last Kafka on this node had to say: warnings, errors and what ended it."""
+        return self.words.read_text(errors="replace")[-8000:]
+
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise BrokerFailed(f"Kafka ended with {process.returncode}: {self.last_words()}")
+            if self._leads_all(admin):
+                return
+            time.sleep(0.1)
+        raise BrokerFailed(f"Kafka is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+
+    def _leads_all(self, admin: AdminClient) -> bool:
+        try:
+            found = admin.list_topics(timeout=1)
+        except KafkaException:
+            return False
+        return bool(found.brokers) and all(
+            partition.leader == 1 for topic in found.topics.values() for partition in topic.partitions.values()
+        )
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [str(java()), *JVM_OPTIONS, "-cp", class_path(), *arguments]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,78 @@
+"""Log directories for tests: on a simulated disk, with work in the background that the test runs when it wants."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from ottla.log.directory import LogDirectory
+from ottla.log.disk import Disk
+from ottla.log.logs import Logs
+from ottla.log.node_files import NodeMeta
+from ottla.log.settings import LogSettings
+from ottla.wire.records import Record, build_batch
+
+T = TypeVar("T")
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+class Slow:
+    """A background that does nothing until told to."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
+        def step() -> None:
+            try:
+                result = work()
+            except OSError as error:
+                failed(error)
+            else:
+                done(result)
+
+        self.work.append(step)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.timers.append((delay_ms, action))
+
+    def finish(self) -> None:
+        """Do all work, and what it leads to."""
+        while self.work:
+            self.work.pop(0)()
+
+    def pass_time(self, ms: int) -> None:
+        """Call what is due, and do the work that it asks for."""
+        due = [action for delay, action in self.timers if delay <= ms]
+        self.timers = [(delay - ms, action) for delay, action in self.timers if delay > ms]
+        for action in due:
+            action()
+        self.finish()
+
+
+def make_logs(
+    disk: Disk, *paths: str, background: Slow | None = None, settings: LogSettings | None = None, load: bool = True
+) -> Logs:
+    """The logs in some directories, made where they do not exist, and loaded."""
+    directories = []
+    for number, path in enumerate(paths):
+        disk.make_dir(path)
+        disk.sync_dir("/")
+        meta = NodeMeta("cluster", 1, directory_id=bytes(15) + bytes([number + 1]))
+        directories.append(
+            LogDirectory(path, meta, disk=disk, background=background, random=Random(1), on_failure=_note)
+        )
+    logs = Logs(directories)
+    if load:
+        logs.load(lambda _: settings or LogSettings(), NOW_MS)
+    return logs
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k") -> bytearray:
+    """A batch as a producer sends it."""
+    return build_batch([Record(number, timestamp, key, value) for number, value in enumerate(values)])
+
+
+def _note(directory: LogDirectory, error: OSError) -> None:
+    """The directory knows by itself that it is offline."""
