@@ -101,6 +101,19 @@ def test_an_impossible_compact_array_count_is_refused() -> None:
         decode(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f" + bytes(100))
 
 
+def test_four_million_topics_are_refused_before_they_are_made() -> None:
+    body = struct.pack(">i", 4_000_000) + struct.pack(">h", 0) * 4_000_000
+    decode(MetadataRequest, 0, struct.pack(">i", 0))  # the reader is made on its first use
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="4000000 elements, at most 262144 are taken"):
+            decode(MetadataRequest, 0, body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
 def test_a_varint_without_end_is_refused() -> None:
     with pytest.raises(ProtocolError, match="topics: varint"):
         decode(MetadataRequest, 9, b"\x80" * 1_000_000)

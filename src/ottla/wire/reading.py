@@ -2,7 +2,8 @@
 
 `run(buf, pos)` returns the message and the position behind it, and raises ProtocolError, naming field and byte, for
 anything else than a valid message. What it allocates is bounded by the bytes that are there: an array's count is
-believed only as far as the rest of the buffer could hold that many of its smallest elements.
+believed only as far as the rest of the buffer could hold that many of its smallest elements, and only so far as a node
+can make objects of them without a stall.
 """
 
 import struct
@@ -17,6 +18,9 @@ from ottla.wire.varint import read_uvarint
 
 MAX_TAGGED_FIELDS = 1_000
 """More tagged fields than this in one struct are refused: Kafka's busiest struct knows nine."""
+
+MAX_ELEMENTS = 1 << 18
+"""More structs or texts than this in one array are refused: as objects they take fifty times the bytes they came in."""
 
 PLAIN_NULL, TAGGED_NULL = -1, 0
 """What marks a nullable struct as null; 1 marks it as present. Inside a tagged field the mark is another one."""
@@ -204,6 +208,8 @@ class _Reader:
             line(depth, f"{target} = list(unpack_from('>' + {letters}, buf, pos))", path)
             line(depth, f"pos += ({count}) * {element.size}", path)
             return
+        line(depth, f"if ({count}) > {MAX_ELEMENTS}:", path)
+        line(depth + 1, f"raise Malformed(f'{{{count}}} elements, at most {MAX_ELEMENTS} are taken')", path)
         values, add, one = self.source.unique("v"), self.source.unique("add"), self.source.unique("o")
         line(depth, f"{values} = {target} = []", path)
         line(depth, f"{add} = {values}.append", path)
