@@ -1,0 +1,288 @@
+"""One connection: frames in, answers out, one request at a time.
+
+Frames are parsed where they were received: small ones in a buffer that all connections share, large ones in a buffer
+of the connection's own, which grows with the bytes that have come and not with those that were announced. While a
+request is under way nothing more is read. An answer goes out as far as the socket takes it; the rest follows when there
+is room. File ranges are sent from the file (`sendfile`) without passing through the process.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import deque
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from ottla.log.disk import FileRange
+from ottla.net.request import Request
+from ottla.wire.types import Chunk
+
+if TYPE_CHECKING:
+    from ottla.net.listener import Listener
+
+_LENGTH_BYTES = 4
+_length = struct.Struct(">i").unpack_from
+_FIRST_BUFFER_BYTES = 64 * 1024
+_KEPT_BUFFER_BYTES = 1024 * 1024
+_FRAMES_A_TURN = 64
+"""After so many requests in one go, other connections get their turn."""
+_IOV_MAX = 64
+_MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class Connection:
+    """A client's connection, owned by its listener."""
+
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_is_parsing",
+        "_is_reading",
+        "_is_writing",
+        "_muted",
+        "_out",
+        "_sending",
+        "_socket",
+        "_start",
+        "closed",
+        "in_flight",
+        "last_ns",
+        "listener",
+        "peer",
+        "session",
+    )
+
+    def __init__(self, listener: Listener, sock: socket.socket, peer: str) -> None:
+        self.listener = listener
+        self.peer = peer
+        """The client's address, without its port."""
+        self.session: object = None
+        """What whoever handles requests keeps for the connection: who the client is, what software."""
+        self.in_flight: Request | None = None
+        self.closed = False
+        self.last_ns = perf_counter_ns()
+        self._socket = sock
+        self._buffer: bytearray | None = None
+        self._start = self._filled = 0
+        self._out: deque[Chunk] | None = None
+        self._sending: Request | None = None
+        self._is_parsing = False
+        self._is_writing = False
+        self._muted = False
+        self._is_reading = True
+        listener.loop.add_reader(sock.fileno(), self._readable)
+
+    def __repr__(self) -> str:
+        return f"Connection({self.peer} on {self.listener.name})"
+
+    def send(self, chunks: list[Chunk], request: Request) -> None:
+        """Send an answer; the next request is taken up when it is out."""
+        if self.closed:
+            self.listener.on_sent(request)
+            return
+        self._sending = request
+        self._out = deque(chunks)
+        self._flush()
+
+    def done(self, request: Request) -> None:
+        """A request's outcome is complete: go on with the next."""
+        self.in_flight = None
+        self.listener.on_sent(request)
+        if request.mute_ms > 0:
+            self._muted = True
+            self.listener.loop.call_later(request.mute_ms / 1000, self._unmute)
+        elif not self._is_parsing and not self.closed:
+            self._proceed()
+
+    def close(self, why: str = "") -> None:
+        """End the connection; an answer that was not sent is dropped."""
+        if self.closed:
+            return
+        self.closed = True
+        loop, number = self.listener.loop, self._socket.fileno()
+        if self._is_reading:
+            loop.remove_reader(number)
+        if self._is_writing:
+            loop.remove_writer(number)
+        self._socket.close()
+        self._out = self._buffer = None
+        unsent, self._sending = self._sending, None
+        self.listener.forget(self, why)
+        if unsent is not None:
+            self.listener.on_sent(unsent)
+
+    def _readable(self) -> None:
+        if self.in_flight is not None or self._muted:
+            self._stop_reading()
+            return
+        if self.listener.intake.is_full:
+            self._stop_reading()
+            self.listener.intake.on_room.append(self._proceed)
+            return
+        try:
+            if self._buffer is None:
+                self._receive_shared()
+            else:
+                self._receive_own(self._buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"reading failed: {error}")
+
+    def _receive_shared(self) -> None:
+        """Receive into the buffer that all connections share, and keep only what is left of a frame."""
+        scratch = self.listener.scratch
+        got = self._socket.recv_into(scratch)
+        if not got:
+            self.close()
+            return
+        end = self._parse(scratch, 0, got)
+        if end < got and not self.closed:
+            rest = scratch[end:got]
+            self._buffer = bytearray(max(len(rest), min(self._frame_bytes(rest), _FIRST_BUFFER_BYTES)))
+            self._buffer[: len(rest)] = rest
+            self._start, self._filled = 0, len(rest)
+            self._make_room()
+
+    def _receive_own(self, buffer: bytearray) -> None:
+        with memoryview(buffer) as view, view[self._filled :] as room:
+            got = self._socket.recv_into(room)
+        if not got:
+            self.close("the client closed it inside a request")
+            return
+        self._filled += got
+        self._parse_own(buffer)
+
+    def _parse_own(self, buffer: bytearray) -> None:
+        """Take the requests out of the connection's own buffer."""
+        self._start = self._parse(memoryview(buffer), self._start, self._filled)
+        if not self.closed:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """See to it that the rest of the next frame can be received; let go of a buffer that is not needed."""
+        buffer, left = self._buffer, self._filled - self._start
+        assert buffer is not None
+        if not left:
+            self._start = self._filled = 0
+            # Large requests come again; for small ones the shared buffer does.
+            if not _FIRST_BUFFER_BYTES < len(buffer) <= _KEPT_BUFFER_BYTES:
+                self._buffer = None
+            return
+        with memoryview(buffer) as view, view[self._start : self._filled] as rest:
+            wanted = self._frame_bytes(rest)
+            has_room = self._start == 0 and left < len(buffer)
+            if left >= wanted or self._start + wanted <= len(buffer) or has_room:
+                return
+            # The buffer doubles as bytes come: a length alone, however large, reserves nothing.
+            size = min(wanted, max(2 * left, _FIRST_BUFFER_BYTES))
+            moved = buffer if size <= len(buffer) else bytearray(size)
+            moved[:left] = rest
+        self._buffer, self._start, self._filled = moved, 0, left
+
+    def _frame_bytes(self, rest: memoryview) -> int:
+        """The size of the frame that begins here, as far as it is known."""
+        return int(_length(rest)[0]) + _LENGTH_BYTES if len(rest) >= _LENGTH_BYTES else _LENGTH_BYTES
+
+    def _parse(self, view: memoryview, start: int, end: int) -> int:
+        """Hand over whole frames, one at a time; returns where the first begins that was not."""
+        self._is_parsing = True
+        turns = _FRAMES_A_TURN
+        limit = self.listener.max_request_bytes
+        while end - start >= _LENGTH_BYTES and self.in_flight is None and not self._muted and not self.closed:
+            size = _length(view, start)[0]
+            if not 0 < size <= limit:
+                self.listener.reject(self, f"a request of {size} bytes, where 1 to {limit} are allowed")
+                break
+            stop = start + _LENGTH_BYTES + size
+            if stop > end or not turns:
+                break
+            turns -= 1
+            request = Request(self, view[start + _LENGTH_BYTES : stop], perf_counter_ns())
+            self.in_flight = request
+            self.last_ns = request.arrived_ns
+            start = stop
+            self.listener.intake.submit(request)
+        self._is_parsing = False
+        if not turns and not self.closed:
+            self.listener.loop.call_soon(self._proceed)
+        return start
+
+    def _proceed(self) -> None:
+        """Go on with what has been received already, then with the socket."""
+        if self.closed or self.in_flight is not None or self._muted:
+            return
+        if self._buffer is not None and self._filled > self._start:
+            self._parse_own(self._buffer)
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self.in_flight is None and not (self.closed or self._muted or self._is_reading):
+            self._is_reading = True
+            self.listener.loop.add_reader(self._socket.fileno(), self._readable)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        self._proceed()
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self.listener.loop.remove_reader(self._socket.fileno())
+
+    def _flush(self) -> None:
+        """Send as much as the socket takes."""
+        out, request = self._out, self._sending
+        assert out is not None
+        assert request is not None
+        try:
+            while out:
+                sent = self._send_file(out[0], out) if isinstance(out[0], FileRange) else self._send_buffers(out)
+                request.sent_bytes += sent
+        except BlockingIOError:
+            if not self._is_writing:
+                self._is_writing = True
+                self.listener.loop.add_writer(self._socket.fileno(), self._flush)
+            return
+        except OSError as error:
+            self.close(f"writing failed: {error}")
+            return
+        if self._is_writing:
+            self._is_writing = False
+            self.listener.loop.remove_writer(self._socket.fileno())
+        self._out = self._sending = None
+        request.sent_ns = perf_counter_ns()
+        self.done(request)
+
+    def _send_buffers(self, out: deque[Chunk]) -> int:
+        """Send the buffers in front of the next file range in one call."""
+        buffers: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for chunk in out:
+            if isinstance(chunk, FileRange):
+                more = _MORE
+                break
+            if len(buffers) == _IOV_MAX:
+                break
+            assert isinstance(chunk, bytes | bytearray | memoryview)
+            buffers.append(chunk)
+        sent = total = self._socket.sendmsg(buffers, (), more)
+        while out and not isinstance(out[0], FileRange) and len(out[0]) <= sent:
+            sent -= len(out.popleft())
+        if sent:
+            first = out[0]
+            assert isinstance(first, bytes | bytearray | memoryview)
+            out[0] = memoryview(first)[sent:]
+        return total
+
+    def _send_file(self, chunk: FileRange, out: deque[Chunk]) -> int:
+        sent = os.sendfile(self._socket.fileno(), chunk.file.number, chunk.position, chunk.size)
+        if not sent and chunk.size:
+            raise OSError(f"{chunk} ends early: the log was cut meanwhile")
+        if sent == chunk.size:
+            out.popleft()
+        else:
+            out[0] = FileRange(chunk.file, chunk.position + sent, chunk.size - sent)
+        return sent

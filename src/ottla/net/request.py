@@ -1,0 +1,83 @@
+"""One request on its way: bytes in, exactly one outcome out, and the times in between.
+
+The outcome is an answer, nothing (a produce that wants none), or the end of the connection. Throttling comes on top: it
+keeps the connection from being read for a while after its answer, and consumes no outcome.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from ottla.wire.types import Chunk
+
+if TYPE_CHECKING:
+    from ottla.net.connection import Connection
+
+
+class Request:
+    """A frame, and what became of it. Times are nanoseconds of one clock; 0 where it was not reached."""
+
+    __slots__ = (
+        "arrived_ns",
+        "connection",
+        "frame",
+        "handled_ns",
+        "is_answered",
+        "mute_ms",
+        "note",
+        "received_bytes",
+        "replied_ns",
+        "sent_bytes",
+        "sent_ns",
+        "started_ns",
+    )
+
+    def __init__(self, connection: Connection, frame: memoryview, arrived_ns: int) -> None:
+        self.connection = connection
+        self.frame: memoryview | None = frame
+        """The bytes without their length. They are the connection's buffer: gone once the request is answered."""
+        self.arrived_ns = arrived_ns
+        self.started_ns = 0
+        """When a worker took it up: before that it was in the queue."""
+        self.handled_ns = 0
+        """When the handler returned: from then on it waited for something else."""
+        self.replied_ns = 0
+        """When the answer was there."""
+        self.sent_ns = 0
+        """When its last byte was given to the socket."""
+        self.received_bytes = len(frame)
+        self.sent_bytes = 0
+        self.mute_ms = 0
+        self.is_answered = False
+        self.note: object = None
+        """For whoever handles the request: what it will want to know when it was sent."""
+
+    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
+        """Answer with these bytes, which include the length in front of them."""
+        self._settle(mute_ms)
+        self.connection.send(chunks, self)
+
+    def skip(self, *, mute_ms: int = 0) -> None:
+        """Answer nothing, and go on with the connection's next request."""
+        self._settle(mute_ms)
+        self.sent_ns = self.replied_ns
+        self.connection.done(self)
+
+    def refuse(self, why: str) -> None:
+        """End the connection instead of an answer."""
+        self._settle(0)
+        self.connection.close(why)
+        self.connection.listener.on_sent(self)
+
+    def keep(self) -> None:
+        """Hold on to the bytes: whoever answers later and still needs them must say so before it returns."""
+        if self.frame is not None:
+            self.frame = memoryview(bytearray(self.frame))
+
+    def _settle(self, mute_ms: int) -> None:
+        assert not self.is_answered, "a request has one outcome"
+        self.is_answered = True
+        self.frame = None
+        self.mute_ms = mute_ms
+        self.replied_ns = perf_counter_ns()

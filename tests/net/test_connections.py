@@ -1,0 +1,420 @@
+"""Connections on real sockets: framing, order, back-pressure, limits, throttling, and clients that misbehave."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from time import monotonic
+
+import pytest
+
+from ottla.log.disk import FileRange, LogFile, SystemDisk
+from ottla.net.intake import Intake
+from ottla.net.listener import Connections, Limits, Listener
+from ottla.net.request import Request
+from ottla.wire.types import Chunk
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def echo(request: Request) -> None:
+    assert request.frame is not None
+    request.reply([struct.pack(">i", len(request.frame)), bytes(request.frame)])
+
+
+class Server:
+    """A listener on a free port of this machine."""
+
+    def __init__(self, handle: Callable[[Request], None], limits: Limits, *, workers: int, capacity: int) -> None:
+        self.sent: list[Request] = []
+        self.intake = Intake(handle, workers=workers, capacity=capacity)
+        self.counts = Connections()
+        self.listener = Listener(
+            asyncio.get_running_loop(),
+            "TEST",
+            self.intake,
+            limits=limits,
+            counts=self.counts,
+            on_sent=self.sent.append,
+        )
+        self.port = self.listener.bind("127.0.0.1", 0)
+        self.listener.start()
+
+    async def connect(self) -> Stream:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+@asynccontextmanager
+async def serving(
+    handle: Callable[[Request], None] = echo,
+    limits: Limits | None = None,
+    *,
+    workers: int = 8,
+    capacity: int = 500,
+) -> AsyncIterator[Server]:
+    server = Server(handle, limits or Limits(), workers=workers, capacity=capacity)
+    try:
+        yield server
+    finally:
+        server.listener.close()
+        await asyncio.sleep(0)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test(), 30)
+
+    asyncio.run(limited())
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+async def receive(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+async def is_closed(reader: asyncio.StreamReader) -> bool:
+    with contextlib.suppress(ConnectionResetError):
+        return await reader.read(1) == b""
+    return True
+
+
+@pytest.fixture
+def some_file() -> Iterator[LogFile]:
+    disk = SystemDisk()
+    with tempfile.TemporaryDirectory() as folder:
+        file = disk.create(f"{folder}/f")
+        os.pwrite(file, bytes(range(256)) * 40_000, 0)
+        yield LogFile(disk, f"{folder}/f", file)
+
+
+@pytest.mark.parametrize("size", [1, 100, 5000, 70_000, 300_000, 3_000_000])
+def test_requests_of_every_size_are_answered_in_order(size: int) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            bodies = [bytes([number]) * size for number in range(5)]
+            writer.write(b"".join(map(frame, bodies)))
+            assert [await receive(reader) for _ in bodies] == bodies
+            writer.close()
+
+    run(test)
+
+
+def test_a_request_may_come_byte_by_byte() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            for byte in frame(b"hello") + frame(b"world"):
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert [await receive(reader), await receive(reader)] == [b"hello", b"world"]
+            writer.close()
+
+    run(test)
+
+
+def test_hundreds_of_requests_at_once_are_all_answered_and_others_get_their_turn() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            other_reader, other_writer = await server.connect()
+            bodies = [b"%d" % number for number in range(1000)]
+            writer.write(b"".join(map(frame, bodies)))
+            other_writer.write(frame(b"me too"))
+            assert await receive(other_reader) == b"me too"
+            assert [await receive(reader) for _ in bodies] == bodies
+            writer.close()
+            other_writer.close()
+
+    run(test)
+
+
+def test_one_request_of_a_connection_is_under_way_at_a_time() -> None:
+    waiting: list[Request] = []
+
+    async def test() -> None:
+        async with serving(waiting.append) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"one") + frame(b"two"))
+            await asyncio.sleep(0.05)
+            assert len(waiting) == 1
+            waiting[0].reply([frame(b"1")])
+            assert await receive(reader) == b"1"
+            await asyncio.sleep(0.05)
+            assert len(waiting) == 2
+            waiting[1].reply([frame(b"2")])
+            assert await receive(reader) == b"2"
+            writer.close()
+
+    run(test)
+
+
+def test_a_request_has_one_outcome() -> None:
+    errors: list[AssertionError] = []
+
+    def twice(request: Request) -> None:
+        request.reply([frame(b"first")])
+        with pytest.raises(AssertionError, match="one outcome") as caught:
+            request.reply([frame(b"second")])
+        errors.append(caught.value)
+
+    async def test() -> None:
+        async with serving(twice) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"x"))
+            assert await receive(reader) == b"first"
+            writer.close()
+            assert errors
+
+    run(test)
+
+
+def test_a_request_that_wants_no_answer_makes_room_for_the_next() -> None:
+    def handle(request: Request) -> None:
+        assert request.frame is not None
+        if bytes(request.frame) == b"quiet":
+            request.skip()
+        else:
+            echo(request)
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"quiet") + frame(b"loud"))
+            assert await receive(reader) == b"loud"
+            writer.close()
+
+    run(test)
+
+
+def test_ranges_of_files_are_sent_among_bytes(some_file: LogFile) -> None:
+    parts: list[Chunk] = [b"head", FileRange(some_file, 10, 5_000_000), b"middle", FileRange(some_file, 0, 3), b"tail"]
+
+    async def test() -> None:
+        async with serving(lambda request: request.reply([struct.pack(">i", sum(map(len, parts))), *parts])) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"x"))
+            whole = bytes(range(256)) * 40_000
+            assert await receive(reader) == b"head" + whole[10:5_000_010] + b"middle" + whole[:3] + b"tail"
+            writer.close()
+            await asyncio.sleep(0.01)
+            assert server.sent[0].sent_bytes == sum(map(len, parts)) + 4
+            assert server.sent[0].arrived_ns <= server.sent[0].started_ns <= server.sent[0].sent_ns
+
+    run(test)
+
+
+def test_a_file_that_was_cut_meanwhile_ends_the_connection(some_file: LogFile) -> None:
+    async def test() -> None:
+        answer: list[Chunk] = [struct.pack(">i", 1 << 30), FileRange(some_file, 0, 1 << 30)]
+        async with serving(lambda request: request.reply(answer)) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"x"))
+            assert len(await reader.read(-1)) < 1 << 30
+            writer.close()
+
+    run(test)
+
+
+def test_throttling_keeps_the_next_request_waiting() -> None:
+    def handle(request: Request) -> None:
+        request.reply([frame(b"answer")], mute_ms=200)
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"one") + frame(b"two"))
+            await receive(reader)
+            start = monotonic()
+            await receive(reader)
+            assert monotonic() - start > 0.15
+            writer.close()
+
+    run(test)
+
+
+def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the_sockets() -> None:
+    handled: list[bytes] = []
+
+    async def test() -> None:
+        def handle(request: Request) -> None:
+            assert request.frame is not None
+            handled.append(bytes(request.frame))
+            if handled[-1] == b"slow":
+                server.intake.hold()
+            echo(request)
+
+        async with serving(handle, workers=2, capacity=3) as server:
+            streams = [await server.connect() for _ in range(8)]
+            for _, writer in streams[:2]:
+                writer.write(frame(b"slow"))
+            await asyncio.sleep(0.05)
+            for number, (_, writer) in enumerate(streams[2:]):
+                writer.write(frame(b"%d" % number))
+            await asyncio.sleep(0.05)
+            assert len(handled) == 2
+            assert len(server.intake.queue) == 3
+            server.intake.release()
+            answers = [await receive(reader) for reader, _ in streams]
+            assert sorted(answers) == sorted([b"slow"] * 2 + [b"%d" % number for number in range(6)])
+            for _, writer in streams:
+                writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, 1_000_001, -(2**31)])
+def test_lengths_that_cannot_be_end_the_connection_at_once(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with serving(limits=Limits(max_request_bytes=1_000_000)) as server:
+            reader, writer = await server.connect()
+            writer.write(struct.pack(">i", size))
+            assert await is_closed(reader)
+            writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert f"a request of {size} bytes" in caplog.text
+
+
+@pytest.mark.parametrize("bytes_sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_other_protocols_are_turned_away(bytes_sent: bytes) -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            writer.write(bytes_sent)
+            assert await is_closed(reader)
+            writer.close()
+
+    run(test)
+
+
+def test_an_announced_size_reserves_nothing() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            streams = [await server.connect() for _ in range(50)]
+            for _, writer in streams:
+                writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 1000)
+            await asyncio.sleep(0.1)
+            held = [connection._buffer for connection in server.listener.connections]
+            assert sum(len(buffer) for buffer in held if buffer) <= 50 * 64 * 1024
+            for _, writer in streams:
+                writer.close()
+
+    run(test)
+
+
+def test_a_reader_that_never_reads_holds_only_its_own_answer(some_file: LogFile) -> None:
+    async def test() -> None:
+        handled = 0
+
+        def handle(request: Request) -> None:
+            nonlocal handled
+            handled += 1
+            request.reply([struct.pack(">i", 10_000_000), FileRange(some_file, 0, 10_000_000)])
+
+        async with serving(handle) as server:
+            _, writer = await server.connect()
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(frame(b"x") * 100)
+            reader2, writer2 = await server.connect()
+            await asyncio.sleep(0.1)
+            assert handled == 1
+            writer2.write(frame(b"y"))
+            assert len(await receive(reader2)) == 10_000_000
+            writer.close()
+            writer2.close()
+
+    run(test)
+
+
+def test_connections_beyond_the_limit_of_an_address_are_refused() -> None:
+    async def test() -> None:
+        async with serving(limits=Limits(max_connections_per_ip=2)) as server:
+            first, second, third = [await server.connect() for _ in range(3)]
+            assert await is_closed(third[0])
+            first[1].write(frame(b"x"))
+            assert await receive(first[0]) == b"x"
+            second[1].close()
+            await asyncio.sleep(0.05)
+            fourth = await server.connect()
+            fourth[1].write(frame(b"y"))
+            assert await receive(fourth[0]) == b"y"
+            for _, writer in (first, third, fourth):
+                writer.close()
+
+    run(test)
+
+
+def test_connections_beyond_the_limit_wait_until_one_ends() -> None:
+    async def test() -> None:
+        async with serving(limits=Limits(max_connections=2)) as server:
+            first, second, third = [await server.connect() for _ in range(3)]
+            third[1].write(frame(b"x"))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(receive(third[0]), 0.1)
+            first[1].close()
+            assert await receive(third[0]) == b"x"
+            second[1].close()
+            third[1].close()
+
+    run(test)
+
+
+def test_the_rate_of_new_connections_is_limited() -> None:
+    async def test() -> None:
+        async with serving(limits=Limits(max_creation_rate=5)) as server:
+            start = monotonic()
+            streams = [await server.connect() for _ in range(12)]
+            for reader, writer in streams:
+                writer.write(frame(b"x"))
+                assert await receive(reader) == b"x"
+            assert monotonic() - start > 1.5
+            for _, writer in streams:
+                writer.close()
+
+    run(test)
+
+
+def test_silent_connections_are_closed_and_those_that_wait_for_an_answer_are_not() -> None:
+    waiting: list[Request] = []
+
+    async def test() -> None:
+        async with serving(waiting.append, limits=Limits(max_idle_ms=50)) as server:
+            idle, busy, half = [await server.connect() for _ in range(3)]
+            busy[1].write(frame(b"x"))
+            half[1].write(b"\x00\x00")
+            await asyncio.sleep(0.1)
+            server.listener.close_idle()
+            assert await is_closed(idle[0])
+            assert await is_closed(half[0])
+            waiting[0].reply([frame(b"late")])
+            assert await receive(busy[0]) == b"late"
+            assert server.counts.count == 1
+            for _, writer in (idle, busy, half):
+                writer.close()
+
+    run(test)
+
+
+def test_a_client_that_goes_away_is_forgotten() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            for _ in range(20):
+                _, writer = await server.connect()
+                writer.write(frame(b"x") + b"\x00\x00\x00")
+                writer.close()
+            await asyncio.sleep(0.1)
+            assert server.counts.count == 0
+            assert not server.counts.by_ip
+            assert not server.listener.connections
+
+    run(test)
