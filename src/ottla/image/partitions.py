@@ -1,0 +1,84 @@
+"""How records make and change a partition."""
+
+from collections.abc import Sequence
+
+from ottla.image.errors import ReplayError
+from ottla.image.values import DIRECTORY_MIGRATING, LeaderRecovery, Partition
+from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord
+
+LEADER_UNCHANGED = -2
+RECOVERY_UNCHANGED = -1
+_RECOVERIES = frozenset(LeaderRecovery)
+
+
+def new_partition(record: PartitionRecord) -> Partition:
+    """The partition that a record makes."""
+    replicas = tuple(record.replicas)
+    isr = tuple(record.isr)
+    _check_recovery(record.leader_recovery_state)
+    return Partition(
+        replicas,
+        replicas if isr == replicas else isr,  # mostly so, and then one tuple serves both
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        _directories(record.directories, len(replicas), record),
+        record.leader_recovery_state,
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+    )
+
+
+def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partition:
+    """What a change makes of a partition: fields that the record does not name stay.
+
+    The partition epoch rises with every change; the leader epoch whenever a leader is named, be it the same or none.
+    """
+    replicas = old.replicas if record.replicas is None else tuple(record.replicas)
+    leader, leader_epoch = old.leader, old.leader_epoch
+    if record.leader != LEADER_UNCHANGED:
+        leader, leader_epoch = record.leader, leader_epoch + 1
+    recovery = old.leader_recovery
+    if record.leader_recovery_state != RECOVERY_UNCHANGED:
+        recovery = record.leader_recovery_state
+        _check_recovery(recovery)
+    directories = old.directories
+    if record.directories is not None or record.replicas is not None:
+        given = old.directories if record.directories is None else record.directories
+        directories = _directories(given, len(replicas), record)
+    return Partition(
+        replicas,
+        old.isr if record.isr is None else tuple(record.isr),
+        old.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        old.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        leader,
+        leader_epoch,
+        old.partition_epoch + 1,
+        directories,
+        recovery,
+        old.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+        old.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
+    )
+
+
+def without_elr(old: Partition) -> Partition:
+    """A partition whose eligible leader replicas are forgotten; the same one if it had none."""
+    if not old.elr and not old.last_known_elr:
+        return old
+    return old._replace(elr=(), last_known_elr=(), partition_epoch=old.partition_epoch + 1)
+
+
+def _directories(given: Sequence[bytes], replicas: int, record: object) -> tuple[bytes, ...]:
+    """As many directories as replicas. None at all, or only unknown ones, fit any number of replicas."""
+    if all(directory == DIRECTORY_MIGRATING for directory in given):
+        return (DIRECTORY_MIGRATING,) * replicas
+    if len(given) != replicas:
+        raise ReplayError(f"{len(given)} directories for {replicas} replicas: {record}")
+    return tuple(given)
+
+
+def _check_recovery(value: int) -> None:
+    if value not in _RECOVERIES:
+        raise ReplayError(f"no leader recovery state {value}")

@@ -1,0 +1,78 @@
+"""What images cost, as counts of lines that Python runs: times depend on the machine, counts do not."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ottla.image.image import Image
+from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from tests.image.stories import replay, uuid
+
+
+def topic(number: int, partitions: int) -> list[object]:
+    return [
+        TopicRecord(name=f"t{number}", topic_id=uuid(number)),
+        *(
+            PartitionRecord(partition_id=index, topic_id=uuid(number), replicas=[0, 1, 2], isr=[0, 1, 2], leader=0)
+            for index in range(partitions)
+        ),
+    ]
+
+
+def topics(count: int, partitions: int = 1) -> list[object]:
+    return [record for number in range(count) for record in topic(number, partitions)]
+
+
+def lines_run(action: Callable[[], Any]) -> int:
+    """How many lines of Python an action runs."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def change(image: Image) -> Image:
+    return replay([PartitionChangeRecord(partition_id=0, topic_id=uuid(1), leader=1, isr=[1])], image)
+
+
+@pytest.mark.parametrize("make", [lambda size: topic(1, size), topics], ids=["partitions", "topics"])
+def test_a_large_creation_is_linear(make: Callable[[int], list[object]]) -> None:
+    replay(make(1))  # compiles the records' constructors
+    small, large = (lines_run(partial(replay, make(size))) for size in (200, 2000))
+    assert large < 11 * small
+
+
+@pytest.mark.parametrize("with_placement", [False, True])
+def test_one_change_costs_the_same_however_large_the_image(with_placement: bool) -> None:
+    costs = []
+    for size in (10, 5000):
+        image = replay(topics(size))
+        if with_placement:
+            image.placement  # noqa: B018 (made, it is followed)
+        change(image)  # compiles the record's constructor
+        costs.append(lines_run(partial(change, image)))
+    assert costs[0] == costs[1]
+    assert costs[0] < 500
+
+
+def test_a_change_copies_its_own_topic_only() -> None:
+    image = replay(topics(50, partitions=3))
+    after = change(image)
+    differing = [name for name in image.topics if after.topics[name] is not image.topics[name]]
+    assert differing == ["t1"]
+    old, new = image.topics["t1"], after.topics["t1"]
+    assert [a is b for a, b in zip(old.partitions, new.partitions, strict=True)] == [False, True, True]
