@@ -137,6 +137,18 @@ def test_hundreds_of_requests_at_once_are_all_answered_and_others_get_their_turn
     run(test)
 
 
+def test_more_requests_than_the_buffer_holds_are_all_answered() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            bodies = [b"%016d" % number for number in range(60_000)]
+            writer.write(b"".join(map(frame, bodies)))
+            assert [await receive(reader) for _ in bodies] == bodies
+            writer.close()
+
+    run(test)
+
+
 def test_one_request_of_a_connection_is_under_way_at_a_time() -> None:
     waiting: list[Request] = []
 

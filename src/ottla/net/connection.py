@@ -147,6 +147,10 @@ class Connection:
             self._make_room()
 
     def _receive_own(self, buffer: bytearray) -> None:
+        if self._filled == len(buffer):
+            # Whole requests that wait for their turn: without room nothing can be received, which looks like an end.
+            self._parse_own(buffer)
+            return
         with memoryview(buffer) as view, view[self._filled :] as room:
             got = self._socket.recv_into(room)
         if not got:
