@@ -1,0 +1,81 @@
+"""SCRAM credentials of users are set and removed.
+
+A client sends the salted password, from which the keys are made here; the password itself is nowhere kept (KIP-554).
+"""
+
+import hashlib
+import hmac
+from collections import Counter
+
+from ottla.controller.decision import Decision, decide_all
+from ottla.controller.view import View
+from ottla.errors import (
+    ApiError,
+    DuplicateResource,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+)
+from ottla.image.values import ScramUser
+from ottla.image.versions import SCRAM
+from ottla.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.messages.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+HASHES = {1: "sha256", 2: "sha512"}
+"""By the number of the mechanism."""
+MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
+
+
+def alter_scram_credentials(
+    view: View, request: AlterUserScramCredentialsRequest
+) -> Decision[AlterUserScramCredentialsResponse]:
+    """Each user's credential is altered or gets an error; a user can be named once only."""
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    times = Counter(each.name for each in alterations)
+    records: list[object] = []
+    results = []
+    for alteration in {each.name: each for each in alterations}.values():
+        result = AlterUserScramCredentialsResult(user=alteration.name, error_message=None)
+        try:
+            if times[alteration.name] > 1:
+                raise DuplicateResource("A user credential cannot be altered twice in the same request")
+            if view.metadata_version < SCRAM:
+                raise UnsupportedVersion("The current metadata.version does not support SCRAM")
+            records.append(_record(view, alteration))
+        except ApiError as error:  # one bad user spoils only its own answer
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return decide_all(records, AlterUserScramCredentialsResponse(results=results))
+
+
+def _record(view: View, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
+    if not alteration.name:
+        raise UnacceptableCredential("Username must not be empty")
+    if alteration.mechanism not in HASHES:
+        raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
+    if isinstance(alteration, ScramCredentialDeletion):
+        if ScramUser(alteration.mechanism, alteration.name) not in view.image.scram:
+            raise ResourceNotFound("Attempt to delete a user credential that does not exist")
+        return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
+    if alteration.iterations < MIN_ITERATIONS:
+        raise UnacceptableCredential("Too few iterations")
+    if alteration.iterations > MAX_ITERATIONS:
+        raise UnacceptableCredential("Too many iterations")
+    hash_name = HASHES[alteration.mechanism]
+    salted_password = bytes(alteration.salted_password)
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    return UserScramCredentialRecord(
+        name=alteration.name,
+        mechanism=alteration.mechanism,
+        salt=bytes(alteration.salt),
+        stored_key=hashlib.new(hash_name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+        iterations=alteration.iterations,
+    )

@@ -1,0 +1,26 @@
+"""What a topic may be called."""
+
+import re
+
+from ottla.errors import InvalidTopic
+
+METADATA_TOPIC = "__cluster_metadata"
+MAX_NAME_LENGTH = 249
+_is_legal_name = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
+
+
+def check_topic_name(name: str) -> None:
+    """What Kafka allows as a name, which is also the name of a directory."""
+    if not name:
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+        )
+    if _is_legal_name(name) is None:
+        raise InvalidTopic(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics,"
+            " '.', '_' and '-'"
+        )

@@ -1,0 +1,174 @@
+"""State that a log of records keeps: decided on, appended, applied and answered for, in that order.
+
+A decision is a pure function of the state: it gives records and a reply, and changes nothing. The records are appended
+and applied at once, so that the next decision sees them; the reply goes out when they are committed. A machine that
+loses the right to append falls back to what is committed, and fails the replies that wait: whoever asked will ask the
+next one.
+
+Events run one after the other. One that fails is answered with its error, and the machine goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ottla.errors import ApiError, RequestTimedOut, UnknownServerError
+from ottla.replicated.decision import Decision
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S")
+R = TypeVar("R")
+Reply = Callable[[R | ApiError], None]
+"""Called once: with the result, or with what went wrong."""
+
+
+@dataclass(slots=True)
+class EventStats:
+    """What became of the events of one name."""
+
+    count: int = 0
+    failed: int = 0
+    total_ns: int = 0
+    max_ns: int = 0
+
+
+class Event(Generic[S]):
+    """Something to be decided."""
+
+    __slots__ = ("deadline_ms", "decide", "name", "reply")
+
+    def __init__(
+        self, name: str, decide: Callable[[S], Decision[Any]], reply: Reply[Any], deadline_ms: int | None
+    ) -> None:
+        self.name = name
+        self.decide = decide
+        self.reply = reply
+        self.deadline_ms = deadline_ms
+
+
+class Machine(Generic[S]):
+    """One replicated state, on the node that may write to it now.
+
+    `append` writes records and returns the offset of the last one, or raises an ApiError; `apply` gives the state after
+    them. Both are called in pairs, with no decision in between.
+    """
+
+    def __init__(
+        self,
+        *,
+        append: Callable[[Sequence[Any], bool], int],
+        apply: Callable[[S, Sequence[Any], int], S],
+        now_ms: Callable[[], int],
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._append = append
+        self._apply = apply
+        self._now_ms = now_ms
+        self._clock_ns = clock_ns
+        self._state: S | None = None
+        self._last_offset = -1
+        self._committed_offset = -1
+        self._queue: deque[Event[S]] = deque()
+        self._waiting: deque[tuple[int, Reply[Any], Any]] = deque()
+        self._is_running = False
+        self.stats: dict[str, EventStats] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether decisions are made here."""
+        return self._state is not None
+
+    @property
+    def state(self) -> S:
+        """The state with all that was appended, committed or not."""
+        assert self._state is not None, "only an active machine has a state to decide on"
+        return self._state
+
+    @property
+    def queue_size(self) -> int:
+        return len(self._queue)
+
+    def activate(self, state: S, last_offset: int) -> None:
+        """Begin to decide, on a state that holds all records up to an offset."""
+        self._state = state
+        self._last_offset = last_offset
+
+    def deactivate(self, error: ApiError) -> None:
+        """Stop deciding: what was appended and not committed may yet be lost, so that nobody is promised anything."""
+        self._state = None
+        waiting, self._waiting = self._waiting, deque()
+        queue, self._queue = self._queue, deque()
+        for _, reply, _ in waiting:
+            reply(error)
+        for event in queue:
+            event.reply(error)
+
+    def submit(
+        self,
+        name: str,
+        decide: Callable[[S], Decision[R]],
+        reply: Reply[R],
+        *,
+        deadline_ms: int | None = None,
+        first: bool = False,
+    ) -> None:
+        """Put an event into the queue, at its end or, where it cannot wait, at its front; the queue then runs."""
+        event: Event[S] = Event(name, decide, reply, deadline_ms)
+        if first:
+            self._queue.appendleft(event)
+        else:
+            self._queue.append(event)
+        self.run()
+
+    def run(self) -> None:
+        """Decide what is in the queue."""
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._queue and self._state is not None:
+                self._run(self._queue.popleft())
+        finally:
+            self._is_running = False
+
+    def committed(self, offset: int) -> None:
+        """All records up to an offset are committed: answer for them."""
+        self._committed_offset = max(self._committed_offset, offset)
+        while self._waiting and self._waiting[0][0] <= offset:
+            _, reply, result = self._waiting.popleft()
+            reply(result)
+
+    def _run(self, event: Event[S]) -> None:
+        stats = self.stats.setdefault(event.name, EventStats())
+        start = self._clock_ns()
+        try:
+            if event.deadline_ms is not None and self._now_ms() >= event.deadline_ms:
+                raise RequestTimedOut(f"{event.name} was not begun in time")
+            assert self._state is not None
+            decision = event.decide(self._state)
+            if decision.records:
+                self._last_offset = self._append(decision.records, decision.atomic)
+                self._state = self._apply(self._state, decision.records, self._last_offset)
+        except ApiError as error:
+            stats.failed += 1
+            event.reply(error)
+        except Exception as error:
+            stats.failed += 1
+            logger.error("%s failed", event.name, exc_info=error)
+            event.reply(UnknownServerError())
+        else:
+            # Even without records of its own a reply may tell of others that are not committed yet.
+            if self._last_offset <= self._committed_offset:
+                event.reply(decision.reply)
+            else:
+                self._waiting.append((self._last_offset, event.reply, decision.reply))
+        finally:
+            took = self._clock_ns() - start
+            stats.count += 1
+            stats.total_ns += took
+            stats.max_ns = max(stats.max_ns, took)

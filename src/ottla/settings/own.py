@@ -1,0 +1,30 @@
+"""The settings that are Ottla's own and no Kafka has. Their names begin with `ottla.`."""
+
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.settings.setting import Importance, Setting, Update
+from ottla.settings.values import SettingType
+
+PREFIX: Final = "ottla."
+METRICS_LISTENER: Final = "ottla.metrics.listener"
+METRICS_PARTITIONS: Final = "ottla.metrics.partitions"
+
+
+@functools.cache
+def own_settings() -> Mapping[str, Setting]:
+    """All of them by name."""
+    return {
+        setting.name: setting
+        for setting in (
+            # Where metrics and health are served over HTTP, as host:port; nowhere by default.
+            _setting(METRICS_LISTENER, SettingType.LIST, "", "host:port items"),
+            # Whether metrics tell of each partition's log; with many partitions that is much to read.
+            _setting(METRICS_PARTITIONS, SettingType.BOOLEAN, "false", "any"),
+        )
+    }
+
+
+def _setting(name: str, kind: SettingType, default: str, valid: str) -> Setting:
+    return Setting(name, kind, default, valid, Importance.LOW, Update.READ_ONLY)

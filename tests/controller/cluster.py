@@ -1,0 +1,245 @@
+"""A cluster as its controller sees it: decisions are made, written as bytes, read again and applied."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+from immutables import Map
+
+from ottla.controller import liveness, registration
+from ottla.controller.decision import Decision
+from ottla.controller.heartbeats import Heartbeats
+from ottla.controller.topics import CreationContext, create_topics
+from ottla.controller.view import Options, View
+from ottla.errors import ApiError
+from ottla.image.delta import Delta
+from ottla.image.encoding import decode_record, encode_record
+from ottla.image.features import SUPPORTED
+from ottla.image.image import EMPTY, Image
+from ottla.image.values import Partition
+from ottla.image.versions import ELR_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, version_to_write
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from ottla.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from ottla.messages.metadata_records import ConfigRecord, FeatureLevelRecord
+
+T = TypeVar("T")
+SESSION_MS = 9_000
+CLUSTER_ID = "a-cluster"
+BROKER_FEATURES = [
+    Feature(name=name, min_supported_version=each.min, max_supported_version=each.max)
+    for name, each in SUPPORTED.items()
+]
+
+
+def uuid(number: int) -> bytes:
+    """Beyond the ids that are reserved."""
+    return (1_000_000 + number).to_bytes(16, "big")
+
+
+def directory(broker: int, number: int = 0) -> bytes:
+    return uuid(1_000 + broker * 10 + number)
+
+
+@dataclass(slots=True)
+class Asked:
+    """Something that the controller was asked, with what came of it."""
+
+    what: str
+    request: Any
+    now_ms: int
+    next_offset: int
+    registered_at: int = -1
+    reply: Any = None
+    error: int = 0
+    image: Image = EMPTY
+
+
+class Cluster:
+    """The image of the cluster, and what surrounds its controller."""
+
+    def __init__(
+        self,
+        *brokers: int,
+        seed: int = 0,
+        metadata_version: int = LATEST,
+        elr: bool = False,
+        settings: dict[str, str] | None = None,
+        options: Callable[..., Options] = Options,
+    ) -> None:
+        self.options = options(node_id=3000, cluster_id=CLUSTER_ID, settings=settings or {})
+        self.image: Image = EMPTY
+        self.next_offset = 0
+        self.now_ms = 1_000_000
+        self.chance = Random(seed)
+        self.heartbeats = Heartbeats(SESSION_MS)
+        self._ids = count(1)
+        self._incarnations = count(5_000)
+        self.written: list[object] = []
+        self.asked: list[Asked] = []
+        records: list[object] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=metadata_version)]
+        if elr:
+            records.append(FeatureLevelRecord(name=ELR_VERSION, feature_level=1))
+            records.append(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"))
+        self.apply(Decision(tuple(records), None))
+        self.started_from = self.image
+        for broker in brokers:
+            self.start(broker)
+
+    @property
+    def view(self) -> View:
+        return View(self.image, self.options)
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        return {broker.id: broker.epoch for broker in self.image.brokers.values()}
+
+    def apply(self, decision: Decision[T]) -> T:
+        """Write the records and read them back: what their version cannot say would be lost here."""
+        level = self.image.features.metadata_version or LATEST
+        assert level in METADATA_VERSIONS
+        delta = Delta(self.image)
+        self.written = []
+        for record in decision.records:
+            again, _ = decode_record(encode_record(record, version_to_write(record, level)))
+            assert again == record, f"version loses something of {record}"
+            self.written.append(again)
+            delta.apply(again)
+        self.next_offset += len(decision.records)
+        self.image = delta.finish(offset=self.next_offset - 1, epoch=1, timestamp=self.now_ms)
+        return decision.reply
+
+    def ask(self, decide: Callable[..., Decision[Any]], request: object, *before: object, **context: object) -> Any:
+        """Let a request be decided upon, and apply the decision; keeps what was asked."""
+        asked = Asked(decide.__name__, request, self.now_ms, self.next_offset)
+        if isinstance(request, BrokerHeartbeatRequest):
+            asked.registered_at = self.heartbeats.registration_offset(request.broker_id, request.broker_epoch)
+        self.asked.append(asked)
+        given = () if request is None else (request,)
+        try:
+            asked.reply = self.apply(decide(self.view, *before, *given, **context))
+        except ApiError as error:
+            asked.error = error.code
+            raise
+        finally:
+            asked.image = self.image
+        return asked.reply
+
+    def new_id(self) -> bytes:
+        return uuid(next(self._ids))
+
+    # -- brokers
+
+    def registration_of(self, broker: int, **changes: object) -> BrokerRegistrationRequest:
+        request = BrokerRegistrationRequest(
+            broker_id=broker,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=uuid(next(self._incarnations)),
+            listeners=[Listener(name="PLAINTEXT", host=f"host{broker}", port=9092)],
+            features=list(BROKER_FEATURES),
+            rack=None,
+            log_dirs=[directory(broker)],
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return request
+
+    def register(self, broker: int, **changes: object) -> BrokerRegistrationResponse:
+        reply = self.ask(
+            registration.register_broker,
+            self.registration_of(broker, **changes),
+            self.heartbeats,
+            now_ms=self.now_ms,
+            next_offset=self.next_offset,
+            kraft_version=1,
+        )
+        assert isinstance(reply, BrokerRegistrationResponse)
+        return reply
+
+    def beat(self, broker: int, **changes: object) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=broker,
+            broker_epoch=self.image.brokers[broker].epoch if broker in self.image.brokers else -1,
+            current_metadata_offset=self.next_offset - 1,
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        reply = self.ask(liveness.heartbeat, request, self.heartbeats, now_ms=self.now_ms, next_offset=self.next_offset)
+        assert isinstance(reply, BrokerHeartbeatResponse)
+        return reply
+
+    def fence_one(self) -> bool:
+        """Fence the broker whose session ended first; whether there was one."""
+        fenced = self.ask(liveness.fence_one_expired, None, self.heartbeats, now_ms=self.now_ms)
+        assert isinstance(fenced, bool)
+        return fenced
+
+    def start(self, broker: int, **changes: object) -> None:
+        """Register a broker and bring it into service."""
+        self.register(broker, **changes)
+        assert not self.beat(broker).is_fenced
+
+    def stop(self, broker: int) -> None:
+        """A broker goes without a word and is found missing."""
+        for other in self.image.alive_brokers:
+            if other.id != broker:
+                self.heartbeats.heard(other.id, other.epoch, self.next_offset - 1, self.now_ms + SESSION_MS + 1)
+        self.now_ms += SESSION_MS + 1
+        while self.fence_one():
+            pass
+        assert self.image.brokers[broker].fenced
+
+    # -- topics
+
+    def create(
+        self,
+        name: str,
+        *assignments: list[int],
+        partitions: int = -1,
+        factor: int = -1,
+        configs: dict[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> CreatableTopicResult:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=factor,
+                    assignments=[
+                        CreatableReplicaAssignment(partition_index=number, broker_ids=replicas)
+                        for number, replicas in enumerate(assignments)
+                    ],
+                    configs=[CreatableTopicConfig(name=each, value=value) for each, value in (configs or {}).items()],
+                )
+            ],
+            validate_only=validate_only,
+        )
+        context = CreationContext(chance=self.chance, new_id=self.new_id)
+        result = self.ask(create_topics, request, context=context).topics[0]
+        assert isinstance(result, CreatableTopicResult)
+        return result
+
+    def partition(self, name: str = "t", number: int = 0) -> Partition:
+        partition = self.image.partition(name, number)
+        assert partition is not None
+        return partition
+
+    def topic_id(self, name: str = "t") -> bytes:
+        return self.image.topics[name].id
+
+
+def code(error: type[ApiError]) -> int:
+    return error.code
+
+
+def plain(settings: Map[str, str]) -> dict[str, str]:
+    return dict(settings)
