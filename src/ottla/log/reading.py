@@ -11,8 +11,10 @@ from ottla.errors import OffsetOutOfRange
 from ottla.log.aborted import Aborted
 from ottla.log.disk import FileRange
 from ottla.log.partition_log import Isolation, PartitionLog
+from ottla.log.scan import CorruptLog
 from ottla.log.segment import Segment
 from ottla.wire.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
+from ottla.wire.errors import ProtocolError
 from ottla.wire.records import keys
 
 
@@ -164,11 +166,14 @@ class Search:
         self.found: Location | None = None
 
     def walk(self, max_bytes: int | None = None) -> bool:
-        """Look at about so many bytes of batches, or at all; whether the search is over."""
+        """Look at about so many bytes of batches, or at all; whether the search is over. Raises CorruptLog."""
         left = max_bytes
-        for _, header, block, at in self._batches:
+        for position, header, block, at in self._batches:
             if header.max_timestamp >= self._timestamp and header.last_offset >= self._first_offset:
-                self._look_into(header, block, at)
+                try:
+                    self._look_into(header, block, at)
+                except ProtocolError as error:
+                    raise CorruptLog(self._file.path, position, str(error)) from error
                 if self.found is not None and not self._is_for_largest:
                     return True
             if left is not None:

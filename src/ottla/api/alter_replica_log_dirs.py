@@ -1,0 +1,79 @@
+"""AlterReplicaLogDirs (key 34): move replicas of this broker to other log directories of it (KIP-113).
+
+The answer comes when the moves have begun; how far they are is told by DescribeLogDirs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import NONE, ApiError, InvalidTopic, LogDirNotFound, NotLeader, ReplicaNotAvailable, StorageFailed
+from ottla.log.directory import LogDirectory
+from ottla.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+_MAX_FILE_NAME: Final = 255
+_FUTURE_SUFFIX: Final = len(".") + 32 + len("-future")
+
+
+def alter_replica_log_dirs_failed(
+    request: AlterReplicaLogDirsRequest, version: int, error: ApiError
+) -> AlterReplicaLogDirsResponse:
+    """The error for each partition."""
+    return _response(dict.fromkeys(_wanted(request), error.code))
+
+
+@endpoint(34, failed=alter_replica_log_dirs_failed)
+def alter_replica_log_dirs(call: Call[BrokerNode], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """Begin to move each replica."""
+    return _response({name: _move(call.node, *name, path) for name, path in _wanted(request).items()})
+
+
+def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
+    """Where each partition is to be; for one that is named twice the last counts."""
+    return {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+
+
+def _move(node: BrokerNode, topic: str, index: int, path: str) -> int:
+    try:
+        if len(f"{topic}-{index}") + _FUTURE_SUFFIX > _MAX_FILE_NAME:
+            raise InvalidTopic(f"{topic} is too long a name to be moved")
+        directory = _directory(node, path)
+        if directory.failure is not None:
+            raise StorageFailed(f"{path} is offline: {directory.failure}")
+        node.moves.start(node.partitions.get(topic, index), directory)
+    except NotLeader:
+        return ReplicaNotAvailable.code
+    except ApiError as error:
+        return error.code
+    except OSError:
+        return StorageFailed.code
+    return NONE
+
+
+def _directory(node: BrokerNode, path: str) -> LogDirectory:
+    for directory in node.partitions.logs.directories:
+        if str(Path(directory.path).absolute()) == path:
+            return directory
+    raise LogDirNotFound(f"this broker has no log directory {path}")
+
+
+def _response(codes: dict[tuple[str, int], int]) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), code in codes.items():
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+        topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))

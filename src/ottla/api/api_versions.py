@@ -1,0 +1,66 @@
+"""ApiVersions (key 18): what this node speaks. The first request of every client, on every connection.
+
+Produce is told from version 0 on although it is served from 3 on: some clients look for that (KAFKA-18659). Up to v3
+features that may be at level 0 are left out, because a client of that time takes 0 for an error (KIP-1022).
+"""
+
+import re
+from typing import Final
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError, InvalidRequest, RebootstrapRequired
+from ottla.image.versions import KRAFT_VERSION, METADATA_VERSION
+from ottla.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
+_PRODUCE: Final = 0
+
+
+def api_versions_failed(request: ApiVersionsRequest | None, version: int, error: ApiError) -> ApiVersionsResponse:
+    """The error alone: a client that did something wrong learns nothing more."""
+    return ApiVersionsResponse(error_code=error.code)
+
+
+@endpoint(18, failed=api_versions_failed)
+def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Tell the client what it may ask for."""
+    node, version = call.node, call.version
+    if version >= 3:
+        if not _software(request.client_software_name) or not _software(request.client_software_version):
+            raise InvalidRequest("names and versions of client software are letters, digits, '-' and '.'")
+        call.client.software_name = request.client_software_name
+        call.client.software_version = request.client_software_version
+    is_meant = request.cluster_id in (None, node.cluster_id) and request.node_id in (-1, node.node_id)
+    if version >= 5 and request.cluster_id is not None and not is_meant:
+        raise RebootstrapRequired(f"this is node {node.node_id} of cluster {node.cluster_id}")
+    features = node.image.features
+    levels = {**features.levels, METADATA_VERSION: features.metadata_version, KRAFT_VERSION: node.kraft_version()}
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(
+                api_key=api.key,
+                min_version=0 if api.key == _PRODUCE else api.oldest,
+                max_version=api.latest if node.unstable_versions else api.latest_stable,
+            )
+            for api in node.served
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=least, max_version=most)
+            for name, (least, most) in node.supported_features.items()
+            if version >= 4 or least > 0
+        ],
+        finalized_features_epoch=node.image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels.items()
+            if level > 0
+        ],
+    )

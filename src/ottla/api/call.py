@@ -1,0 +1,101 @@
+"""What a handler gets beside the request itself: who asks, how, and a way to answer later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from ottla.wire.types import Chunk
+
+if TYPE_CHECKING:
+    from ottla.api.dispatch import Route
+
+N = TypeVar("N")
+
+
+class Exchange(Protocol):
+    """One request on a connection, as the network hands it over: bytes, and exactly one outcome."""
+
+    frame: memoryview | None
+    note: object
+
+    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None: ...
+
+    def skip(self, *, mute_ms: int = 0) -> None: ...
+
+    def refuse(self, why: str) -> None: ...
+
+    def keep(self) -> None: ...
+
+
+class Client:
+    """Who is at the other end of a connection; kept as long as it lasts."""
+
+    __slots__ = ("address", "listener", "principal", "software_name", "software_version")
+
+    def __init__(self, address: str, listener: str) -> None:
+        self.address = address
+        self.listener = listener
+        self.principal = ANONYMOUS
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Nothing:
+    """The outcome of a request that wants no answer."""
+
+
+NOTHING: Final = Nothing()
+
+
+class CloseConnection(Exception):
+    """A handler's way to end the connection instead of an answer."""
+
+
+class Call(Generic[N]):
+    """One request being handled. `node` is what handlers act on: the broker's or controller's services."""
+
+    __slots__ = ("_exchange", "_finish", "api_key", "client", "client_id", "correlation_id", "node", "route", "version")
+
+    def __init__(
+        self,
+        node: N,
+        route: Route,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client: Client,
+        exchange: Exchange,
+        finish: Callable[[Call[N], Any], None],
+    ) -> None:
+        self.node = node
+        self.route = route
+        self.api_key = route.api.key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client = client
+        self._exchange = exchange
+        self._finish = finish
+
+    def answer(self, response: Any) -> None:
+        """Answer a call whose handler returned LATER."""
+        self._finish(self, response)
+
+    def keep_bytes(self) -> None:
+        """Keep the request's record bytes beyond the handler's return."""
+        self._exchange.keep()
+
+    @property
+    def exchange(self) -> Exchange:
+        return self._exchange
+
+
+class Later:
+    """The outcome of a handler that will call `answer` when it can."""
+
+
+LATER: Final = Later()

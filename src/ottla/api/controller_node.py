@@ -1,0 +1,40 @@
+"""What the handlers of a controller's listener act on. The server puts it together; handlers never reach beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.api.call import Call, Client, Exchange
+from ottla.image.image import Image
+from ottla.messages.apis import Api
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerNode:
+    """A controller's services."""
+
+    node_id: int
+    cluster_id: str
+    current_image: Callable[[], Image]
+    given: Mapping[str, str]
+    """The node's configuration file."""
+    supported_features: Mapping[str, tuple[int, int]]
+    kraft_version: Callable[[], int]
+    leader_id: Callable[[], int]
+    """The active controller; -1 while there is none."""
+    served: Sequence[Api] = ()
+    """The APIs that clients are told of."""
+    unstable_versions: bool = False
+    decide: Callable[[Call[ControllerNode], Any], Awaitable[Any]]
+    """The active controller's decision on a request; raises NotController if it is not on this node."""
+    ask_quorum: Callable[[Call[ControllerNode], Any], None]
+    """Hands a request to consensus, which answers the call."""
+    handle: Callable[[Exchange, Client], None] | None = None
+    """The way of every request, for those that come within another."""
+
+    @property
+    def image(self) -> Image:
+        """The cluster's metadata as this node knows them."""
+        return self.current_image()

@@ -1,0 +1,103 @@
+"""DescribeClientQuotas (key 48): the quotas of users, client ids and addresses that match a filter.
+
+A filter has a component for each kind of name that a quota must be for. A strict one finds quotas for these kinds
+only; otherwise those for others besides are found too.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.controller.quotas import CLIENT_ID, IP, USER
+from ottla.errors import ApiError, InvalidRequest, UnsupportedVersion
+from ottla.image.values import QuotaEntity
+from ottla.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+class Match(IntEnum):
+    """How a component is compared with an entity's name."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+_MATCHES: Final = frozenset(Match)
+
+
+def describe_client_quotas_failed(
+    request: DescribeClientQuotasRequest, version: int, error: ApiError
+) -> DescribeClientQuotasResponse:
+    """No entries at all, which is not the same as none found."""
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+
+
+@endpoint(48, failed=describe_client_quotas_failed)
+def describe_client_quotas(
+    call: Call[BrokerNode], request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Find quotas in the image."""
+    wanted = _components(request.components)
+    quotas = call.node.image.quotas
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(quotas[entity].items())],
+            )
+            for entity in sorted(quotas, key=_order)
+            if _is_meant(entity, wanted, strict=request.strict)
+        ]
+    )
+
+
+def _components(asked: Sequence[ComponentData]) -> dict[str, ComponentData]:
+    found: dict[str, ComponentData] = {}
+    for each in asked:
+        if each.match_type not in _MATCHES:
+            raise InvalidRequest(f"Unknown match type {each.match_type}")
+        if each.match_type == Match.EXACT and each.match is None:
+            raise InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if each.match_type != Match.EXACT and each.match is not None:
+            kind = Match(each.match_type).name
+            raise InvalidRequest(f"Request specified MATCH_TYPE_{kind}, but also specified a match string.")
+        if not each.entity_type:
+            raise InvalidRequest("Invalid empty entity type.")
+        if each.entity_type in found:
+            raise InvalidRequest(f"Entity type {each.entity_type} cannot appear more than once in the filter.")
+        if each.entity_type not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersion(f"Unsupported entity type {each.entity_type}")
+        found[each.entity_type] = each
+    if IP in found and len(found) > 1:
+        raise InvalidRequest(
+            "Invalid entity filter component combination. IP filter component should not be used with user or"
+            " clientId filter component."
+        )
+    return found
+
+
+def _is_meant(entity: QuotaEntity, wanted: dict[str, ComponentData], *, strict: bool) -> bool:
+    names = dict(entity)
+    if strict and len(names) != len(wanted):
+        return False
+    return all(kind in names and _matches(names[kind], component) for kind, component in wanted.items())
+
+
+def _matches(name: str | None, component: ComponentData) -> bool:
+    if component.match_type == Match.EXACT:
+        return name == component.match
+    return component.match_type == Match.SPECIFIED or name is None
+
+
+def _order(entity: QuotaEntity) -> list[tuple[str, str]]:
+    return [(kind, name or "") for kind, name in entity]

@@ -1,0 +1,54 @@
+"""DescribeCluster (key 60): the nodes of the cluster, and what the client may do with it (KIP-700).
+
+v1 asks for brokers or for controllers; each kind answers on its own listeners (KIP-919) · v2 brokers that are fenced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.authorized import NOT_ASKED, cluster_operations
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+@endpoint(60)
+def describe_cluster(call: Call[BrokerNode], request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Tell the brokers that the client's listener reaches."""
+    image, listener = call.node.image, call.client.listener
+    if request.endpoint_type != BROKERS:
+        raise _wrong_type(request.endpoint_type, call.version)
+    known = sorted(image.brokers.values(), key=lambda broker: broker.id)
+    brokers = [
+        DescribeClusterBroker(
+            broker_id=broker.id, host=address.host, port=address.port, rack=broker.rack, is_fenced=broker.fenced
+        )
+        for broker in (known if request.include_fenced_brokers else image.alive_brokers)
+        if (address := broker.endpoints.get(listener)) is not None
+    ]
+    # No client talks to the controller itself: any broker that is alive hands on what is for it.
+    alive = [broker.broker_id for broker in brokers if not broker.is_fenced]
+    return DescribeClusterResponse(
+        cluster_id=call.node.cluster_id,
+        controller_id=call.node.random.choice(alive) if alive else -1,
+        brokers=brokers,
+        cluster_authorized_operations=(
+            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _wrong_type(asked: int, version: int) -> InvalidRequest | MismatchedEndpointType | UnsupportedEndpointType:
+    if version == 0:
+        return InvalidRequest(f"v0 has no endpoint type {asked}")
+    if asked == CONTROLLERS:
+        return MismatchedEndpointType(
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        )
+    return UnsupportedEndpointType(f"Unsupported endpoint type {asked}")

@@ -1,0 +1,75 @@
+"""DescribeLogDirs (key 35): what each log directory holds, and how much room there is (KIP-113, KIP-827).
+
+v3 an error for the whole request · v4 room on the disk · v5 directories that get no new replicas (KIP-1066).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import StorageFailed
+from ottla.log.directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+_UNKNOWN_LAG = -1
+
+
+@endpoint(35)
+def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Tell what the directories hold of all partitions, or of those that are asked for."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_directory(call.node, directory, wanted) for directory in call.node.partitions.logs.directories]
+    )
+
+
+def _directory(node: BrokerNode, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(Path(directory.path).absolute()))
+    try:
+        if directory.failure is not None:
+            raise directory.failure
+        result.total_bytes, result.usable_bytes = node.space_of(directory.path)
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for is_future, logs in ((False, directory.logs), (True, directory.futures)):
+            for name, log in logs.items():
+                if wanted is None or name in wanted:
+                    topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+                    topic.partitions.append(_partition(node, log, is_future))
+        result.topics = list(topics.values())
+    except OSError:
+        return DescribeLogDirsResult(log_dir=result.log_dir, error_code=StorageFailed.code)
+    registered = node.image.broker(node.node_id)
+    cordoned = (registered.cordoned_log_dirs if registered is not None else None) or ()
+    result.is_cordoned = directory.meta.directory_id in cordoned
+    return result
+
+
+def _partition(node: BrokerNode, log: PartitionLog, is_future: bool) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=log.partition,
+        partition_size=log.size,
+        offset_lag=_lag(node, log, is_future),
+        is_future_key=is_future,
+    )
+
+
+def _lag(node: BrokerNode, log: PartitionLog, is_future: bool) -> int:
+    """How far a log is behind what it should have."""
+    partition = node.partitions.by_name.get(log.topic, {}).get(log.partition)
+    if partition is None:
+        return _UNKNOWN_LAG
+    if is_future:
+        return partition.log.log_end_offset - log.log_end_offset
+    return max(partition.log.high_watermark - log.log_end_offset, 0)

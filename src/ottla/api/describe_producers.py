@@ -1,0 +1,75 @@
+"""DescribeProducers (key 61): which producers a partition knows, to find transactions that hang (KIP-664)."""
+
+from __future__ import annotations
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.controller.topic_names import check_topic_name
+from ottla.errors import ApiError, UnknownTopicOrPartition
+from ottla.log.producer_snapshot import Producer
+from ottla.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
+
+_NO_TRANSACTION = -1
+
+
+def describe_producers_failed(
+    request: DescribeProducersRequest, version: int, error: ApiError
+) -> DescribeProducersResponse:
+    """The error for each partition."""
+    return DescribeProducersResponse(topics=[_failed(topic, error) for topic in request.topics])
+
+
+@endpoint(61, failed=describe_producers_failed)
+def describe_producers(call: Call[BrokerNode], request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Tell the producers of each partition of which this broker has a replica."""
+    return DescribeProducersResponse(topics=[_topic(call, topic) for topic in request.topics])
+
+
+def _topic(call: Call[BrokerNode], asked: TopicRequest) -> TopicResponse:
+    try:
+        check_topic_name(asked.name)
+        if call.node.image.topic(asked.name) is None:
+            raise UnknownTopicOrPartition(f"there is no topic {asked.name}")
+    except ApiError as error:
+        return _failed(asked, error)
+    return TopicResponse(
+        name=asked.name, partitions=[_partition(call, asked.name, index) for index in asked.partition_indexes]
+    )
+
+
+def _partition(call: Call[BrokerNode], topic: str, index: int) -> PartitionResponse:
+    try:
+        log = call.node.partitions.get(topic, index).log
+    except ApiError as error:  # without a word, as Kafka
+        return PartitionResponse(partition_index=index, error_code=error.code)
+    return PartitionResponse(partition_index=index, active_producers=[_state(producer) for producer in log.producers])
+
+
+def _state(producer: Producer) -> ProducerState:
+    started = producer.transaction_start
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=_NO_TRANSACTION if started is None else started,
+    )
+
+
+def _failed(asked: TopicRequest, error: ApiError) -> TopicResponse:
+    return TopicResponse(
+        name=asked.name,
+        partitions=[
+            PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+            for index in asked.partition_indexes
+        ],
+    )

@@ -1,0 +1,120 @@
+"""DescribeTopicPartitions (key 75): topics a page at a time, with the replicas that may be elected (KIP-966).
+
+Topics come by name, partitions by number. A page that is full ends with a cursor, where the next one begins.
+"""
+
+from __future__ import annotations
+
+from ottla.api.authorized import topic_operations
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.metadata import INTERNAL_TOPICS, offline_replicas
+from ottla.api.node import BrokerNode
+from ottla.controller.topic_names import check_topic_name
+from ottla.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
+from ottla.image.image import Image
+from ottla.image.values import Partition, Topic
+from ottla.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def describe_topic_partitions_failed(
+    request: DescribeTopicPartitionsRequest, version: int, error: ApiError
+) -> DescribeTopicPartitionsResponse:
+    """The error for each topic that was asked for."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code) for topic in request.topics
+        ]
+    )
+
+
+@endpoint(75, failed=describe_topic_partitions_failed)
+def describe_topic_partitions(
+    call: Call[BrokerNode], request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    node, cursor = call.node, request.cursor
+    names = _names(node.image, request)
+    left = max(min(node.max_described_partitions, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = node.image.topic(name)
+        if topic is None:
+            if request.topics:  # of all topics, one may have gone since
+                response.topics.append(_missing(call, name))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        described = _topic(call, topic, start, left)
+        response.topics.append(described)
+        left -= len(described.partitions)
+        if start + len(described.partitions) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=start + len(described.partitions))
+            break
+    return response
+
+
+def _names(image: Image, request: DescribeTopicPartitionsRequest) -> list[str]:
+    """The topics from the cursor on, in the order in which they are told."""
+    cursor = request.cursor
+    first = cursor.topic_name if cursor is not None else ""
+    asked = {topic.name for topic in request.topics} or set(image.topics)
+    names = sorted(name for name in asked if name >= first)
+    if cursor is not None:
+        if request.topics and cursor.topic_name not in names:
+            raise InvalidRequest(f"the cursor's topic {cursor.topic_name} is not among those asked for")
+        if cursor.partition_index < 0:
+            raise InvalidRequest(f"the cursor's partition {cursor.partition_index} cannot be")
+    return names
+
+
+def _topic(call: Call[BrokerNode], topic: Topic, start: int, most: int) -> DescribeTopicPartitionsResponseTopic:
+    image, listener = call.node.image, call.client.listener
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(image, number, topic.partitions[number], listener)
+            for number in range(start, min(start + most, len(topic.partitions)))
+        ],
+        topic_authorized_operations=topic_operations(call, topic.name),
+    )
+
+
+def _partition(
+    image: Image, number: int, partition: Partition, listener: str
+) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = image.endpoint(partition.leader, listener) is not None
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=number,
+        leader_id=partition.leader if has_leader else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition, listener),
+    )
+
+
+def _missing(call: Call[BrokerNode], name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = UnknownTopicOrPartition.code
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        error_code=code,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=topic_operations(call, name),
+    )

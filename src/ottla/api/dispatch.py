@@ -1,0 +1,249 @@
+"""From a frame to its handler and back: header, version, handler, answer, and what happens when one of them fails.
+
+A node has a table of routes for each kind of listener. What a route needs is made on its first use. Handlers are plain
+functions that return a response, LATER (they call `call.answer`), or NOTHING; or coroutines, for work that waits for
+other nodes. An ApiError becomes the answer's error code here, once; any other exception is a bug: it is logged with its
+request and answered UNKNOWN_SERVER_ERROR.
+
+Requests that this node does not serve, and bytes that are no request, end the connection, as in Kafka. The one
+exception is ApiVersions, which is answered in version 0 whatever version was asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
+from ottla.api.endpoint import Endpoint
+from ottla.errors import ApiError, UnknownServerError, UnsupportedVersion
+from ottla.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.messages.apis import BY_KEY, Listeners
+from ottla.messages.headers import RequestHeader
+from ottla.wire.codec import decode_from, is_flexible, reader_of, writer_of
+from ottla.wire.declare import Reader, Writer
+from ottla.wire.errors import ProtocolError
+from ottla.wire.types import Chunk
+
+logger = logging.getLogger(__name__)
+
+N = TypeVar("N")
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+API_VERSIONS = 18
+_head = struct.Struct(">hhih").unpack_from
+_HEAD_BYTES = 10
+_length_and_correlation = struct.Struct(">ii").pack
+_with_tags = struct.Struct(">iiB").pack
+
+
+class Route:
+    """One version of one API on one node: its handler and its codecs."""
+
+    __slots__ = (
+        "api",
+        "endpoint",
+        "handler",
+        "has_flexible_header",
+        "has_flexible_response",
+        "look",
+        "meter",
+        "pick",
+        "read",
+        "version",
+        "write",
+    )
+
+    def __init__(self, endpoint: Endpoint, version: int) -> None:
+        self.endpoint = endpoint
+        self.api = api = endpoint.api
+        self.version = version
+        self.handler = endpoint.handler
+        self.read: Reader = reader_of(api.request, version)
+        self.write: Writer = writer_of(api.response, version)
+        self.has_flexible_header = is_flexible(api.request, version)
+        # A client must be able to read the answer before it knows what the node speaks.
+        self.has_flexible_response = is_flexible(api.response, version) and api.key != API_VERSIONS
+        self.meter: Any = None
+        """The note of each request, unless `pick` chooses one for it."""
+        self.pick: Callable[[Any, Any], Any] | None = None
+        self.look: Callable[[Any, Any], None] | None = None
+        """Is shown each response with its request's note, before it is encoded."""
+
+
+class Dispatch(Generic[N]):
+    """The APIs of one kind of listener on one node."""
+
+    def __init__(
+        self,
+        node: N,
+        endpoints: dict[int, Endpoint],
+        listeners: Listeners,
+        *,
+        spawn: Spawn,
+        after: Callable[[], None],
+        unstable: bool = False,
+        watch: Callable[[Route], None] | None = None,
+    ) -> None:
+        self.node = node
+        self.endpoints = endpoints
+        self.listeners = listeners
+        self.unstable = unstable
+        self._spawn = spawn
+        self._after = after
+        """Called when a handler has returned: completes what it made completable, ahead of new requests."""
+        self._watch = watch
+        """Is told of each route when it is first used, and may see to its requests being counted."""
+        self._routes: dict[int, Route] = {}
+        self._refused: Route | None = None
+        self._client_ids: dict[bytes, str] = {}
+
+    def serves(self, key: int, version: int) -> bool:
+        """Whether this node answers a version of an API."""
+        api = BY_KEY.get(key)
+        if api is None or key not in self.endpoints or not api.listeners & self.listeners:
+            return False
+        return api.oldest <= version <= (api.latest if self.unstable else api.latest_stable)
+
+    def handle(self, exchange: Exchange, client: Client) -> None:
+        """Handle a request; exactly one outcome follows, now or later."""
+        frame = exchange.frame
+        assert frame is not None
+        try:
+            call, request = self._open(frame, exchange, client)
+        except ProtocolError as error:
+            logger.warning("%s on %s sent what is no request: %s", client.address, client.listener, error)
+            exchange.refuse(f"it sent what is no request: {error}")
+            return
+        except CloseConnection as reason:
+            exchange.refuse(str(reason))
+            return
+        route = call.route
+        exchange.note = route.meter if route.pick is None else route.pick(call, request)
+        try:
+            result = route.handler(call, request)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the client is answered and the node survives)
+            self._fail(call, request, error)
+        else:
+            if result is LATER:
+                pass
+            elif inspect.iscoroutine(result):
+                self._spawn(self._follow(call, request, result))
+            else:
+                self._finish(call, result)
+        self._after()
+
+    def _open(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
+        """Read the header and the request behind it."""
+        if len(frame) < _HEAD_BYTES:
+            raise ProtocolError(f"{len(frame)} bytes are less than a header")
+        key, version, correlation_id, size = _head(frame)
+        route = self._routes.get(key << 16 | version)
+        if route is None:
+            route = self._route(key, version)
+        pos = _HEAD_BYTES
+        client_id = None
+        if size >= 0:
+            raw = bytes(frame[pos : pos + size])
+            if len(raw) < size:
+                raise ProtocolError(f"client id of {size} bytes, {len(raw)} left", at=pos)
+            pos += size
+            client_id = self._client_ids.get(raw)
+            if client_id is None:
+                client_id = self._remember(raw)
+        if route.has_flexible_header:
+            if pos < len(frame) and not frame[pos]:
+                pos += 1
+            else:
+                _, pos = decode_from(RequestHeader, 2, frame)
+        call = Call(self.node, route, version, correlation_id, client_id, client, exchange, self._finish)
+        if route.version != version:
+            return call, None  # the body is of a version that nobody here can read
+        # Bytes behind the request are passed over, as in Kafka: librdkafka sends some with Metadata v13.
+        request, _ = route.read(frame, pos)
+        return call, request
+
+    def _route(self, key: int, version: int) -> Route:
+        if self.serves(key, version):
+            route = self._routes[key << 16 | version] = self._make(self.endpoints[key], version)
+            return route
+        if key == API_VERSIONS and API_VERSIONS in self.endpoints:
+            if self._refused is None:
+                self._refused = self._make(_REFUSED_API_VERSIONS, 0)
+            return self._refused
+        api = BY_KEY.get(key)
+        name = f"{api.name} v{version}" if api else f"API {key} v{version}"
+        logger.warning("a client asked for %s, which is not served here", name)
+        raise CloseConnection(f"{name} is not served here")
+
+    def _make(self, endpoint: Endpoint, version: int) -> Route:
+        route = Route(endpoint, version)
+        if self._watch is not None:
+            self._watch(route)
+        return route
+
+    def _remember(self, raw: bytes) -> str:
+        client_id = raw.decode(errors="replace")  # a name for people: not worth a connection
+        if len(self._client_ids) >= 10_000:
+            self._client_ids.clear()
+        self._client_ids[raw] = client_id
+        return client_id
+
+    async def _follow(self, call: Call[N], request: Any, result: Awaitable[Any]) -> None:
+        try:
+            response = await result
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._fail(call, request, error)
+        else:
+            if response is not LATER:
+                self._finish(call, response)
+        self._after()
+
+    def _fail(self, call: Call[N], request: Any, error: Exception) -> None:
+        """Answer with an error, or end the connection where no answer is expected or possible."""
+        if isinstance(error, CloseConnection):
+            call.exchange.refuse(str(error))
+            return
+        if not isinstance(error, ApiError):
+            logger.error("%s v%d failed: %r", call.route.api.name, call.version, request, exc_info=error)
+            error = UnknownServerError()
+        response = call.route.endpoint.failed(request, call.version, error)
+        if response is None:
+            call.exchange.refuse(f"{call.route.api.name} failed, and no answer is expected: {error}")
+        else:
+            self._finish(call, response)
+
+    def _finish(self, call: Call[N], response: Any) -> None:
+        """Encode an answer and send it."""
+        if response is NOTHING:
+            call.exchange.skip()
+            return
+        route = call.route
+        if route.look is not None:
+            route.look(call.exchange.note, response)
+        chunks: list[Chunk] = [b""]
+        route.write(response, chunks.append)
+        size = sum(map(len, chunks))
+        if route.has_flexible_response:
+            chunks[0] = _with_tags(size + 5, call.correlation_id, 0)
+        else:
+            chunks[0] = _length_and_correlation(size + 4, call.correlation_id)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        call.exchange.reply(chunks, mute_ms=throttle_ms)
+
+
+def _refuse_version(call: Call[Any], request: None) -> Any:
+    raise UnsupportedVersion(f"ApiVersions has no version {call.version} here")
+
+
+def _tell_versions(request: None, version: int, error: ApiError) -> ApiVersionsResponse:
+    """A client that came with a version from the future is told which versions of ApiVersions it may use."""
+    api = BY_KEY[API_VERSIONS]
+    known = ApiVersion(api_key=API_VERSIONS, min_version=api.oldest, max_version=api.latest_stable)
+    return ApiVersionsResponse(error_code=error.code, api_keys=[known])
+
+
+_REFUSED_API_VERSIONS = Endpoint(BY_KEY[API_VERSIONS], _refuse_version, _tell_versions)

@@ -1,0 +1,99 @@
+"""Envelope (key 58): a broker hands on a client's request, with who the client is (KIP-590).
+
+The request inside goes the way of all requests, and its answer travels back inside the answer. An error of the envelope
+itself is for the broker: that it should look for the active controller, or that the request inside cannot be read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import Final, cast
+
+from ottla.api.call import LATER, Call, Client, Later
+from ottla.api.controller_node import ControllerNode
+from ottla.api.endpoint import endpoint
+from ottla.errors import (
+    ApiError,
+    InvalidRequest,
+    PrincipalDeserializationFailure,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from ottla.messages.apis import BY_KEY
+from ottla.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.messages.principal import DefaultPrincipal
+from ottla.wire.codec import decode
+from ottla.wire.errors import ProtocolError
+from ottla.wire.types import Chunk
+
+_LENGTH_BYTES: Final = 4
+_ADDRESS_BYTES: Final = (4, 16)
+_version = struct.Struct(">h")
+
+
+class Enclosed:
+    """The request within an envelope, as the network would hand it over; its outcome is the envelope's answer."""
+
+    def __init__(self, call: Call[ControllerNode], data: bytes) -> None:
+        self._call = call
+        self.frame: memoryview | None = memoryview(data)
+        self.note: object = None
+
+    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
+        """Send the answer back, without the length that a frame would have."""
+        data = b"".join(cast("list[bytes]", chunks))  # nothing that is handed on answers with records from a file
+        self._call.answer(EnvelopeResponse(response_data=data[_LENGTH_BYTES:]))
+
+    def skip(self, *, mute_ms: int = 0) -> None:
+        """No request that is handed on goes without an answer."""
+        self.fail(UnknownServerError())
+
+    def refuse(self, why: str) -> None:
+        """It cannot be read, or not here."""
+        self.fail(UnsupportedVersion(why))
+
+    def keep(self) -> None:
+        """Its bytes are its own."""
+
+    def fail(self, error: ApiError) -> None:
+        """Tell the broker instead of its client."""
+        self._call.answer(EnvelopeResponse(error_code=error.code))
+
+
+@endpoint(58)
+def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
+    """Open it, and let what is inside be handled for the client that sent it."""
+    client = Client(call.client.address, call.client.listener)
+    client.principal = _principal(request.request_principal)
+    client.address = _address(request.client_host_address)
+    data = bytes(request.request_data)
+    if len(data) < _version.size:
+        raise UnsupportedVersion("there is no request in the envelope")
+    api = BY_KEY.get(_version.unpack_from(data)[0])
+    if api is None:
+        raise UnsupportedVersion("the API of the request in the envelope is not known here")
+    if not api.forwardable:
+        raise InvalidRequest(f"API {api.name} is not enabled or is not eligible for forwarding")
+    assert call.node.handle is not None, "a node that has listeners handles requests"
+    call.node.handle(Enclosed(call, data), client)
+    return LATER
+
+
+def _principal(data: bytes | None) -> str:
+    try:
+        if data is None:
+            raise ProtocolError("there is none")
+        (version,) = _version.unpack_from(data)
+        found = decode(DefaultPrincipal, version, bytes(data)[_version.size :])
+    except (ProtocolError, struct.error) as error:
+        raise PrincipalDeserializationFailure(
+            f"Failed to deserialize client principal from envelope: {error}"
+        ) from None
+    return f"{found.type}:{found.name}"
+
+
+def _address(data: bytes) -> str:
+    if len(data) not in _ADDRESS_BYTES:
+        raise InvalidRequest("Failed to parse client address from envelope")
+    return str(ipaddress.ip_address(bytes(data)))

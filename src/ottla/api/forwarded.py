@@ -1,0 +1,39 @@
+"""Requests that a broker hands on to the active controller (KIP-590), and answers with what that decides."""
+
+from typing import Any
+
+from ottla.api import failures
+from ottla.api.call import Call
+from ottla.api.endpoint import Endpoint, Failed
+from ottla.api.endpoint import endpoint as declare
+from ottla.api.node import BrokerNode
+
+
+def forwarded(key: int, failed: Failed | None = None) -> Endpoint:
+    """An endpoint that asks the controller."""
+
+    @declare(key, failed=failed)
+    async def forward(call: Call[BrokerNode], request: Any) -> Any:
+        return await call.node.forward(call, request)
+
+    return forward
+
+
+FAILURES: dict[int, Failed | None] = {
+    19: failures.create_topics_failed,
+    20: failures.delete_topics_failed,
+    37: failures.create_partitions_failed,
+    43: failures.elect_leaders_failed,
+    45: failures.alter_reassignments_failed,
+    46: failures.list_reassignments_failed,
+    49: failures.alter_client_quotas_failed,
+    51: failures.alter_scram_failed,
+    55: None,
+    57: None,
+    64: None,
+    80: None,
+    81: None,
+}
+"""The APIs that the controller decides upon, whoever is asked, and how they fail."""
+
+ENDPOINTS: tuple[Endpoint, ...] = tuple(forwarded(key, failed) for key, failed in FAILURES.items())

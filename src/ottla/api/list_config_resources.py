@@ -1,0 +1,54 @@
+"""ListConfigResources (key 74): the names of all that can have settings.
+
+v0 knew subscriptions of client metrics only · v1 asks by kind (KIP-1142); no kind means all of them.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import UnsupportedVersion
+from ottla.image.image import Image
+from ottla.image.values import ResourceType
+from ottla.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_KINDS: Final = (
+    ResourceType.GROUP,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.BROKER,
+    ResourceType.TOPIC,
+)
+
+
+@endpoint(74)
+def list_config_resources(call: Call[BrokerNode], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """List what is asked for: topics and brokers that are there, and whatever else has settings."""
+    asked: Iterable[int] = request.resource_types or _KINDS
+    if call.version == 0:
+        asked = (ResourceType.CLIENT_METRICS,)
+    elif not set(_KINDS).issuperset(asked):
+        raise UnsupportedVersion(f"of the resource types {list(asked)} not all are known here")
+    image = call.node.image
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _KINDS
+            if kind in asked
+            for name in _names(image, kind)
+        ]
+    )
+
+
+def _names(image: Image, kind: ResourceType) -> list[str]:
+    if kind is ResourceType.TOPIC:
+        return sorted(image.topics)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker.id) for broker in image.alive_brokers]
+    return sorted(resource.name for resource in image.configs if resource.type == kind)

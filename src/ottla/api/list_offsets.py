@@ -1,0 +1,237 @@
+"""ListOffsets (key 2): where a partition begins and ends, and which record is the first of a time.
+
+v1 one offset a partition · v2 isolation levels · v4 leader epochs · v5 OFFSET_NOT_AVAILABLE · v7 the largest timestamp
+· v8 the earliest offset on this broker · v9 the latest in tiered storage · v10 a timeout for lookups there · v11 the
+earliest that is not there yet. Without tiered storage, lookups in it find nothing.
+
+A lookup by time reads the log behind an index entry. When it has not found its record close by, it goes on in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import (
+    ApiError,
+    CorruptMessage,
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeader,
+    OffsetNotAvailable,
+    StorageFailed,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from ottla.log.home import Background
+from ottla.log.partition_log import Isolation
+from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
+from ottla.log.scan import CorruptLog
+from ottla.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.batch import NO_TIMESTAMP
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which on each special timestamp may be asked for."""
+
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""The replica id of a reader that is content with a follower's answer."""
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_NEAR_BYTES: Final = 1 << 20
+_NOWHERE: Final = Location(-1, NO_TIMESTAMP, -1)
+
+
+def list_offsets_failed(request: ListOffsetsRequest, version: int, error: ApiError) -> ListOffsetsResponse:
+    """The error for each partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=error.code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@endpoint(2, failed=list_offsets_failed)
+def list_offsets(
+    call: Call[BrokerNode], request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    """Look up each partition that is asked for; one that is named twice is refused, once."""
+    if request.isolation_level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+        raise UnknownServerError(f"there is no isolation level {request.isolation_level}")
+    times_named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    far: list[_Lookup] = []
+    for topic in request.topics:
+        answers = topics.setdefault(topic.name, {})
+        for part in topic.partitions:
+            index = part.partition_index
+            if index in answers:
+                continue
+            answer = answers[index] = ListOffsetsPartitionResponse(partition_index=index)
+            try:
+                if times_named[topic.name, index] > 1:
+                    raise InvalidRequest(f"{topic.name}-{index} is asked for more than once")
+                lookup = _Lookup(call, request, topic.name, part, answer)
+                if not lookup.look_nearby():
+                    far.append(lookup)
+            except (ApiError, CorruptLog, OSError) as error:
+                _refuse(answer, error, call.version)
+    response = ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
+            for name, answers in topics.items()
+            if answers
+        ]
+    )
+    return _look_far(call, response, far) if far else response
+
+
+async def _look_far(call: Call[BrokerNode], response: ListOffsetsResponse, far: list[_Lookup]) -> ListOffsetsResponse:
+    for lookup in far:
+        try:
+            await lookup.look_far()
+        except (ApiError, CorruptLog, OSError) as error:
+            _refuse(lookup.answer, error, call.version)
+    return response
+
+
+class _Lookup:
+    """One partition being looked up. The reader's limit is that of the beginning, as is the leader."""
+
+    def __init__(
+        self,
+        call: Call[BrokerNode],
+        request: ListOffsetsRequest,
+        topic: str,
+        asked: ListOffsetsPartition,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        self.answer = answer
+        self._timestamp = asked.timestamp
+        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, call.version + 1):
+            raise UnsupportedVersion(f"ListOffsets v{call.version} has no timestamp {asked.timestamp}")
+        self._partition = partition = call.node.partitions.get(topic, asked.partition_index)
+        if request.replica_id == DEBUGGING:
+            partition.check_epoch(asked.current_leader_epoch)
+        else:
+            partition.check_leader(asked.current_leader_epoch)
+        self._epoch = partition.leader_epoch
+        if request.replica_id != CONSUMER:
+            isolation = Isolation.LOG_END
+        elif request.isolation_level == _READ_COMMITTED:
+            isolation = Isolation.LAST_STABLE
+        else:
+            isolation = Isolation.HIGH_WATERMARK
+        self._isolation = isolation
+        self._limit = partition.log.limit(isolation)
+        self._searches: Iterator[Search] = iter(())
+        self._search: Search | None = None
+
+    def look_nearby(self) -> bool:
+        """Answer with what the indexes tell, and what lies close to them; False if that is not enough."""
+        partition, timestamp = self._partition, self._timestamp
+        log = partition.log
+        if timestamp == LATEST:
+            partition.check_readable(self._isolation)
+            self._tell(Location(self._limit, NO_TIMESTAMP, partition.leader_epoch))
+        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+            self._tell(earliest(log))
+        elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            self._tell(_NOWHERE)
+        else:
+            self._searches = searches_for_latest(log) if timestamp == MAX_TIMESTAMP else searches(log, timestamp)
+            return self._walk()
+        return True
+
+    async def look_far(self) -> None:
+        """Walk on in a thread, as far as it takes."""
+        while True:
+            assert self._search is not None
+            failure = await _aside(self._partition.log.home.background, self._search.walk)
+            if self._partition.leader_epoch != self._epoch:
+                raise NotLeader(f"{self._partition} changed while it was read")
+            if failure is not None:
+                raise failure
+            if self._search.found is not None:
+                self._found(self._search.found)
+                return
+            if self._walk():
+                return
+
+    def _walk(self) -> bool:
+        """Search on, as far as that is short; whether the answer is there."""
+        for search in self._searches:
+            if not search.walk(_NEAR_BYTES):
+                self._search = search
+                return False
+            if search.found is not None:
+                self._found(search.found)
+                return True
+        self._partition.check_readable(self._isolation)  # there may be one that cannot be told yet
+        return True
+
+    def _found(self, location: Location) -> None:
+        if location.offset < self._limit:
+            self._tell(location)
+        else:
+            self._partition.check_readable(self._isolation)
+
+    def _tell(self, location: Location) -> None:
+        self.answer.offset, self.answer.timestamp, self.answer.leader_epoch = location
+
+
+async def _aside(background: Background, work: Callable[[], object]) -> Exception | None:
+    """Do something in a thread; what went wrong with it comes back."""
+    done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def run() -> Exception | None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 (it is raised where the request can be answered)
+            return error
+        return None
+
+    background.run(run, done.set_result, done.set_result)
+    return await done
+
+
+def _refuse(answer: ListOffsetsPartitionResponse, error: Exception, version: int) -> None:
+    if isinstance(error, OSError):
+        error = StorageFailed(str(error))
+    elif isinstance(error, CorruptLog):
+        error = CorruptMessage(str(error))
+    elif isinstance(error, OffsetNotAvailable) and version < 5:
+        error = LeaderNotAvailable(error.message)
+    assert isinstance(error, ApiError)
+    answer.error_code = error.code

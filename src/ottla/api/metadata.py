@@ -1,0 +1,181 @@
+"""Metadata (key 3): brokers, topics and their leaders, from this broker's image; never from a log or another node.
+
+A topic that does not exist may be created by asking for it: the controller is asked to, and the client told to come
+again. In KRaft no client talks to the controller, so that any broker that is alive is named as one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.authorized import NOT_ASKED, cluster_operations, topic_operations
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.controller.topic_names import check_topic_name
+from ottla.errors import (
+    NONE,
+    ApiError,
+    InvalidRequest,
+    InvalidTopic,
+    LeaderNotAvailable,
+    ListenerNotFound,
+    ReplicaNotAvailable,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.image.image import Image
+from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Partition, Topic
+from ottla.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.types import ZERO_UUID
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> MetadataResponse:
+    """The error for each topic that was asked for."""
+    return MetadataResponse(
+        error_code=error.code,
+        topics=[
+            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or []
+        ],
+    )
+
+
+@endpoint(3, failed=metadata_failed)
+def metadata(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
+    """Answer from the image."""
+    image, version, listener = call.node.image, call.version, call.client.listener
+    if request.topics is None or (version == 0 and not request.topics):
+        topics = [_topic(call, image.topics[name]) for name in sorted(image.topics)]
+    else:
+        topics = _asked_topics(call, request, request.topics)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name is not None:
+                topic.topic_authorized_operations = topic_operations(call, topic.name)
+    operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.alive_brokers
+            if (endpoint := broker.endpoints.get(listener)) is not None
+        ],
+        cluster_id=call.node.cluster_id,
+        controller_id=_some_broker(call, image),
+        topics=topics,
+        cluster_authorized_operations=operations,
+    )
+
+
+def _asked_topics(
+    call: Call[BrokerNode], request: MetadataRequest, asked: list[MetadataRequestTopic]
+) -> list[MetadataResponseTopic]:
+    """Each topic once. Where one is asked for by its id, all must be: names are then passed over."""
+    if call.version < 12 and any(topic.topic_id != ZERO_UUID or topic.name is None for topic in asked):
+        raise InvalidRequest("topics by id can be asked for from v12 on")
+    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    if ids:
+        return [_topic_by_id(call, topic_id) for topic_id in ids]
+    may_create = request.allow_auto_topic_creation or call.version < 4
+    answers = []
+    for name in dict.fromkeys(topic.name for topic in asked):
+        if name is None:
+            raise UnknownServerError("a topic has neither a name nor an id")  # which Kafka answers, too
+        topic = call.node.image.topic(name)
+        answers.append(_missing(call, name, may_create=may_create) if topic is None else _topic(call, topic))
+    return answers
+
+
+def _topic_by_id(call: Call[BrokerNode], topic_id: bytes) -> MetadataResponseTopic:
+    topic = call.node.image.topic_by_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
+    return _topic(call, topic)
+
+
+def _missing(call: Call[BrokerNode], name: str, *, may_create: bool) -> MetadataResponseTopic:
+    """What is told of a topic that is not there; it may be on its way when the client asks again."""
+    code = UnknownTopicOrPartition.code
+    try:
+        check_topic_name(name)
+    except InvalidTopic as error:
+        code = error.code
+    else:
+        if may_create and call.node.create_missing_topic is not None:
+            call.node.create_missing_topic(call, name)
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(call: Call[BrokerNode], topic: Topic) -> MetadataResponseTopic:
+    image, version, listener = call.node.image, call.version, call.client.listener
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(image, number, partition, version, listener) for number, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _partition(
+    image: Image, number: int, partition: Partition, version: int, listener: str
+) -> MetadataResponsePartition:
+    error, leader = NONE, partition.leader
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0:
+        # Clients of that time know of no broker that is not in the answer.
+        replicas = [broker for broker in replicas if _is_reachable(image, broker, listener)]
+        isr = [broker for broker in isr if _is_reachable(image, broker, listener)]
+    if image.endpoint(leader, listener) is None:
+        is_known = image.broker(leader) is not None
+        error, leader = (ListenerNotFound if is_known and version >= 6 else LeaderNotAvailable).code, -1
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        error = ReplicaNotAvailable.code
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, partition, listener),
+    )
+
+
+def _is_reachable(image: Image, broker: int, listener: str) -> bool:
+    return image.is_alive(broker) and image.endpoint(broker, listener) is not None
+
+
+def offline_replicas(image: Image, partition: Partition, listener: str) -> list[int]:
+    """The replicas that cannot be used: their broker, its listener or the replica's directory is not there."""
+    return [
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if not _is_reachable(image, replica, listener) or not _has_directory(image, replica, directory)
+    ]
+
+
+def _has_directory(image: Image, broker_id: int, directory: bytes) -> bool:
+    """Whether a broker still has a directory. One that was not chosen yet, or never told, is taken to be there."""
+    broker = image.broker(broker_id)
+    if broker is None or directory == DIRECTORY_LOST:
+        return False
+    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) or not broker.log_dirs:
+        return True
+    return directory in broker.log_dirs
+
+
+def _some_broker(call: Call[BrokerNode], image: Image) -> int:
+    alive = image.alive_brokers
+    return call.node.random.choice(alive).id if alive else -1

@@ -1,0 +1,309 @@
+"""Produce (key 0): append batches, and answer when as many replicas have them as the producer asked for.
+
+acks=0 wants no answer: when something fails, the connection is closed, so that the producer looks for the leader anew.
+acks=1 is answered at once. acks=all waits until all in-sync replicas have the batch; until then the partition's answer
+is a timeout, which is what the producer gets if the wait is over first.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ottla.api.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
+from ottla.api.endpoint import endpoint
+from ottla.api.hints import endpoints_of, leader_of
+from ottla.api.node import BrokerNode
+from ottla.errors import (
+    NONE,
+    ApiError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    MessageTooLarge,
+    NotLeader,
+    RecordError,
+    RecordListTooLarge,
+    RequestTimedOut,
+    StorageFailed,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from ottla.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.replica.partition import Partition
+from ottla.replica.waiting import Operation, complete_or_wait
+from ottla.wire.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAX_INT64,
+    TRANSACTIONAL_BIT,
+)
+from ottla.wire.compression import Compression
+
+ALL = -1
+_ATTRIBUTES_LOW_BYTE = 22
+_LENGTH_AT = 8
+_MAGIC_AT = 16
+_LEAST_LENGTH = 14
+"""Less was never a batch, in whatever format."""
+_ALONE = (
+    UnknownTopicOrPartition,
+    UnknownTopicId,
+    NotLeader,
+    MessageTooLarge,
+    RecordListTooLarge,
+    CorruptMessage,
+    StorageFailed,
+)
+_read_length = struct.Struct(">i").unpack_from
+_TIMED_OUT = RequestTimedOut.code
+
+
+def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> ProduceResponse | None:
+    """The same error for every partition; nothing for a producer that wants no answer."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(part.index, error) for part in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+@endpoint(0, failed=produce_failed)
+def produce(call: Call[BrokerNode], request: ProduceRequest) -> ProduceResponse | Later | Nothing:
+    """Append what the request holds."""
+    acks, version, node = request.acks, call.version, call.node
+    _check_transactional(request)
+    now_ms = node.now_ms()
+    waiting: list[_Pending] = []
+    response = ProduceResponse()
+    failed: ApiError | None = None
+    answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
+    for topic in request.topic_data:
+        key = topic.topic_id if version >= 13 else topic.name
+        answers = answers_of.get(key)
+        if answers is None and topic.partition_data:
+            answers = answers_of[key] = []
+            response.responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        for part in topic.partition_data:
+            partition = None
+            try:
+                found = _find(node, version, topic, part.index)
+                data = _only_batch(part, version)
+                if acks not in (0, 1, ALL):
+                    raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
+                partition = found
+                answer, pending = _append(partition, data, acks, now_ms)
+                if pending is not None:
+                    waiting.append(pending)
+            except ApiError as error:
+                failed, answer = error, _failed(part.index, error, partition)
+            except OSError as error:
+                failed = StorageFailed(str(error))
+                answer = _failed(part.index, failed)
+            assert answers is not None, "a topic with partitions has answers"
+            answers.append(answer)
+            part.records = None
+    if acks == 0:
+        if failed is not None:
+            raise CloseConnection(f"a produce without answer failed: {failed}")
+        return NOTHING
+    if not waiting:
+        return response if failed is None or version < 10 else _with_hints(call, response)
+    operation = _Waiting(call, response, waiting)
+    lists = [pending.partition.waiting_produces for pending in waiting]
+    complete_or_wait(operation, lists, node.timer, request.timeout_ms)
+    return LATER
+
+
+def _find(node: BrokerNode, version: int, topic: TopicProduceData, index: int) -> Partition:
+    if version >= 13:
+        return node.partitions.get_by_id(topic.topic_id, index)
+    return node.partitions.get(topic.name, index)
+
+
+def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
+    """The one batch that a producer may send; the log looks closer at it."""
+    data = part.records
+    if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
+        raise InvalidRecord("a produce request must hold exactly one batch for each partition")
+    size = _read_length(data, _LENGTH_AT)[0] + LENGTH_PREFIX_BYTES
+    if size != len(data) and size >= HEADER_BYTES:
+        data = _first_batch(data, size)
+    if data[_MAGIC_AT] < 2:
+        raise InvalidRecord(f"a batch of magic {data[_MAGIC_AT]}; only 2 is supported")
+    if version < 7 and data[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+        raise UnsupportedCompressionType("zstd needs Produce v7 or later")
+    return data
+
+
+def _first_batch(data: memoryview, size: int) -> memoryview:
+    """The batch alone, if what follows is only a part of another: Kafka leaves that out without a word."""
+    if size > len(data):
+        raise InvalidRecord(f"a batch of {size} bytes, of which {len(data)} came")
+    rest = data[size:]
+    if len(rest) >= LENGTH_PREFIX_BYTES:
+        length = _read_length(rest, _LENGTH_AT)[0]
+        if length < _LEAST_LENGTH:
+            raise CorruptMessage(f"a batch of length {length} follows the first")
+        if length + LENGTH_PREFIX_BYTES <= len(rest):
+            raise InvalidRecord("a produce request must hold exactly one batch for each partition")
+    return data[:size]
+
+
+def _append(
+    partition: Partition, data: memoryview, acks: int, now_ms: int
+) -> tuple[PartitionProduceResponse, _Pending | None]:
+    """Append to one partition: its answer, and what that waits for, if anything."""
+    appended = partition.append(data, acks=acks, now_ms=now_ms)
+    log = partition.log
+    answer = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=log.log_start_offset,
+    )
+    end, flush_messages = appended.last_offset + 1, log.settings.flush_messages
+    durable_to = end if flush_messages != MAX_INT64 and end - log.recovery_point >= flush_messages else 0
+    replicated_to = end if acks == ALL and log.high_watermark < end else 0
+    if acks and (durable_to or replicated_to):
+        return answer, _Pending(partition, answer, replicated_to, durable_to)
+    return answer, None
+
+
+class _Pending:
+    """A partition whose answer is still open."""
+
+    __slots__ = ("_answer", "_durable_to", "_replicated_to", "partition")
+
+    def __init__(
+        self, partition: Partition, answer: PartitionProduceResponse, replicated_to: int, durable_to: int
+    ) -> None:
+        self.partition = partition
+        self._answer = answer
+        self._replicated_to = replicated_to
+        self._durable_to = durable_to
+        answer.error_code = _TIMED_OUT
+        if durable_to:
+            # `flush.messages` promises that what was acknowledged has been synced.
+            partition.log.flusher.when_durable(durable_to, self._wake)
+
+    def settle(self, node: BrokerNode) -> bool:
+        """Whether the answer is decided by now."""
+        partition = self.partition
+        try:
+            if not partition.is_leader:
+                raise _reason(node, partition)
+            if self._replicated_to and not partition.has_replicated(self._replicated_to):
+                return False
+            if partition.log.recovery_point < self._durable_to:
+                return False
+        except ApiError as error:
+            self._answer.error_code = error.code
+        else:
+            self._answer.error_code = NONE
+        return True
+
+    def _wake(self) -> None:
+        self.partition.completions.add(self.partition.waiting_produces)
+        self.partition.completions.run()
+
+
+class _Waiting(Operation):
+    """A produce whose replicas have not all caught up."""
+
+    __slots__ = ("_call", "_pending", "_response")
+
+    def __init__(self, call: Call[BrokerNode], response: ProduceResponse, pending: list[_Pending]) -> None:
+        super().__init__()
+        self._call = call
+        self._response = response
+        self._pending = pending
+
+    def try_complete(self) -> bool:
+        self._pending = [pending for pending in self._pending if not pending.settle(self._call.node)]
+        if self._pending:
+            return False
+        self._answer()
+        return True
+
+    def expire(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        response = self._response
+        if self._call.version >= 10:
+            response = _with_hints(self._call, response)
+        self._call.answer(response)
+
+
+def _reason(node: BrokerNode, partition: Partition) -> ApiError:
+    """Why a partition that was led here is not led here any more."""
+    if node.image.partition_by_id(partition.topic_id, partition.index) is None:
+        return UnknownTopicOrPartition(f"{partition.topic}-{partition.index} was deleted")
+    return NotLeader(f"{partition} is not the leader any more")
+
+
+def _failed(index: int, error: ApiError, partition: Partition | None = None) -> PartitionProduceResponse:
+    """The answer for a partition. Where its log begins is told if the log refused, save for a few errors."""
+    answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    if partition is not None and not isinstance(error, _ALONE):
+        answer.log_start_offset = partition.log.log_start_offset
+    # Kafka has a message where single records are at fault, and else leaves it to the code; so clients show no other.
+    if isinstance(error, RecordError) and error.record_errors:
+        answer.error_message = error.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+    return answer
+
+
+def _check_transactional(request: ProduceRequest) -> None:
+    """Raise if records of a transaction come without its id: nobody has the right to that."""
+    if request.transactional_id is not None:
+        return
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            data = part.records
+            if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
+                continue
+            if data[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+                raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+
+
+def _with_hints(call: Call[BrokerNode], response: ProduceResponse) -> ProduceResponse:
+    """Tell the producer who leads what is not led here."""
+    image, leaders = call.node.image, []
+    for topic in response.responses:
+        name = topic.name
+        if call.version >= 13:
+            known = image.topic_by_id(topic.topic_id)
+            name = known.name if known else ""
+        for answer in topic.partition_responses:
+            if answer.error_code == NotLeader.code:
+                answer.current_leader = leader_of(image, name, answer.index, LeaderIdAndEpoch)
+                if answer.current_leader is not None:
+                    leaders.append(answer.current_leader.leader_id)
+    response.node_endpoints = endpoints_of(image, leaders, call.client.listener, NodeEndpoint)
+    return response

@@ -1,0 +1,268 @@
+"""What becomes of requests: how many, how long, how large, with which errors, by API and version.
+
+A meter counts for one API and version. A route carries its meter, which thereby becomes each request's note; when the
+answer was sent the note records the request's times. Times that are nought are not recorded: `fill_noughts` makes up
+for them when somebody reads. Errors are the exception, and cost nothing while there are none.
+
+A request's time, as Kafka cuts it: queue (until a worker takes it up), local (until the handler returns or answers),
+remote (until it is answered, where it had to wait), response queue (nought: answers are sent at once), send. Throttling
+comes after that and is not in the total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol
+
+from ottla.errors import name_of
+from ottla.messages.apis import Api
+from ottla.metrics.counts import SUM, Counts, fill_noughts, merge, new_counts, since, total
+from ottla.metrics.errors_in import Look, errors_in
+from ottla.metrics.family import Family, counter, histogram, summary
+
+FETCH: Final = 1
+FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
+_FETCH_WITH_STATE = 15
+_AT_ONCE_NS: Final = 4096
+"""A request that was taken up within this time was in no queue; the time counts as local."""
+_NS_PER_MS: Final = 1e6
+_FIRST_BITS, _LAST_BITS = 14, 35
+"""The histogram's buckets reach from 16 µs to 34 s."""
+
+SPANS: Final = {
+    "totaltimems": "from arrival to the last byte of the answer",
+    "requestqueuetimems": "waiting for a worker",
+    "localtimems": "in the handler",
+    "remotetimems": "waiting for replicas, bytes or other nodes",
+    "throttletimems": "kept from being read, after the answer",
+    "responsequeuetimems": "waiting to be sent",
+    "sendtimems": "being sent",
+}
+SIZES: Final = {"requestbytes": "Size of requests.", "responsebytes": "Size of answers."}
+
+
+class Finished(Protocol):
+    """A request of the network that has had its outcome. Times are nanoseconds, 0 where it did not get to."""
+
+    arrived_ns: int
+    started_ns: int
+    handled_ns: int
+    replied_ns: int
+    sent_ns: int
+    received_bytes: int
+    sent_bytes: int
+    mute_ms: int
+    note: object
+
+
+class Watchable(Protocol):
+    """A route of the dispatch, as far as it lets itself be watched."""
+
+    api: Api
+    version: int
+    meter: Any
+    pick: Callable[[Any, Any], Any] | None
+    look: Look | None
+
+
+class Meter:
+    """The requests of one kind and version."""
+
+    __slots__ = (
+        "api",
+        "errors",
+        "failures",
+        "is_follower",
+        "kind",
+        "local",
+        "queue",
+        "received",
+        "remote",
+        "send",
+        "sent",
+        "throttle",
+        "total",
+        "version",
+    )
+
+    def __init__(self, api: Api, kind: str, version: int) -> None:
+        self.api = api
+        self.kind = kind
+        self.is_follower = kind == FETCH_FOLLOWER
+        self.version = version
+        self.total, self.queue, self.local, self.remote = (new_counts() for _ in range(4))
+        self.throttle, self.send, self.received, self.sent = (new_counts() for _ in range(4))
+        self.errors: dict[int, int] = {}
+        """Error code → answers with it."""
+        self.failures = 0
+        """Answers with any error."""
+
+    def record(self, request: Finished) -> None:
+        """A request has had its outcome."""
+        begun, replied, handled = request.arrived_ns, request.replied_ns, request.handled_ns
+        sent = request.sent_ns or replied
+        self.total[(sent - begun).bit_length()] += 1  # its sum is that of the parts
+        time = request.started_ns - begun
+        if time > _AT_ONCE_NS:
+            counts, begun = self.queue, request.started_ns
+            counts[time.bit_length()] += 1
+            counts[SUM] += time
+        counts, time = self.send, sent - replied
+        counts[time.bit_length()] += 1
+        counts[SUM] += time
+        if handled and handled < replied:
+            counts, time = self.remote, replied - handled
+            counts[time.bit_length()] += 1
+            counts[SUM] += time
+            replied = handled
+        counts, time = self.local, replied - begun
+        counts[time.bit_length()] += 1
+        counts[SUM] += time
+        counts, size = self.received, request.received_bytes
+        counts[size.bit_length()] += 1
+        counts[SUM] += size
+        counts, size = self.sent, request.sent_bytes
+        counts[size.bit_length()] += 1
+        counts[SUM] += size
+        if request.mute_ms:
+            counts, time = self.throttle, request.mute_ms * 1_000_000
+            counts[time.bit_length()] += 1
+            counts[SUM] += time
+
+    def failed(self, codes: set[int]) -> None:
+        """The answer holds errors."""
+        self.failures += 1
+        for code in codes:
+            self.errors[code] = self.errors.get(code, 0) + 1
+
+    def spans(self) -> dict[str, Counts]:
+        """All distributions by the names of `SPANS` and `SIZES`, those complete that record no noughts."""
+        number = total(self.total)
+        complete = self.total[:]
+        complete[SUM] = sum(each[SUM] for each in (self.queue, self.local, self.remote, self.send))
+        return {
+            "totaltimems": complete,
+            "requestqueuetimems": fill_noughts(self.queue[:], number),
+            "localtimems": self.local,
+            "remotetimems": fill_noughts(self.remote[:], number),
+            "throttletimems": fill_noughts(self.throttle[:], number),
+            "responsequeuetimems": fill_noughts(new_counts(), number),
+            "sendtimems": self.send,
+            "requestbytes": self.received,
+            "responsebytes": self.sent,
+        }
+
+
+def on_sent(request: Finished) -> None:
+    """For listeners: a request has had its outcome. One that was never understood has no note."""
+    note: Any = request.note
+    if note is not None:
+        note.record(request)
+
+
+class RequestMeters:
+    """The meters of a node, by kind and version. Fetches of consumers and of followers are kinds of their own."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, int], Meter] = {}
+        self.looks: dict[int, Look] = {}
+        """API → how its answers are looked at, where more than errors is wanted of them."""
+        self._recent: list[dict[str, dict[str, Counts]]] = []
+        self._routes: list[Watchable] = []
+        self._extra: Callable[[Watchable], None] | None = None
+
+    def watch(self, route: Watchable) -> None:
+        """Let a new route's requests be counted. Routes are kept for as long as the node runs."""
+        self._routes.append(route)
+        self._dress(route)
+
+    def watch_also(self, extra: Callable[[Watchable], None] | None) -> None:
+        """Let somebody else put something around the meters of all routes, from now on; None for nobody."""
+        self._extra = extra
+        for route in self._routes:
+            self._dress(route)
+
+    def _dress(self, route: Watchable) -> None:
+        api, version = route.api, route.version
+        route.look = self.looks.get(api.key) or errors_in(api.response)
+        if api.key == FETCH:
+            consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
+            route.meter = consumer
+            route.pick = _by_replica(consumer, follower, version)
+        else:
+            route.meter = self.meter(api, api.name, version)
+            route.pick = None
+        if self._extra is not None:
+            self._extra(route)
+
+    def meter(self, api: Api, kind: str, version: int) -> Meter:
+        made = self._meters.get((kind, version))
+        if made is None:
+            made = self._meters[kind, version] = Meter(api, kind, version)
+        return made
+
+    def remember(self) -> None:
+        """Called once a minute: quantiles are of what came after the last call but one."""
+        self._recent = [*self._recent[-1:], {kind: merged for kind, merged, _ in self._kinds()}]
+
+    def families(self) -> Iterator[Family]:
+        """Everything, of the kinds that were asked for at all."""
+        prefix = "kafka_network_requestmetrics_"
+        requests = counter(f"{prefix}requests_total", "Requests by API and version.")
+        errors = counter(f"{prefix}errors_total", "Answers by the errors in them; NONE for those without.")
+        times = {name: summary(prefix + name, f"Milliseconds {what}.") for name, what in SPANS.items()}
+        sizes = {name: summary(prefix + name, what) for name, what in SIZES.items()}
+        seconds = histogram("ottla_request_time_seconds", "From arrival to the last byte of the answer.")
+        before = self._recent[0] if self._recent else {}
+        for kind, merged, meters in self._kinds():
+            labels = {"request": kind}
+            recent = before.get(kind, {})
+            for name, family in times.items():
+                family.add_summary(merged[name], since(merged[name], recent.get(name)), _NS_PER_MS, labels)
+            for name, family in sizes.items():
+                family.add_summary(merged[name], since(merged[name], recent.get(name)), 1, labels)
+            seconds.add_histogram(merged["totaltimems"], _FIRST_BITS, _LAST_BITS, 1e9, labels)
+            for version in sorted({meter.version for meter in meters}):
+                number = sum(total(meter.total) for meter in meters if meter.version == version)
+                requests.add(number, {"request": kind, "version": str(version)})
+            _add_errors(errors, kind, meters)
+        yield from (requests, errors, seconds, *times.values(), *sizes.values())
+
+    def _kinds(self) -> Iterator[tuple[str, dict[str, Counts], list[Meter]]]:
+        """Kinds with their distributions and their meters; all fetches together are one more."""
+        by_kind: dict[str, list[Meter]] = {}
+        for meter in self._meters.values():
+            if any(meter.total):
+                by_kind.setdefault(meter.kind, []).append(meter)
+                if meter.api.key == FETCH:
+                    by_kind.setdefault("Fetch", []).append(meter)
+        for kind, meters in sorted(by_kind.items()):
+            yield kind, _merged(meters), meters
+
+
+def _merged(meters: Iterable[Meter]) -> dict[str, Counts]:
+    spans = [meter.spans() for meter in meters]
+    return {name: merge(each[name] for each in spans) for name in spans[0]}
+
+
+def _add_errors(family: Family, kind: str, meters: list[Meter]) -> None:
+    codes: dict[int, int] = {}
+    for meter in meters:
+        for code, count in meter.errors.items():
+            codes[code] = codes.get(code, 0) + count
+    number = sum(total(meter.total) for meter in meters)
+    family.add(max(number - sum(meter.failures for meter in meters), 0), {"request": kind, "error": "NONE"})
+    for code, count in sorted(codes.items()):
+        family.add(count, {"request": kind, "error": name_of(code)})
+
+
+def _by_replica(consumer: Meter, follower: Meter, version: int) -> Callable[[Any, Any], Meter]:
+    """Tells fetches of consumers and of followers apart."""
+    if version < _FETCH_WITH_STATE:
+        return lambda call, request: consumer if request.replica_id < 0 else follower
+
+    def pick(call: Any, request: Any) -> Meter:
+        state = request.replica_state
+        return consumer if state is None or state.replica_id < 0 else follower
+
+    return pick

@@ -1,0 +1,1 @@
+"""Partitions as a broker holds them: leaders and followers, waiting produces and fetches, fetch sessions."""

@@ -1,0 +1,274 @@
+"""Moving a replica into another log directory of the same broker (KIP-113, KIP-858).
+
+A future log is made in the new directory and fed from the current one, a step at a time, while that is in use. When it
+has caught up it is synced, the controller is told where the replica is about to be, and with the controller's consent
+the future log takes the current one's place, in one step of the event loop. What the copy lacks then is copied first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from ottla.errors import ApiError, NotLeader, ReplicaNotAvailable, StorageFailed, UnsupportedVersion, by_code
+from ottla.log.directory import LogDirectory
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.partition_log import Isolation, PartitionLog
+from ottla.log.reading import read
+from ottla.log.scan import CorruptLog
+from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
+from ottla.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
+from ottla.wire.batch import read_header
+from ottla.wire.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_STEP_BYTES: Final = 256 * 1024
+_RETRY_S: Final = 0.5
+UNLIMITED: Final = (1 << 63) - 1
+
+
+class Loop(Protocol):
+    """What is asked of the event loop."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object: ...
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> object: ...
+
+
+class Moves:
+    """The replicas of this broker that are on their way to another directory."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        loop: Loop,
+        *,
+        ask_controller: Callable[[Any], Awaitable[Any]],
+        spawn: Callable[[Any], object],
+        broker_epoch: Callable[[], int],
+        now_ms: Callable[[], int],
+        max_bytes_per_s: Callable[[], int] = lambda: UNLIMITED,
+    ) -> None:
+        self.partitions = partitions
+        self.loop = loop
+        self.ask_controller = ask_controller
+        self.spawn = spawn
+        self.broker_epoch = broker_epoch
+        self.now_ms = now_ms
+        self._max_bytes_per_s = max_bytes_per_s
+        self._free_at_ms = 0.0
+        """When as much may have been copied as was."""
+        self._under_way: dict[tuple[str, int], _Move] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def start(self, partition: Partition, directory: LogDirectory) -> None:
+        """Move a replica, unless it is there already or on its way; one on its way elsewhere turns round."""
+        logs, name = self.partitions.logs, (partition.topic, partition.index)
+        under_way = self._under_way.get(name)
+        if under_way is not None:
+            if under_way.directory is directory:
+                return
+            under_way.cancel()
+        if logs.directory_of(*name) is directory:
+            return
+        if any(not each.is_online for each in logs.directories):
+            # The replica may have a future log there already, and two would be one too many.
+            raise StorageFailed("a log directory is offline: nothing is moved until it is back")
+        directory_id = directory.meta.directory_id
+        assert directory_id is not None, f"{directory} has no id"
+        logs.create_future(partition.log, directory_id, now_ms=self.now_ms())
+        self._begin(partition, directory)
+
+    def resume(self) -> None:
+        """Go on with moves that a stop has interrupted."""
+        for directory in self.partitions.logs.directories:
+            for topic, index in list(directory.futures):
+                try:
+                    partition = self.partitions.get(topic, index)
+                except ApiError as error:
+                    logger.warning("a move of %s-%d is not gone on with: %s", topic, index, error)
+                else:
+                    self._begin(partition, directory)
+
+    def _begin(self, partition: Partition, directory: LogDirectory) -> None:
+        name = partition.topic, partition.index
+        move = self._under_way[name] = _Move(self, partition, directory, directory.futures[name])
+        self.loop.call_soon(move.step)
+
+    def copied(self, size: int) -> None:
+        """So many bytes were copied, by one of the moves that share a limit."""
+        self._free_at_ms = max(self._free_at_ms, self.now_ms()) + size * 1000 / self._max_bytes_per_s()
+
+    def go_on(self, move: _Move) -> None:
+        """Call a move's next step, when the limit allows for it."""
+        wait_ms = self._free_at_ms - self.now_ms()
+        if wait_ms < 1:
+            self.loop.call_soon(move.step)
+        else:
+            self.loop.call_later(wait_ms / 1000, move.step)
+
+    def ended(self, move: _Move) -> None:
+        """A move is over, one way or another."""
+        partition = move.partition
+        partition.future = None
+        self._under_way.pop((partition.topic, partition.index), None)
+        partition.completions.add(partition.waiting_deletes)
+        partition.completions.run()
+
+
+class _Move:
+    """One replica on its way."""
+
+    def __init__(self, moves: Moves, partition: Partition, directory: LogDirectory, future: PartitionLog) -> None:
+        self._moves = moves
+        self.partition = partition
+        self.directory = directory
+        self.future = future
+        self._is_over = False
+        self._is_agreed = False
+        """Whether the controller knows where the replica is about to be."""
+        partition.future = future
+
+    def cancel(self) -> None:
+        """Give the move up."""
+        if not self._is_over:
+            self._end()
+            if self.directory.is_online and self._is_wanted():
+                self.directory.delete(self.future)
+
+    def step(self) -> None:
+        """Copy some more; when there is no more, go on to what comes next."""
+        if self._is_over:
+            return
+        if not self._is_wanted() or not self.directory.is_online:
+            self._end()
+            return
+        try:
+            self._moves.copied(self._copy())
+            if self.future.log_end_offset < self.partition.log.log_end_offset:
+                self._moves.go_on(self)
+            elif self._is_agreed:
+                self._take_over()
+            else:
+                self.future.flusher.when_durable(self.future.log_end_offset, self._synced)
+        except (OSError, CorruptLog, ProtocolError, ApiError) as error:
+            logger.error("%s cannot be moved to %s: %s", self.partition, self.directory.path, error)
+            self.cancel()
+
+    def _is_wanted(self) -> bool:
+        """Whether neither the partition nor its future log was deleted since."""
+        name = self.partition.topic, self.partition.index
+        known = self._moves.partitions.by_name.get(name[0], {}).get(name[1])
+        return known is self.partition and self.directory.futures.get(name) is self.future
+
+    def _copy(self) -> int:
+        """Bring the future log one step nearer to the current one; returns how many bytes that took."""
+        current, future, now_ms, copied = self.partition.log, self.future, self._moves.now_ms(), 0
+        self._align(now_ms)
+        if future.log_end_offset < current.log_end_offset:
+            found = read(current, future.log_end_offset, _STEP_BYTES, Isolation.LOG_END).records
+            if found is not None:
+                copied = found.size
+                self._append(current.home.disk.pread(found.file.number, found.size, found.position), now_ms)
+        future.advance_high_watermark(current.high_watermark)
+        advance_log_start(future, min(current.log_start_offset, future.high_watermark))
+        return copied
+
+    def _append(self, data: bytes, now_ms: int) -> None:
+        future, first = self.future, read_header(data, 0).base_offset
+        if first < future.log_end_offset == future.log_start_offset:
+            # The log begins inside a batch, which can only be copied as a whole.
+            truncate_fully(future, first, now_ms=now_ms)
+        future.append_fetched(data, now_ms=now_ms)
+
+    def _align(self, now_ms: int) -> None:
+        """Cut off what the current log does not have (any more), and skip what it has deleted."""
+        current, future = self.partition.log, self.future
+        if future.log_end_offset < current.log_start_offset:
+            truncate_fully(future, current.log_start_offset, now_ms=now_ms)
+        epoch = future.epochs.latest
+        if future.log_end_offset == future.log_start_offset or epoch < 0:
+            return
+        # Logs that have the same epoch at an offset are the same up to there.
+        common, end = current.epochs.end_offset_for(epoch, current.log_end_offset)
+        if common != epoch:
+            end = max(end, current.log_start_offset)
+        if future.log_end_offset > end:
+            expiration = self.directory.producer_expiration_ms
+            truncate_to(future, end, now_ms=now_ms, producer_expiration_ms=expiration)
+
+    def _synced(self) -> None:
+        if not self._is_over:
+            self._moves.spawn(self._agree())
+
+    async def _agree(self) -> None:
+        """Tell the controller; without its consent it would elect leaders by what is in the old directory."""
+        try:
+            await self._tell_controller()
+        except (NotLeader, ReplicaNotAvailable) as error:
+            logger.warning("%s stays where it is: %s", self.partition, error)
+            self.cancel()
+        except ApiError as error:
+            logger.warning("the controller does not yet know where %s is: %s", self.partition, error)
+            self._moves.loop.call_later(_RETRY_S, self.step)
+        else:
+            self._is_agreed = True
+            self.step()
+
+    async def _tell_controller(self) -> None:
+        partition, directory_id = self.partition, self.directory.meta.directory_id
+        assert directory_id is not None
+        topic = TopicData(topic_id=partition.topic_id, partitions=[PartitionData(partition_index=partition.index)])
+        request = AssignReplicasToDirsRequest(
+            broker_id=partition.broker_id,
+            broker_epoch=self._moves.broker_epoch(),
+            directories=[DirectoryData(id=directory_id, topics=[topic])],
+        )
+        try:
+            answer: AssignReplicasToDirsResponse = await self._moves.ask_controller(request)
+        except UnsupportedVersion:
+            return  # a cluster of an older level does not keep track of directories
+        codes = [answer.error_code]
+        codes += [
+            each.error_code
+            for directory in answer.directories
+            for known in directory.topics
+            for each in known.partitions
+        ]
+        for code in codes:
+            if code:
+                raise by_code(code)("the controller refused a replica's directory")
+
+    def _take_over(self) -> None:
+        """Put the future log in the current one's place."""
+        partition, future = self.partition, self.future
+        # An epoch in which nothing was written yet is in no batch that was copied.
+        future.epochs = LeaderEpochs(partition.log.epochs.entries)
+        future.epochs.is_dirty = True
+        future.settings = partition.log.settings
+        # A sync that is under way loses sight of the directory, and so proves nothing.
+        future.flusher.truncated()
+        partition.log = self._moves.partitions.logs.promote_future(partition.topic, partition.index)
+        partition.log.flusher.start()
+        # What the next start trusts must be of this directory from now on.
+        self.directory.checkpoint_recovery_points()
+        self.directory.checkpoint_log_starts()
+        self.directory.checkpoint_high_watermarks()
+        logger.info("%s has moved to %s", partition, self.directory.path)
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._moves.ended(self)

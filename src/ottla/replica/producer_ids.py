@@ -1,0 +1,81 @@
+"""Producer ids, which the controller hands out in blocks, so that no two producers of the cluster ever have the same.
+
+The next block is asked for before the current one is used up, so that producers do not wait for the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ottla.errors import ApiError, CoordinatorLoading, by_code
+from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+logger = logging.getLogger(__name__)
+
+_WAIT_S: Final = 1.0
+_RETRY_S: Final = 0.05
+_LAST: Final = (1 << 63) - 1
+
+
+class ProducerIds:
+    """The ids that this broker may give to producers."""
+
+    def __init__(
+        self, broker_id: int, broker_epoch: Callable[[], int], ask_controller: Callable[[Any], Awaitable[Any]]
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._ask = ask_controller
+        self._blocks: deque[range] = deque()
+        self._prefetch_at = -1
+        self._fetching: asyncio.Task[None] | None = None
+
+    def take(self) -> int | None:
+        """The next id, at once; None if there is none left."""
+        if not self._blocks:
+            return None
+        block = self._blocks[0]
+        if len(block) > 1:
+            self._blocks[0] = block[1:]
+        else:
+            self._blocks.popleft()
+        if block[0] == self._prefetch_at:
+            self._fetch()
+        return block[0]
+
+    async def wait(self) -> int:
+        """The next id, from a new block; a controller that does not answer soon is for the producer to wait for."""
+        # Others that wait may be quicker, and use a block up.
+        while (taken := self.take()) is None:
+            fetching = self._fetch()
+            done, _ = await asyncio.wait([fetching], timeout=_WAIT_S)
+            if not done or not self._blocks:
+                raise CoordinatorLoading("no producer id is left, and the next ones are being asked for")
+        return taken
+
+    def _fetch(self) -> asyncio.Task[None]:
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.ensure_future(self._fetch_block())
+        return self._fetching
+
+    async def _fetch_block(self) -> None:
+        try:
+            answer: AllocateProducerIdsResponse = await self._ask(
+                AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+            )
+            if answer.error_code:
+                raise by_code(answer.error_code)("the controller gave no producer ids")
+        except ApiError as error:
+            logger.warning("no producer ids came from the controller: %s", error)
+            await asyncio.sleep(_RETRY_S)  # whoever comes next asks again, but not all at once
+            return
+        first, count = answer.producer_id_start, answer.producer_id_len
+        if first < 0 or count < 1 or first > _LAST - count:
+            logger.error("the controller gave producer ids that cannot be: %d from %d on", count, first)
+            return
+        self._blocks.append(range(first, first + count))
+        self._prefetch_at = first + count * 9 // 10

@@ -1,0 +1,318 @@
+"""A broker in memory for tests of handlers: logs on a simulated disk, metadata from records, time that is told to pass.
+
+    broker = Broker()
+    broker.create_topic("t", partitions=2)
+    broker.append("t", 0, batch)
+    answer = broker.ask(ListOffsetsRequest(...), version=11)
+
+Requests go the whole way, encoded and decoded. `ask` gives back the answer, `send` what may still wait for one. Work
+for threads is done at once, unless the broker was made with a background of its own; then the test says when.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any
+
+from ottla.api import api_versions, fetch, metadata, produce, reading_table
+from ottla.api.call import Client
+from ottla.api.dispatch import Dispatch
+from ottla.api.node import BrokerNode
+from ottla.image.delta import Delta
+from ottla.image.features import SUPPORTED
+from ottla.image.image import EMPTY, Image
+from ottla.image.values import DIRECTORY_UNASSIGNED
+from ottla.log.directory import LogDirectory
+from ottla.log.home import Inline
+from ottla.log.logs import Logs
+from ottla.log.node_files import NodeMeta
+from ottla.log.partition_log import PartitionLog
+from ottla.log.settings import LogSettings
+from ottla.log.space import Space
+from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.messages.apis import BY_KEY, Listeners
+from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from ottla.messages.metadata_records import (
+    BrokerEndpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from ottla.replica.moves import Moves
+from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
+from ottla.replica.producer_ids import ProducerIds
+from ottla.replica.sessions import SessionCache
+from ottla.replica.waiting import Completions, Timer
+from ottla.settings.topics import effective_topic_settings
+from ottla.wire.codec import decode, encode, is_flexible
+from ottla.wire.declare import schema_of
+from ottla.wire.types import Chunk
+from tests.log.logs_in_memory import Slow
+from tests.log.simulated_disk import SimulatedDisk
+
+NOW_MS = 1_700_000_000_000
+ME = 1
+BROKER_EPOCH = 7
+CLUSTER_ID = "a-cluster"
+ENDPOINTS = (produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions, *reading_table.ENDPOINTS)
+
+
+class Clock:
+    """Time that passes when told to, with calls at their times; an event loop's, as far as the broker asks."""
+
+    def __init__(self) -> None:
+        self.ms = NOW_MS
+        self._calls: list[tuple[float, Callable[[], None]]] = []
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        self.call_later(0, callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> None:
+        self._calls.append((self.ms + delay * 1000, callback))
+
+    def pass_time(self, ms: int) -> None:
+        end = self.ms + ms
+        while due := [call for call in self._calls if call[0] <= end]:
+            first = min(due, key=lambda call: call[0])
+            self._calls.remove(first)
+            self.ms = max(self.ms, round(first[0]))
+            first[1]()
+        self.ms = end
+
+
+class Exchange:
+    """One request, with what became of it."""
+
+    def __init__(self, frame: bytes, request: Any, version: int) -> None:
+        self.frame: memoryview | None = memoryview(frame)
+        self.note: object = None
+        self.outcome = ""
+        self.mute_ms = 0
+        self._request = request
+        self._version = version
+        self._answer = b""
+
+    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
+        self._end("answered")
+        # Records stay in their file: answers that hold some are not for this broker.
+        self._answer = b"".join(chunk for chunk in chunks if isinstance(chunk, bytes | bytearray | memoryview))
+        self.mute_ms = mute_ms
+
+    def skip(self, *, mute_ms: int = 0) -> None:
+        self._end("not answered")
+
+    def refuse(self, why: str) -> None:
+        self._end(f"closed: {why}")
+
+    def keep(self) -> None:
+        """Bytes in memory stay anyway."""
+
+    @property
+    def response(self) -> Any:
+        """The answer, decoded from the bytes that were sent."""
+        assert self.outcome == "answered", self.outcome or "still waiting"
+        api = BY_KEY[schema_of(type(self._request)).key]
+        is_tagged = is_flexible(api.response, self._version) and api.key != 18
+        return decode(api.response, self._version, self._answer[9 if is_tagged else 8 :])
+
+    def _end(self, outcome: str) -> None:
+        assert not self.outcome, f"{self.outcome}, and then {outcome}"
+        self.outcome = outcome
+
+
+class Broker:
+    """Broker 1 of a cluster whose metadata the test writes."""
+
+    def __init__(self, *, directories: Iterable[str] = ("/one", "/two"), background: Slow | None = None) -> None:
+        self.disk = SimulatedDisk(seed=1)
+        self.clock = Clock()
+        self.loop = asyncio.new_event_loop()
+        self.asked: list[Any] = []
+        """What the controller was asked."""
+        self.controller: Callable[[Any], Any] = self._decide
+        self.max_bytes_per_s = 1 << 60
+        self._next_producer_id = 0
+        self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
+        self.logs.load(lambda _: LogSettings(), NOW_MS)
+        self.completions = Completions()
+        self.partitions = Partitions(
+            ME, self.logs, self.completions, settings_of=_settings_of, now_ms=self.clock.now_ms
+        )
+        self.moves = Moves(
+            self.partitions,
+            self.clock,
+            ask_controller=self._ask_controller,
+            spawn=self._spawn,
+            broker_epoch=lambda: BROKER_EPOCH,
+            now_ms=self.clock.now_ms,
+            max_bytes_per_s=lambda: self.max_bytes_per_s,
+        )
+        self.node = BrokerNode(
+            node_id=ME,
+            cluster_id=CLUSTER_ID,
+            partitions=self.partitions,
+            sessions=SessionCache(slots=10, random_id=lambda: 1),
+            moves=self.moves,
+            producer_ids=ProducerIds(ME, lambda: BROKER_EPOCH, self._ask_controller),
+            completions=self.completions,
+            timer=Timer(self.clock.call_later, self.clock.now_ms),
+            now_ms=self.clock.now_ms,
+            random=Random(1),
+            supported_features=SUPPORTED,
+            served=[each.api for each in ENDPOINTS],
+            space_of=lambda _: Space(1000, 400),
+            ask_controller=self._ask_controller,
+            forward=lambda _, request: self._ask_controller(request),
+            create_internal_topic=lambda _: None,
+            given={},
+            check_broker_settings=lambda _, __: None,
+            kraft_version=lambda: 1,
+        )
+        self._dispatch = Dispatch(
+            self.node,
+            {each.api.key: each for each in ENDPOINTS},
+            Listeners.BROKER,
+            spawn=self._spawn,
+            after=self.completions.run,
+        )
+        self.register(ME)
+
+    def close(self) -> None:
+        self.loop.close()
+
+    # -- metadata --
+
+    @property
+    def image(self) -> Image:
+        return self.partitions.image
+
+    def apply(self, *records: object) -> None:
+        """Let the broker see these records of the metadata log."""
+        old = self.image if self.image.offset >= 0 else EMPTY
+        delta = Delta(old)
+        for record in records:
+            delta.apply(record)
+        delta.finish(offset=old.offset + len(records), epoch=1, timestamp=self.clock.ms)
+        self.partitions.apply(delta.changes)
+
+    def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
+        """A broker joins the cluster; one that is called 1 has this one's directories."""
+        own = [each.meta.directory_id for each in self.logs.directories if each.meta.directory_id]
+        self.apply(
+            RegisterBrokerRecord(
+                broker_id=broker,
+                broker_epoch=BROKER_EPOCH,
+                end_points=[BrokerEndpoint(name=listener, host=f"host{broker}", port=9000 + broker)],
+                fenced=fenced,
+                rack=None,
+                log_dirs=own if broker == ME else [],
+                **fields,
+            )
+        )
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: tuple[int, ...] = (ME,),
+        leader: int = ME,
+        isr: tuple[int, ...] | None = None,
+    ) -> bytes:
+        """A topic whose partitions all have the same replicas; returns its id."""
+        topic_id = name.encode().ljust(16, b"\1")[:16]
+        self.apply(
+            TopicRecord(name=name, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    partition_id=number,
+                    topic_id=topic_id,
+                    replicas=list(replicas),
+                    isr=list(replicas if isr is None else isr),
+                    leader=leader,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    directories=[DIRECTORY_UNASSIGNED] * len(replicas),
+                )
+                for number in range(partitions)
+            ),
+        )
+        return topic_id
+
+    def change(self, topic: str, number: int = 0, **fields: Any) -> None:
+        """The controller changes a partition."""
+        topic_id = self.image.topics[topic].id
+        self.apply(PartitionChangeRecord(partition_id=number, topic_id=topic_id, **fields))
+
+    # -- partitions --
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        return self.partitions.get(topic, number)
+
+    def log(self, topic: str, number: int = 0) -> PartitionLog:
+        return self.partition(topic, number).log
+
+    def append(self, topic: str, number: int, *batches: bytes | bytearray) -> None:
+        """Append batches as a producer's."""
+        for data in batches:
+            self.partition(topic, number).append(bytearray(data), acks=1, now_ms=self.clock.ms)
+        self.completions.run()
+
+    # -- requests --
+
+    def send(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Exchange:
+        """Send a request, and let everything happen that happens by itself."""
+        api = BY_KEY[schema_of(type(request)).key]
+        head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
+        exchange = Exchange(head + encode(request, version), request, version)
+        self.loop.call_soon(self._dispatch.handle, exchange, Client("a client", listener))
+        self.settle()
+        return exchange
+
+    def ask(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Any:
+        """The answer to a request that waits for nothing."""
+        return self.send(request, version, listener=listener).response
+
+    def settle(self) -> None:
+        """Let coroutines run as far as they can."""
+        for _ in range(20):
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
+
+    def _spawn(self, work: Any) -> None:
+        self.loop.create_task(work)
+
+    async def _ask_controller(self, request: Any) -> Any:
+        self.asked.append(request)
+        return self.controller(request)
+
+    def _decide(self, request: Any) -> Any:
+        if isinstance(request, AllocateProducerIdsRequest):
+            first, self._next_producer_id = self._next_producer_id, self._next_producer_id + 1000
+            return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=1000)
+        assert isinstance(request, AssignReplicasToDirsRequest), request
+        return AssignReplicasToDirsResponse()
+
+    def _directory(self, number: int, path: str, background: Slow | None) -> LogDirectory:
+        self.disk.make_dir(path)
+        self.disk.sync_dir("/")
+        meta = NodeMeta(CLUSTER_ID, ME, directory_id=bytes([0xD0 + number]) * 16)
+        return LogDirectory(
+            path,
+            meta,
+            disk=self.disk,
+            background=background or Inline(),
+            random=Random(number),
+            on_failure=lambda directory, error: None,
+        )
+
+
+def _settings_of(image: Image, topic: str) -> LogSettings:
+    given: Mapping[str, str] = {}
+    return LogSettings.of(effective_topic_settings(image.topic_config(topic), given))

@@ -1,0 +1,45 @@
+"""DescribeLogDirs and OffsetForLeaderEpoch on what one node of each kind cannot show."""
+
+from ottla.log.settings import DEFAULT_LOG_SETTINGS
+from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.messages.metadata_records import BrokerRegistrationChangeRecord
+from ottla.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.api.broker import BROKER_EPOCH, ME, Broker
+from tests.log.logs_in_memory import batch
+
+
+def test_directories_that_get_no_new_replicas_are_told_of(broker: Broker) -> None:
+    second = broker.logs.directories[1].meta.directory_id
+    broker.apply(
+        BrokerRegistrationChangeRecord(broker_id=ME, broker_epoch=BROKER_EPOCH, cordoned_log_dirs=[second or b""])
+    )
+    results = broker.ask(DescribeLogDirsRequest(topics=None), 5).results
+    assert [(each.log_dir, each.is_cordoned) for each in results] == [("/one", False), ("/two", True)]
+    assert {(each.total_bytes, each.usable_bytes) for each in results} == {(1000, 400)}
+
+
+def test_a_log_that_no_partition_has_taken_up_has_no_lag(broker: Broker) -> None:
+    broker.logs.directories[0].create("old", 0, DEFAULT_LOG_SETTINGS, topic_id=None, now_ms=0)
+    (topic,) = broker.ask(DescribeLogDirsRequest(topics=None), 5).results[0].topics
+    assert (topic.name, topic.partitions[0].offset_lag) == ("old", -1)
+
+
+def test_epochs_end_where_the_next_begins(broker: Broker) -> None:
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2))
+    broker.append("t", 0, batch(b"1", b"2"))
+    broker.change("t", leader=2)
+    broker.change("t", leader=1)
+    broker.append("t", 0, batch(b"3"))
+    ends = []
+    for epoch in range(-1, 4):
+        asked = [OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=2)]
+        topics = [OffsetForLeaderTopic(topic="t", partitions=asked)]
+        told: EpochEndOffset = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4).topics[0].partitions[0]
+        ends.append((told.leader_epoch, told.end_offset))
+    assert ends == [(-1, -1), (0, 2), (0, 2), (2, 3), (-1, -1)]

@@ -1,0 +1,80 @@
+"""Metadata and its kin: brokers that are fenced, on other listeners or without their disks."""
+
+from ottla.errors import LeaderNotAvailable, ListenerNotFound, ReplicaNotAvailable
+from ottla.messages.describe_cluster import DescribeClusterRequest
+from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.messages.metadata import MetadataRequest, MetadataResponsePartition
+from ottla.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from tests.api.broker import BROKER_EPOCH, Broker
+
+
+def partition(broker: Broker, version: int, topic: str = "t") -> MetadataResponsePartition:
+    topics = broker.ask(MetadataRequest(topics=None if version else []), version).topics
+    found: MetadataResponsePartition = next(each for each in topics if each.name == topic).partitions[0]
+    return found
+
+
+def fence(broker: Broker, other: int) -> None:
+    broker.apply(BrokerRegistrationChangeRecord(broker_id=other, broker_epoch=BROKER_EPOCH, fenced=1))
+
+
+def test_fenced_brokers_are_offline_and_not_told_of(broker: Broker) -> None:
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2))
+    fence(broker, 2)
+    response = broker.ask(MetadataRequest(topics=None), 13)
+    assert [each.node_id for each in response.brokers] == [1]
+    assert response.controller_id == 1
+    told = partition(broker, 13)
+    assert (told.error_code, told.leader_id, told.replica_nodes, told.offline_replicas) == (0, 1, [1, 2], [2])
+
+
+def test_v0_leaves_out_who_cannot_be_reached_and_says_so(broker: Broker) -> None:
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2))
+    fence(broker, 2)
+    told = partition(broker, 0)
+    assert (told.error_code, told.replica_nodes, told.isr_nodes) == (ReplicaNotAvailable.code, [1], [1])
+    assert partition(broker, 1).error_code == 0
+
+
+def test_a_leader_that_is_gone_or_on_another_listener(broker: Broker) -> None:
+    broker.register(2, listener="INTERNAL")
+    broker.create_topic("t", replicas=(1, 2), leader=2)
+    for version in range(14):
+        code = (ListenerNotFound if version >= 6 else LeaderNotAvailable).code
+        told = partition(broker, version)
+        assert (told.error_code, told.leader_id) == (code, -1)
+    assert partition(broker, 13).offline_replicas == [2]
+    broker.apply(UnregisterBrokerRecord(broker_id=2, broker_epoch=BROKER_EPOCH))
+    assert partition(broker, 13).error_code == LeaderNotAvailable.code
+
+
+def test_replicas_in_directories_that_their_broker_has_no_more_are_offline(broker: Broker) -> None:
+    broker.create_topic("t")
+    known = broker.logs.directories[0].meta.directory_id
+    assert known is not None
+    for directory, offline in ((known, []), (b"\xee" * 16, [1]), (bytes(15) + b"\2", [1]), (bytes(15) + b"\1", [])):
+        broker.change("t", directories=[directory])
+        assert partition(broker, 13).offline_replicas == offline
+
+
+def test_eligible_leaders_are_told(broker: Broker) -> None:
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2))
+    broker.change("t", isr=[1], eligible_leader_replicas=[2], last_known_elr=[1])
+    (topic,) = broker.ask(DescribeTopicPartitionsRequest(topics=[]), 0).topics
+    told = topic.partitions[0]
+    assert (told.isr_nodes, told.eligible_leader_replicas, told.last_known_elr) == ([1], [2], [1])
+    assert (told.leader_id, told.leader_epoch, told.error_code) == (1, 0, 0)
+
+
+def test_describe_cluster_tells_fenced_brokers_when_asked(broker: Broker) -> None:
+    broker.register(2)
+    broker.register(3, listener="INTERNAL")
+    fence(broker, 2)
+    told = broker.ask(DescribeClusterRequest(), 2)
+    assert ([each.broker_id for each in told.brokers], told.controller_id) == ([1], 1)
+    told = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert [(each.broker_id, each.is_fenced) for each in told.brokers] == [(1, False), (2, True)]
+    assert told.controller_id == 1

@@ -1,0 +1,38 @@
+"""What watching a request costs. The figures are shown (`pytest -s`), not judged: machines differ."""
+
+from collections.abc import Callable
+from timeit import repeat
+
+from ottla.messages.apis import BY_KEY
+from ottla.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.metrics.errors_in import errors_in
+from ottla.metrics.requests import Meter, on_sent
+
+NUMBER = 20_000
+
+
+class Finished:
+    """A produce that took 50 µs and was sent in 20."""
+
+    def __init__(self, note: Meter) -> None:
+        self.arrived_ns = now = 10**15
+        self.started_ns, self.replied_ns, self.sent_ns = now + 900, now + 50_000, now + 70_000
+        self.handled_ns = self.mute_ms = 0
+        self.received_bytes, self.sent_bytes = 1200, 70
+        self.note: object = note
+
+
+def test_what_a_request_costs(record_property: Callable[[str, object], None]) -> None:
+    meter = Meter(BY_KEY[0], "Produce", 11)
+    finished = Finished(meter)
+    answer = TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()])
+    response = ProduceResponse(responses=[answer])
+    look = errors_in(ProduceResponse)
+    assert look is not None
+    empty = min(repeat(lambda: None, number=NUMBER, repeat=5))
+    for name, work in {"times and sizes": lambda: on_sent(finished), "errors": lambda: look(meter, response)}.items():
+        ns = (min(repeat(work, number=NUMBER, repeat=5)) - empty) / NUMBER * 1e9
+        record_property(name, ns)
+        print(f"{name}: {ns:.0f} ns a request")
+    assert sum(meter.total) == 5 * NUMBER
+    assert not meter.errors

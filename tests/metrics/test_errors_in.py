@@ -1,0 +1,76 @@
+"""The generated search for errors, against a naive one over every response there is."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.messages.api_versions import ApiVersionsResponse
+from ottla.messages.apis import APIS, Api
+from ottla.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.metrics.errors_in import errors_in
+from ottla.wire.declare import is_declared, schema_of
+from ottla.wire.types import Fixed
+from tests.wire.values import Values
+
+
+class Note:
+    def __init__(self) -> None:
+        self.codes: set[int] = set()
+
+    def failed(self, codes: set[int]) -> None:
+        assert codes
+        self.codes |= codes
+
+
+class FewErrors(Values):
+    """Responses in which most items went well."""
+
+    def fixed(self, kind: Fixed, name: str) -> Any:
+        if name.endswith("error_code"):
+            return self.random.choice((0, 0, 0, 3, 6, -1, 42))
+        return super().fixed(kind, name)
+
+
+def naive(value: Any) -> set[int]:
+    found: set[int] = set()
+    if isinstance(value, list):
+        for item in value:
+            found |= naive(item)
+    elif is_declared(type(value)):
+        for name in schema_of(type(value)).fields:
+            inner = getattr(value, name)
+            if name.endswith("error_code") and inner:
+                found.add(inner)
+            else:
+                found |= naive(inner)
+    return found
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.latest >= api.oldest], ids=lambda api: api.name)
+def test_all_errors_of_a_response_are_found(api: Api) -> None:
+    look = errors_in(api.response)
+    assert look is not None, "every response can tell of an error"
+    values = FewErrors(Random(api.key), unknown_tags=False)
+    for _ in range(30):
+        response = values.message(api.response, api.latest)
+        note = Note()
+        look(note, response)
+        assert note.codes == naive(response)
+
+
+def test_a_response_that_went_well_tells_nothing() -> None:
+    note = Note()
+    look = errors_in(ApiVersionsResponse)
+    assert look is not None
+    look(note, ApiVersionsResponse())
+    assert not note.codes
+
+
+def test_each_code_is_told_once() -> None:
+    parts = [PartitionProduceResponse(error_code=code) for code in (3, 0, 3, 6)]
+    note = Note()
+    look = errors_in(ProduceResponse)
+    assert look is not None
+    look(note, ProduceResponse(responses=[TopicProduceResponse(partition_responses=parts)]))
+    assert note.codes == {3, 6}
