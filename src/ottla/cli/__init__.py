@@ -1,0 +1,1 @@
+"""The command line: `ottla` and its subcommands, one module each."""

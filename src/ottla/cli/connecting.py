@@ -1,0 +1,88 @@
+"""Which cluster a command talks to, and how it says that it could not."""
+
+import argparse
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.cli.command import CommandFailed, NotUnderstood
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.errors import ApiError
+
+T = TypeVar("T")
+
+VARIABLE = "OTTLA_BOOTSTRAP_SERVER"
+DEFAULT = "localhost:9092"
+
+
+def add_connection(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
+    """The arguments that every command for a cluster takes."""
+    group = parser.add_argument_group("connection and output")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
+    )
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=15.0, help="how long to try (default: %(default)s)"
+    )
+    if json:
+        group.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], Awaitable[T]]") -> T:
+    """Do the work with a cluster, and turn what goes wrong into one sentence."""
+    import asyncio
+
+    from ottla.client.addresses import InvalidAddress, parse_addresses
+    from ottla.client.cluster import Cluster
+    from ottla.errors import ApiError
+
+    text = arguments.bootstrap_server or os.environ.get(VARIABLE) or DEFAULT
+    try:
+        servers = parse_addresses(text)
+    except InvalidAddress as error:
+        raise NotUnderstood(str(error)) from None
+
+    async def run() -> T:
+        async with Cluster(servers, client_id="ottla-cli", timeout_s=arguments.timeout) as cluster:
+            # A first look with little patience: a server that is not there should be told at once.
+            await cluster.retry(cluster.any_connection, timeout_s=min(arguments.timeout, 0.2))
+            return await work(cluster)
+
+    try:
+        return asyncio.run(run())
+    except ApiError as error:
+        raise CommandFailed(explain(error, text)) from error
+
+
+def explain(error: "ApiError", servers: str) -> str:
+    """The error in one sentence, with what to do where that is clear."""
+    from ottla.errors import (
+        AuthorizationError,
+        NetworkFailed,
+        RequestTimedOut,
+        TopicAlreadyExists,
+        UnknownTopicOrPartition,
+        UnsupportedVersion,
+    )
+
+    said = error.message.rstrip(".")
+    match error:
+        case NetworkFailed() if "cannot be reached" in said:
+            return f"{said}; is a broker running there? (-b HOST:PORT says where, now it is {servers})"
+        case NetworkFailed() | RequestTimedOut():
+            return f"{said}; try again, or with a longer --timeout"
+        case TopicAlreadyExists():
+            return f"{said}; --if-not-exists makes that no error"
+        case UnknownTopicOrPartition() if "no such topic" in said:
+            return f"{said}; `ottla topic list` shows those that there are"
+        case UnsupportedVersion():
+            return f"{said}; the broker is too old, or too new, for this command"
+        case AuthorizationError():
+            return f"{said}; it takes another user, or more rights for this one"
+        case _:
+            return f"{said} ({error.name})"

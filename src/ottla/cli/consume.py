@@ -1,0 +1,133 @@
+"""`ottla consume`: the records of a topic, up to its end or on and on."""
+
+import argparse
+import re
+import sys
+import time
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import NotUnderstood, natural, positive
+from ottla.cli.connecting import add_connection, run_with_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.client.cluster import Cluster
+    from ottla.client.consumer import At
+    from ottla.client.fetched import Chunk
+    from ottla.wire.records import Record
+
+EXAMPLES = """examples:
+  ottla consume orders                             all that there is
+  ottla consume orders --follow                    what comes from now on
+  ottla consume orders --from beginning --follow   both
+  ottla consume orders --last 10                   the last 10 of each partition
+  ottla consume orders --partition 0 --from 42 --count 1
+  ottla consume orders --from 2026-01-31T12:00 --format json
+  ottla consume orders --from 15m --format value   the last quarter of an hour
+
+--from is beginning, end, an offset, a time (UTC unless it has a zone), a while ago (30s, 15m, 2h, 7d) or @ and
+milliseconds since 1970."""
+
+_WHILE_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--from", metavar="WHERE", dest="start", help="default: the beginning, with --follow the end")
+    where.add_argument("--last", metavar="N", type=positive, help="the last N offsets of each partition")
+    parser.add_argument(
+        "-p", "--partition", metavar="N", type=natural, action="append", help="only this one; may be repeated"
+    )
+    parser.add_argument("-n", "--count", metavar="N", type=positive, help="stop after N records")
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for more at the end")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "value"),
+        help="text: partition@offset, time, key, value, headers; json: an object a line; value: the value alone",
+    )
+    parser.add_argument("--null", metavar="TEXT", default="null", help="what --format value prints for null")
+    parser.add_argument(
+        "--uncommitted", action="store_true", help="also records of transactions that are not committed"
+    )
+    add_connection(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    arguments.format = arguments.format or ("json" if arguments.json else "text")
+    start = "end" if arguments.follow else "beginning"
+    parsed = _start(start if arguments.start is None else arguments.start)
+    run_with_cluster(arguments, partial(_consume, arguments, parsed))
+
+
+async def _consume(arguments: argparse.Namespace, start: "int | At", cluster: "Cluster") -> None:
+    from ottla.client.consumer import Consumer, Last
+
+    wanted: int | At | Last = start if arguments.last is None else Last(arguments.last)
+    consumer = Consumer(cluster, committed=not arguments.uncommitted, sessions=arguments.follow)
+    await consumer.assign(arguments.topic, partitions=arguments.partition, start=wanted)
+    write = _writer(arguments)
+    out = sys.stdout.buffer
+    left = arguments.count
+    async with aclosing(consumer.chunks(follow=arguments.follow)) as chunks:
+        async for chunk in chunks:
+            records = chunk.records if left is None else chunk.records[:left]
+            out.write(b"".join([write(chunk, record) for record in records]))
+            out.flush()
+            if left is not None:
+                left -= len(records)
+                if left == 0:
+                    return
+
+
+def _writer(arguments: argparse.Namespace) -> "Callable[[Chunk, Record], bytes]":
+    from ottla.cli.record_text import record_json, record_text
+
+    def as_json(chunk: "Chunk", record: "Record") -> bytes:
+        kind = "append" if chunk.timestamp_type else "create"
+        line = record_json(record, topic=chunk.topic, partition=chunk.partition, timestamp_type=kind)
+        return line.encode() + b"\n"
+
+    def as_text(chunk: "Chunk", record: "Record") -> bytes:
+        return f"{chunk.partition}@{record.offset}  {record_text(record)}\n".encode()
+
+    null = arguments.null.encode()
+
+    def as_value(_: "Chunk", record: "Record") -> bytes:
+        return (null if record.value is None else record.value) + b"\n"
+
+    return {"json": as_json, "text": as_text, "value": as_value}[arguments.format]
+
+
+def _start(text: str) -> "int | At":
+    from ottla.client.consumer import At
+    from ottla.client.offsets import EARLIEST, LATEST
+
+    if text in ("beginning", "earliest"):
+        return EARLIEST
+    if text in ("end", "latest"):
+        return LATEST
+    if text.isdecimal():
+        return int(text)
+    if text.startswith("@") and text[1:].isdecimal():
+        return At(int(text[1:]))
+    if matched := re.fullmatch(r"(\d+)([smhd])", text):
+        return At(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
+    return At(_parse_time(text))
+
+
+def _parse_time(text: str) -> int:
+    from datetime import UTC, datetime
+
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise NotUnderstood(
+            f"--from {text} is not beginning, end, an offset, a time such as 2026-01-31T12:00 or a while such as 15m"
+        ) from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return int(parsed.timestamp() * 1000)

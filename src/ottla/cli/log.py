@@ -1,0 +1,165 @@
+"""`ottla log`: what logs take on disk, where they begin and end, the deletion of old records, and a dump of files."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import log_dump
+from ottla.cli.command import Action, NotUnderstood, add_actions, natural
+from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.output import print_json, print_table, show_bytes, show_time
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cluster import Cluster
+    from ottla.client.cluster_calls import LogDir
+    from ottla.client.metadata import TopicPartition
+    from ottla.client.offsets import OffsetAt
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_actions(parser, ACTIONS)
+
+
+def _add_dirs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--broker", metavar="ID", type=natural, action="append", help="only this one; may be repeated")
+    parser.add_argument("-t", "--topic", action="append", help="only this topic's partitions; may be repeated")
+    parser.add_argument("--partitions", action="store_true", help="each partition, and not only their sum")
+    add_connection(parser)
+
+
+def _dirs(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> "dict[int, list[LogDir]]":
+        return await Admin(cluster).log_dirs(brokers=arguments.broker, topics=arguments.topic)
+
+    found = [(broker, each) for broker, dirs in run_with_cluster(arguments, work).items() for each in dirs]
+    if arguments.json:
+        print_json([_dir_json(broker, each) for broker, each in found])
+    elif arguments.partitions:
+        rows = [
+            (f"{topic}-{partition}", broker, show_bytes(size), lag, each.path)
+            for broker, each in found
+            for (topic, partition), size, lag, _ in each.replicas
+        ]
+        print_table(("PARTITION", "BROKER", "SIZE", "LAG", "DIRECTORY"), rows)
+    else:
+        dirs = [
+            (
+                broker,
+                each.path,
+                len(each.replicas),
+                show_bytes(sum(replica.size_bytes for replica in each.replicas)),
+                show_bytes(each.usable_bytes),
+                each.error.name if each.error else "online",
+            )
+            for broker, each in found
+        ]
+        print_table(("BROKER", "DIRECTORY", "PARTITIONS", "SIZE", "FREE", "STATE"), dirs)
+
+
+def _dir_json(broker: int, found: "LogDir") -> dict[str, Any]:
+    return {
+        "broker": broker,
+        "path": found.path,
+        "error": None if found.error is None else found.error.name,
+        "total_bytes": found.total_bytes,
+        "usable_bytes": found.usable_bytes,
+        "replicas": [
+            {"topic": topic, "partition": partition, "size_bytes": size, "offset_lag": lag, "future": is_future}
+            for (topic, partition), size, lag, is_future in found.replicas
+        ],
+    }
+
+
+def _add_offsets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TOPIC", nargs="*", help="default: all but internal ones")
+    parser.add_argument("-p", "--partition", metavar="N", type=natural, action="append", help="may be repeated")
+    parser.add_argument(
+        "--committed", action="store_true", help="end at the last stable offset, not the high watermark"
+    )
+    add_connection(parser)
+
+
+def _offsets(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> "list[tuple[TopicPartition, tuple[OffsetAt, ...]]]":
+        return await _list_offsets(Admin(cluster), arguments)
+
+    found = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(
+            [
+                {"topic": topic, "partition": partition, "earliest": first.offset, "latest": end.offset}
+                | {"max_timestamp": newest.timestamp, "max_timestamp_offset": newest.offset}
+                for (topic, partition), (first, end, newest) in found
+            ]
+        )
+        return
+    rows = [
+        (topic, partition, first.offset, end.offset, end.offset - first.offset, show_time(newest.timestamp))
+        for (topic, partition), (first, end, newest) in found
+    ]
+    print_table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS", "LATEST TIMESTAMP"), rows)
+
+
+async def _list_offsets(
+    admin: "Admin", arguments: argparse.Namespace
+) -> "list[tuple[TopicPartition, tuple[OffsetAt, ...]]]":
+    from ottla.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+
+    if arguments.names:
+        topics = [await admin.topic(name) for name in arguments.names]
+    else:
+        topics = [each for each in await admin.topics() if not each.is_internal]
+    chosen = arguments.partition
+    keys = [(topic.name, number) for topic in topics for number in (topic.partitions if chosen is None else chosen)]
+    answers = [
+        await admin.offsets(dict.fromkeys(keys, at), committed=arguments.committed and at == LATEST)
+        for at in (EARLIEST, LATEST, MAX_TIMESTAMP)
+    ]
+    return [(key, tuple(answer[key] for answer in answers)) for key in keys]
+
+
+def _add_delete_records(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TOPIC")
+    parser.add_argument("-p", "--partition", metavar="N", type=natural, action="append", help="default: all of them")
+    parser.add_argument("--before", metavar="OFFSET", required=True, help="the first offset to keep, or `end` for none")
+    add_connection(parser)
+
+
+def _delete_records(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import HIGH_WATERMARK, Admin
+
+    if arguments.before != "end" and not arguments.before.isdecimal():
+        raise NotUnderstood(f"--before {arguments.before} is neither an offset nor `end`")
+    before = HIGH_WATERMARK if arguments.before == "end" else int(arguments.before)
+
+    async def work(cluster: "Cluster") -> "dict[TopicPartition, int]":
+        admin = Admin(cluster)
+        topic = await admin.topic(arguments.name)
+        chosen = topic.partitions if arguments.partition is None else arguments.partition
+        return await admin.delete_records({(topic.name, number): before for number in chosen})
+
+    found = sorted(run_with_cluster(arguments, work).items())
+    if arguments.json:
+        print_json([{"topic": topic, "partition": number, "earliest": low} for (topic, number), low in found])
+    else:
+        print_table(("TOPIC", "PARTITION", "EARLIEST"), [(topic, number, low) for (topic, number), low in found])
+
+
+ACTIONS = (
+    Action("dirs", "Show the log directories of brokers and what they hold.", _add_dirs, _dirs),
+    Action("offsets", "Show where partitions begin and end.", _add_offsets, _offsets),
+    Action(
+        "delete-records",
+        "Delete the records in front of an offset.",
+        _add_delete_records,
+        _delete_records,
+        "examples:\n"
+        "  ottla log delete-records orders --partition 0 --before 1000\n"
+        "  ottla log delete-records orders --before end",
+    ),
+    Action("dump", "Show and verify segment files on disk.", log_dump.add_arguments, log_dump.run, log_dump.EXAMPLES),
+)

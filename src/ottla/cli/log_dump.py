@@ -1,0 +1,172 @@
+"""`ottla log dump`: the batches and records in segment files, checked one by one. Needs no broker, changes nothing.
+
+Checked are the CRC and header of each batch, that offsets rise from the file's own, and that records are what their
+batch says. A damaged file is shown up to the damage; the others are shown all the same, and the exit code is 1.
+"""
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import CommandFailed
+from ottla.cli.output import counted, show_time
+
+if TYPE_CHECKING:
+    from ottla.wire.batch import BatchHeader
+    from ottla.wire.records import Record
+
+EXAMPLES = """examples:
+  ottla log dump /var/lib/ottla/orders-0
+  ottla log dump orders-0/00000000000000000000.log --records
+  ottla log dump __cluster_metadata-0 --records --json"""
+
+_SEGMENT = re.compile(r"(\d{20})(\.log|(?:-\d{10})?\.checkpoint)$")
+_METADATA = "__cluster_metadata-0"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a segment's .log file, or a directory with some")
+    parser.add_argument("-r", "--records", action="store_true", help="show the records in each batch")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each batch")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ottla.log.scan import CorruptLog
+    from ottla.wire.errors import ProtocolError
+
+    files = [file for path in arguments.paths for file in _files(path)]
+    damaged = 0
+    for file in files:
+        try:
+            _dump(file, arguments)
+        except (CorruptLog, ProtocolError, OSError) as error:
+            damaged += 1
+            said = str(error) if file in str(error) else f"{file}: {error}"
+            print(json.dumps({"file": file, "error": said}) if arguments.json else f"  DAMAGED: {said}")
+    if damaged:
+        raise CommandFailed(f"{damaged} of {counted(len(files), 'file')} cannot be read to the end")
+
+
+def _files(path: str) -> list[str]:
+    if not os.path.isdir(path):  # noqa: PTH112 (paths are text in the log)
+        if not os.path.exists(path):  # noqa: PTH110
+            raise CommandFailed(f"{path} does not exist")
+        return [path]
+    found = sorted(
+        os.path.join(folder, name)  # noqa: PTH118
+        for folder, _, names in os.walk(path)
+        for name in names
+        if _SEGMENT.fullmatch(name)
+    )
+    if not found:
+        raise CommandFailed(f"{path} holds no segment files (00000000000000000000.log)")
+    return found
+
+
+def _dump(path: str, arguments: argparse.Namespace) -> None:
+    if not arguments.json:
+        print(path)
+    is_metadata = _METADATA in os.path.abspath(path)  # noqa: PTH100
+    batches, records = 0, 0
+    for position, header, found in _batches(path):
+        batches, records = batches + 1, records + len(found)
+        shown = [_record(header, each, metadata=is_metadata) for each in found] if arguments.records else []
+        if arguments.json:
+            print(json.dumps(_batch_json(path, position, header) | ({"records": shown} if shown else {})))
+            continue
+        print(f"  {_batch_text(position, header)}")
+        for each in shown:
+            print("    " + _record_text(each))
+    if not arguments.json:
+        print(f"  {counted(batches, 'batch').replace('batchs', 'batches')}, {counted(records, 'record')}, no damage")
+
+
+def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
+    """Each batch with its position and its records, checked."""
+    from ottla.log.disk import SystemDisk
+    from ottla.log.scan import CorruptLog, scan_batches
+    from ottla.wire.records import records
+
+    file = os.open(path, os.O_RDONLY)
+    try:
+        named = _SEGMENT.search(path)
+        expected = int(named[1]) if named and named[2] == ".log" else 0
+        for position, header, block, at in scan_batches(SystemDisk(), file, path, 0, os.fstat(file).st_size):
+            if header.base_offset < expected:
+                raise CorruptLog(path, position, f"offset {header.base_offset} where {expected} or more is due")
+            expected = header.next_offset
+            yield position, header, list(records(block, at, header))
+    finally:
+        os.close(file)
+
+
+def _batch_text(position: int, header: "BatchHeader") -> str:
+    parts = [
+        f"{header.base_offset}-{header.last_offset}",
+        counted(header.record_count, "record"),
+        f"{header.size_bytes:,} bytes at {position}",
+        header.compression.name.lower() if header.compression else "uncompressed",
+        f"{show_time(header.max_timestamp)} ({header.timestamp_type.name.lower().replace('_', ' ')} time)",
+        f"epoch {header.leader_epoch}",
+    ]
+    if header.has_producer_id:
+        parts.append(f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}")
+    parts += [
+        word for word, holds in (("transactional", header.is_transactional), ("control", header.is_control)) if holds
+    ]
+    return ", ".join(parts)
+
+
+def _batch_json(path: str, position: int, header: "BatchHeader") -> dict[str, Any]:
+    return {
+        "file": path,
+        "position": position,
+        "size_bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "record_count": header.record_count,
+        "leader_epoch": header.leader_epoch,
+        "compression": header.compression.name.lower(),
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "delete_horizon": header.delete_horizon,
+        "crc": header.crc,
+    }
+
+
+def _record(header: "BatchHeader", record: "Record", *, metadata: bool) -> dict[str, Any]:
+    from ottla.cli.record_text import record_json
+    from ottla.wire.control import control_type
+
+    shown: dict[str, Any] = json.loads(record_json(record))
+    if header.is_control:
+        return {"offset": record.offset, "timestamp": record.timestamp, "control": control_type(record).name.lower()}
+    if metadata and record.value is not None:
+        from ottla.image.encoding import decode_record
+
+        message, version = decode_record(record.value)
+        return {"offset": record.offset, "timestamp": record.timestamp, "message": repr(message), "version": version}
+    return shown
+
+
+def _record_text(shown: dict[str, Any]) -> str:
+    start = f"{shown['offset']}  {show_time(shown['timestamp'])}"
+    if "control" in shown:
+        return f"{start}  {shown['control']} marker"
+    if "message" in shown:
+        return f"{start}  {shown['message']}"
+    headers = "".join(f"  {each['name']}={_one_line(each['value'])}" for each in shown["headers"])
+    return f"{start}  {_one_line(shown['key'])}  {_one_line(shown['value'])}{headers}"
+
+
+def _one_line(value: Any) -> str:
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,13 @@
+"""`ottla random-uuid`: an id for a cluster or a directory."""
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """There are none."""
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ottla.server.formatting import random_cluster_id
+
+    print(random_cluster_id())

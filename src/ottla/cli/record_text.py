@@ -1,0 +1,143 @@
+"""Records as people and programs read and write them: lines of text, and lines of JSON that go both ways.
+
+In JSON, bytes that are UTF-8 are text, others `{"base64": "..."}`; null is null. So what `ottla consume --format json`
+prints, `ottla produce --format json` takes.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ottla.cli.output import show_time
+from ottla.wire.records import Record
+
+
+class MalformedLine(ValueError):
+    """A line that is not a record; says why."""
+
+
+class Line(NamedTuple):
+    """A record to be sent."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+
+
+def to_json(content: bytes | None) -> Any:
+    """Bytes as JSON has them."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+def from_json(value: Any) -> bytes | None:
+    """Bytes of what JSON has: text, base64 or null; anything else stays JSON."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error as error:
+            raise MalformedLine(f"not base64: {error}") from None
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def header_name(name: str) -> str:
+    """A header's name without the lone surrogates that stand for bytes which are not UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def record_json(record: Record, **around: object) -> str:
+    """A record as one line of JSON."""
+    return json.dumps(
+        {
+            **around,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": to_json(record.key),
+            "value": to_json(record.value),
+            "headers": [{"name": header_name(name), "value": to_json(value)} for name, value in record.headers],
+        },
+        ensure_ascii=False,
+    )
+
+
+def readable(content: bytes | None) -> str:
+    """Bytes on one line: what cannot be printed is escaped."""
+    if content is None:
+        return "null"
+    text = content.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def record_text(record: Record) -> str:
+    """A record on one line: time, key, value, headers."""
+    line = f"{show_time(record.timestamp)}  {readable(record.key)}  {readable(record.value)}"
+    if record.headers:
+        line += "  " + " ".join(f"{header_name(name)}={readable(value)}" for name, value in record.headers)
+    return line
+
+
+def parse_json(line: bytes) -> Line:
+    """A line of JSON as a record: an object with key, value, headers and timestamp, each of which may be left out."""
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise MalformedLine(f"not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise MalformedLine("not a JSON object with a key and a value")
+    timestamp = found.get("timestamp")
+    if timestamp is not None and (not isinstance(timestamp, int) or timestamp < 0):
+        raise MalformedLine(f"timestamp {timestamp!r} is not a number of milliseconds")
+    return Line(
+        from_json(found.get("key")), from_json(found.get("value")), _json_headers(found.get("headers")), timestamp
+    )
+
+
+def _json_headers(found: Any) -> list[tuple[str, bytes | None]]:
+    if isinstance(found, dict):
+        return [(name, from_json(value)) for name, value in found.items()]
+    try:
+        return [(str(each["name"]), from_json(each.get("value"))) for each in found or ()]
+    except (TypeError, KeyError, AttributeError):
+        raise MalformedLine("headers are not a list of objects with a name and a value") from None
+
+
+def parse_text(
+    line: bytes,
+    *,
+    key: bytes | None,
+    key_separator: bytes | None,
+    headers: bool,
+    null: bytes | None,
+    more_headers: Iterable[tuple[str, bytes | None]] = (),
+) -> Line:
+    """A line of text as a record: `a=1,b=2` and a tab with `headers`, the key and its separator, the value."""
+    found = list(more_headers)
+    if headers:
+        listed, tab, line = line.partition(b"\t")
+        if not tab:
+            raise MalformedLine("no tab behind the headers")
+        for each in filter(None, listed.split(b",")):
+            name, equals, content = each.partition(b"=")
+            found.append((name.decode("utf-8", "surrogateescape"), content if equals else None))
+    value: bytes | None = line
+    if key_separator is not None:
+        key, separator, value = line.partition(key_separator)
+        if not separator:
+            raise MalformedLine(f"no {readable(key_separator)!r} behind the key")
+    if null is not None:
+        key = None if key == null else key
+        value = None if value == null else value
+    return Line(key, value, found)

@@ -1,0 +1,84 @@
+"""`ottla serve`: a node, in the foreground. Ctrl-C, or SIGTERM, stops it in order; a second time, at once."""
+
+import argparse
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import CommandFailed, add_overrides, overrides
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.server.node import Node
+    from ottla.server.node_settings import NodeSettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="FILE", nargs="?", help="server.properties; without it, a one-node cluster")
+    add_overrides(parser)
+    parser.add_argument("--verbose", action="store_true", help="log what the node does, and not only what is wrong")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from ottla.server.logging import set_up
+    from ottla.server.settings import InvalidConfiguration, load_settings
+
+    set_up(verbose=arguments.verbose)
+    try:
+        settings = load_settings(arguments.config, overrides(arguments))
+    except (InvalidConfiguration, OSError) as error:
+        raise CommandFailed(str(error)) from error
+    for warning in settings.warnings:
+        logging.getLogger("ottla").warning(warning)
+    _serve(settings)
+
+
+def _serve(settings: "NodeSettings") -> None:
+    import asyncio
+
+    from ottla.log.node_files import DirectoryInUse, MalformedFile
+    from ottla.server.formatting import FormattingRefused
+    from ottla.server.node import NodeFailed
+
+    try:
+        import uvloop
+    except ImportError:  # there are systems without it; the standard loop is slower and does the same
+        runner = asyncio.Runner()
+    else:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    with runner:
+        try:
+            runner.run(_run(settings))
+        except (NodeFailed, FormattingRefused, DirectoryInUse, MalformedFile, OSError) as error:
+            raise CommandFailed(str(error)) from error
+
+
+async def _run(settings: "NodeSettings") -> None:
+    import asyncio
+    import signal
+
+    from ottla.server.node import Node
+
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    node = Node(settings, loop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop, stopping)
+    await node.start()
+    print(_ready_line(node), flush=True)
+    await stopping.wait()
+    await node.stop()
+
+
+def _stop(stopping: "asyncio.Event") -> None:
+    if stopping.is_set():
+        raise KeyboardInterrupt
+    stopping.set()
+
+
+def _ready_line(node: "Node") -> str:
+    addresses = [
+        f"{each.name}://{each.host or 'localhost'}:{each.port or node.ports.get(each.name, 0)}"
+        for each in node.settings.advertised
+    ]
+    return f"ottla node {node.settings.node_id} is ready at {', '.join(addresses)}, cluster {node.cluster_id}"

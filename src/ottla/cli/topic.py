@@ -1,0 +1,254 @@
+"""`ottla topic`: list, create, describe, delete topics, and give them more partitions."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
+from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.output import counted, print_json, print_table, show_id
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cluster import Cluster
+    from ottla.client.metadata import Partition, Topic
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_actions(parser, ACTIONS)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--internal", action="store_true", help="also those that brokers keep for themselves")
+    add_connection(parser)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    async def work(cluster: "Cluster") -> "list[Topic]":
+        return await cluster.retry(cluster.topics)
+
+    topics = [each for each in run_with_cluster(arguments, work) if arguments.internal or not each.is_internal]
+    if arguments.json:
+        print_json([_summary(each) for each in topics])
+    elif topics:
+        rows = [(each.name, len(each.partitions), _replicas(each)) for each in topics]
+        print_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
+    else:
+        print("There are no topics.")
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TOPIC", nargs="+")
+    parser.add_argument("-p", "--partitions", metavar="N", type=positive, default=-1, help="default: the broker's")
+    parser.add_argument("-r", "--replicas", metavar="N", type=positive, default=-1, help="default: the broker's")
+    parser.add_argument(
+        "-s",
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        dest="settings",
+        help="a setting of the topic, such as retention.ms=3600000; may be repeated",
+    )
+    parser.add_argument("--if-not-exists", action="store_true", help="do nothing where the topic is there already")
+    parser.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
+    add_connection(parser)
+
+
+def _create(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+    from ottla.client.topic_calls import Created
+    from ottla.errors import TopicAlreadyExists
+
+    async def work(cluster: "Cluster") -> list[Created]:
+        made = []
+        for name in arguments.names:
+            try:
+                created = await Admin(cluster).create_topic(
+                    name,
+                    partitions=arguments.partitions,
+                    replicas=arguments.replicas,
+                    settings=dict(arguments.settings),
+                    validate_only=arguments.dry_run,
+                )
+            except TopicAlreadyExists:
+                if not arguments.if_not_exists:
+                    raise
+                if not arguments.json:
+                    print(f"Topic {name} is there already.")
+                continue
+            made.append(created)
+            if not arguments.json:
+                verb = "Would create" if arguments.dry_run else "Created"
+                replicas = counted(created.replicas, "replica")
+                print(f"{verb} topic {name}: {counted(created.partitions, 'partition')}, {replicas} each.")
+        return made
+
+    made = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(
+            [
+                {"name": each.name, "id": show_id(each.id), "partitions": each.partitions, "replicas": each.replicas}
+                for each in made
+            ]
+        )
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TOPIC", nargs="+")
+    add_connection(parser)
+
+
+def _describe(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        return [await _description(Admin(cluster), name) for name in arguments.names]
+
+    described = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(described)
+        return
+    for at, topic in enumerate(described):
+        if at:
+            print()
+        print(f"{topic['name']}: {counted(topic['partition_count'], 'partition')}, id {topic['id']}")
+        for name, value in topic["settings"].items():
+            print(f"  {name}={value}")
+        columns = ("partition", "leader", "leader_epoch", "replicas", "in_sync", "earliest", "latest")
+        rows = [[each[column] for column in columns] for each in topic["partitions"]]
+        print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
+
+
+async def _description(admin: "Admin", name: str) -> dict[str, Any]:
+    from ottla.client.config_calls import Kind, Resource, Source
+    from ottla.client.offsets import EARLIEST, LATEST
+
+    topic = await admin.topic(name)
+    settings = await admin.settings(Resource(Kind.TOPIC, name))
+    keys = [(name, number) for number, each in topic.partitions.items() if each.leader >= 0]
+    first = await admin.offsets(dict.fromkeys(keys, EARLIEST))
+    end = await admin.offsets(dict.fromkeys(keys, LATEST))
+    partitions = [
+        {
+            **_partition(each),
+            "earliest": first[name, number].offset if each.leader >= 0 else None,
+            "latest": end[name, number].offset if each.leader >= 0 else None,
+        }
+        for number, each in topic.partitions.items()
+    ]
+    return {
+        "name": name,
+        "id": show_id(topic.id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "settings": {each.name: each.value for each in settings if each.source is Source.TOPIC},
+        "partitions": partitions,
+    }
+
+
+def _partition(partition: "Partition") -> dict[str, Any]:
+    return {
+        "partition": partition.number,
+        "leader": partition.leader if partition.leader >= 0 else None,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "in_sync": list(partition.isr),
+        "offline": list(partition.offline),
+    }
+
+
+def _summary(topic: "Topic") -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": show_id(topic.id),
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replicas": _replicas(topic),
+    }
+
+
+def _replicas(topic: "Topic") -> int:
+    return max((len(each.replicas) for each in topic.partitions.values()), default=0)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TOPIC", nargs="+")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    add_connection(parser)
+
+
+def _delete(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+    from ottla.errors import UnknownTopicOrPartition
+
+    async def work(cluster: "Cluster") -> list[str]:
+        deleted = []
+        for name in arguments.names:
+            try:
+                await Admin(cluster).delete_topic(name)
+            except UnknownTopicOrPartition:
+                if not arguments.if_exists:
+                    raise
+                continue
+            deleted.append(name)
+            if not arguments.json:
+                print(f"Deleted topic {name}.")
+        return deleted
+
+    deleted = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(deleted)
+
+
+def _add_add_partitions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TOPIC")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--to", metavar="N", type=positive, help="so that there are N in all")
+    how.add_argument("--by", metavar="N", type=positive, help="N more than there are")
+    add_connection(parser)
+
+
+def _add_partitions(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> tuple[int, int]:
+        admin = Admin(cluster)
+        before = len((await admin.topic(arguments.name)).partitions)
+        total = arguments.to or before + arguments.by
+        if total <= before:
+            raise CommandFailed(
+                f"topic {arguments.name!r} has {counted(before, 'partition')}, and they cannot get fewer"
+            )
+        await admin.add_partitions(arguments.name, total)
+        return before, total
+
+    before, total = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json({"name": arguments.name, "partitions": total, "before": before})
+    else:
+        print(f"Topic {arguments.name} has {counted(total, 'partition')} now, it had {before}.")
+        print("Records with the same key may go to another partition than before.")
+
+
+ACTIONS = (
+    Action("list", "List the topics.", _add_list, _list),
+    Action(
+        "create",
+        "Create topics.",
+        _add_create,
+        _create,
+        "examples:\n"
+        "  ottla topic create orders\n"
+        "  ottla topic create orders --partitions 6 --replicas 3 --set cleanup.policy=compact",
+    ),
+    Action("describe", "Show partitions, leaders, offsets and settings of topics.", _add_describe, _describe),
+    Action("delete", "Delete topics with all their records.", _add_delete, _delete),
+    Action(
+        "add-partitions",
+        "Give a topic more partitions.",
+        _add_add_partitions,
+        _add_partitions,
+        "examples:\n  ottla topic add-partitions orders --to 12",
+    ),
+)

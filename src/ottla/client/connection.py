@@ -1,0 +1,187 @@
+"""One connection to a node: requests out, answers back, several under way at once.
+
+The first request asks which versions the node speaks; each later one goes out in the highest version that both know.
+Answers come in the order of their requests. When the connection breaks, everything that waits fails with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import struct
+from collections import deque
+from typing import Any, Final
+
+from ottla import __version__
+from ottla.errors import ApiError, NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
+from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.messages.apis import BY_KEY, Api
+from ottla.wire.codec import decode, encode, is_flexible
+from ottla.wire.declare import schema_of
+from ottla.wire.errors import ProtocolError
+
+_API_VERSIONS: Final = 18
+_head = struct.Struct(">hhih").pack
+_length = struct.Struct(">i")
+
+
+class Connection:
+    """An open connection. `connect` makes one."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str, address: str = "the node"
+    ) -> None:
+        self.address = address
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id.encode()
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._waiting: deque[tuple[int, Api, int, asyncio.Future[Any]]] = deque()
+        self._correlation = 0
+        self._failure: ApiError | None = None
+        self._receiving = asyncio.ensure_future(self._receive())
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0, max_bytes: int = 1 << 27
+    ) -> Connection:
+        """Open a connection and learn what the node speaks; raises NetworkFailed or RequestTimedOut."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
+        except TimeoutError:
+            raise RequestTimedOut(f"{host}:{port} did not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise NetworkFailed(f"{host}:{port} cannot be reached: {_reason(error)}") from error
+        connection = cls(reader, writer, client_id, f"{host}:{port}")
+        try:
+            await connection._negotiate(timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._failure is None
+
+    def version_of(self, key: int, *, at_most: int | None = None) -> int:
+        """The version in which an API is spoken here; raises UnsupportedVersion if there is none."""
+        api = BY_KEY[key]
+        if key not in self._versions:
+            raise UnsupportedVersion(f"{self.address} does not serve {api.name}")
+        least, most = self._versions[key]
+        version = min(most, api.latest_stable if at_most is None else at_most)
+        if version < max(least, api.oldest):
+            raise UnsupportedVersion(
+                f"{self.address} speaks {api.name} v{least} to v{most}; v{api.oldest} or later is needed"
+            )
+        return version
+
+    async def send(self, request: Any, *, version: int | None = None, timeout_s: float = 30.0) -> Any:
+        """The answer to a request; raises RequestTimedOut, NetworkFailed or UnsupportedVersion."""
+        api = BY_KEY[schema_of(type(request)).key]
+        if version is None:
+            version = self.version_of(api.key)
+        future = self._write(api, request, version)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        except TimeoutError:
+            # Answers come in order: one that is late would be taken for the next one's.
+            late = RequestTimedOut(f"{self.address} did not answer {api.name} within {timeout_s:g} s")
+            self._fail(late)
+            raise late from None
+
+    async def post(self, request: Any, *, version: int) -> None:
+        """Send a request that is not answered: a Produce with acks=0. Returns when it is on its way."""
+        self._transmit(BY_KEY[schema_of(type(request)).key], request, version)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise NetworkFailed(f"the connection to {self.address} failed: {error}") from error
+
+    def close(self) -> None:
+        """Give up the connection, and what waits on it."""
+        self._receiving.cancel()
+        self._fail(NetworkFailed(f"the connection to {self.address} was closed"))
+
+    async def _negotiate(self, timeout_s: float) -> None:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+        answer: ApiVersionsResponse = await self.send(request, version=3, timeout_s=timeout_s)
+        if answer.error_code == UnsupportedVersion.code:
+            answer = await self.send(ApiVersionsRequest(), version=0, timeout_s=timeout_s)
+        if answer.error_code:
+            raise by_code(answer.error_code)(f"{self.address} does not tell which versions it speaks")
+        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    def _write(self, api: Api, request: Any, version: int) -> asyncio.Future[Any]:
+        correlation = self._transmit(api, request, version)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation, api, version, future))
+        return future
+
+    def _transmit(self, api: Api, request: Any, version: int) -> int:
+        if self._failure is not None:
+            raise self._failure
+        self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
+        head = _head(api.key, version, self._correlation, len(self._client_id)) + self._client_id
+        if is_flexible(type(request), version):
+            head += b"\x00"
+        body = encode(request, version)
+        self._writer.write(_length.pack(len(head) + len(body)) + head + body)
+        return self._correlation
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                (size,) = _length.unpack(await self._reader.readexactly(_length.size))
+                self._take(await self._reader.readexactly(size))
+        except asyncio.IncompleteReadError:
+            self._fail(NetworkFailed(f"{self.address} closed the connection"))
+        except (OSError, ProtocolError) as error:
+            self._fail(NetworkFailed(f"the connection to {self.address} failed: {error}"))
+
+    def _take(self, frame: bytes) -> None:
+        if not self._waiting:
+            raise ProtocolError("an answer that nobody asked for")
+        correlation, api, version, future = self._waiting.popleft()
+        (answered,) = _length.unpack_from(frame)
+        if answered != correlation:
+            raise ProtocolError(f"an answer to request {answered}, where {correlation} is next")
+        start = _length.size
+        # The answer may be read by clients that do not know the node's versions yet.
+        if api.key == _API_VERSIONS:
+            response = self._take_versions(frame[start:], version)
+        else:
+            if is_flexible(api.response, version):
+                start += 1
+            response = decode(api.response, version, memoryview(frame)[start:])
+        if not future.done():
+            future.set_result(response)
+
+    def _take_versions(self, body: bytes, version: int) -> ApiVersionsResponse:
+        if version and int.from_bytes(body[:2], "big") == UnsupportedVersion.code:
+            version = 0
+        return decode(ApiVersionsResponse, version, body)
+
+    def _fail(self, error: ApiError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._writer.close()
+        while self._waiting:
+            *_, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever was waiting may have given up
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without numbers and addresses; where several addresses failed, what the first one said."""
+    if error.errno is None and (number := re.search(r"\[Errno (\d+)\]", str(error))):
+        return os.strerror(int(number[1])).lower()
+    if error.errno is not None and error.errno > 0 and type(error) is not socket.gaierror:
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,276 @@
+"""A consumer of partitions that it is told: from an offset, an end or a time, up to the end or on and on.
+
+    consumer = Consumer(cluster)
+    await consumer.assign("orders", start=EARLIEST)
+    async for chunk in consumer.chunks():
+        for record in chunk.records:
+            ...
+
+The next fetch is under way while a chunk is being looked at. Leaders that move are followed; what is not going to pass
+is raised with its topic and partition.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from ottla.client.cluster import Cluster
+from ottla.client.fetch_session import Asked, FetchSession
+from ottla.client.fetched import Chunk, unpack
+from ottla.client.metadata import TopicPartition, endpoints_of, where
+from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
+from ottla.client.retrying import Deadline, check, failure, located, passes, wait_s
+from ottla.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.wire.types import ZERO_UUID
+
+_FETCH: Final = 1
+_LAST_WITH_NAMES: Final = 12
+_LANE: Final = "fetch"
+
+
+class At(NamedTuple):
+    """Start at the first record of this time or later; at the end if there is none."""
+
+    timestamp_ms: int
+
+
+class Last(NamedTuple):
+    """Start so many offsets in front of the end."""
+
+    offsets: int
+
+
+class _Reading:
+    """Where a partition is being read."""
+
+    __slots__ = ("attempts", "failing_until", "leader", "not_before_s", "offset", "stop")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.stop: int | None = None
+        self.leader: int | None = None
+        self.attempts = 0
+        self.failing_until: Deadline | None = None
+        self.not_before_s = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.stop is not None and self.offset >= self.stop
+
+
+class Consumer:
+    """Reads partitions of a cluster, which may be shared."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        committed: bool = True,
+        sessions: bool = False,
+        reset: int | None = None,
+        max_wait_s: float = 0.5,
+        min_bytes: int = 1,
+        max_bytes: int = 50 * 1024 * 1024,
+        partition_bytes: int = 1024 * 1024,
+    ) -> None:
+        """`committed` hides what transactions have not committed; `reset` is where to go on when an offset is gone."""
+        self.cluster = cluster
+        self._committed = committed
+        self._sessions = sessions
+        self._reset = reset
+        self._max_wait_s = max_wait_s
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._partition_bytes = partition_bytes
+        self._reading: dict[TopicPartition, _Reading] = {}
+        self._nodes: dict[int, FetchSession] = {}
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Where the next fetch of each partition begins; that is behind what is being looked at."""
+        return {key: reading.offset for key, reading in self._reading.items()}
+
+    async def assign(
+        self, topic: str, *, partitions: Iterable[int] | None = None, start: int | At | Last = EARLIEST
+    ) -> None:
+        """Read partitions of a topic, or all of them: from an offset, EARLIEST, LATEST, a time or the last few."""
+        known = (await self.cluster.topic(topic)).partitions
+        numbers = list(known if partitions is None else dict.fromkeys(partitions))
+        for number in numbers:
+            if number not in known:
+                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {number}; it has {len(known)}")
+        keys = [(topic, number) for number in numbers]
+        for key, offset in (await self._resolve(keys, start)).items():
+            self._reading[key] = _Reading(offset)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on elsewhere. Not while `chunks` is under way."""
+        self._reading[topic, partition] = _Reading(offset)
+
+    async def chunks(self, *, follow: bool = False) -> AsyncGenerator[Chunk, None]:
+        """The records as they come: up to where the partitions end now, or with `follow` without an end."""
+        if not follow:
+            await self._set_stops()
+        fetches: dict[int, asyncio.Task[list[Chunk]]] = {}
+        try:
+            while True:
+                await self._launch(fetches)
+                if not fetches and all(reading.is_done for reading in self._reading.values()):
+                    return
+                now_s = time.monotonic()
+                waiting = [each.not_before_s - now_s for each in self._reading.values() if each.not_before_s > now_s]
+                pause_s = min(waiting, default=None)
+                if not fetches:
+                    await asyncio.sleep(pause_s or 0.01)
+                    continue
+                done, _ = await asyncio.wait(fetches.values(), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+                for node in [node for node, task in fetches.items() if task in done]:
+                    found = fetches.pop(node).result()
+                    await self._launch(fetches)
+                    for chunk in found:
+                        if chunk.records:
+                            yield chunk
+        finally:
+            for task in fetches.values():
+                task.cancel()
+            await asyncio.gather(*fetches.values(), return_exceptions=True)
+
+    async def _resolve(self, keys: list[TopicPartition], start: int | At | Last) -> dict[TopicPartition, int]:
+        if isinstance(start, int) and start >= 0:
+            return dict.fromkeys(keys, start)
+        if isinstance(start, Last):
+            first, end = await self._ends(keys)
+            return {key: max(first[key], end[key] - start.offsets) for key in keys}
+        at = start.timestamp_ms if isinstance(start, At) else start
+        found = await list_offsets(self.cluster, dict.fromkeys(keys, at), committed=self._committed)
+        beyond = [key for key in keys if found[key].offset == NO_OFFSET]
+        if beyond:
+            found |= await list_offsets(self.cluster, dict.fromkeys(beyond, LATEST), committed=self._committed)
+        return {key: found[key].offset for key in keys}
+
+    async def _ends(self, keys: list[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        first = await list_offsets(self.cluster, dict.fromkeys(keys, EARLIEST))
+        end = await list_offsets(self.cluster, dict.fromkeys(keys, LATEST), committed=self._committed)
+        return {key: at.offset for key, at in first.items()}, {key: at.offset for key, at in end.items()}
+
+    async def _set_stops(self) -> None:
+        ends = await list_offsets(self.cluster, dict.fromkeys(self._reading, LATEST), committed=self._committed)
+        for key, end in ends.items():
+            self._reading[key].stop = end.offset
+
+    async def _launch(self, fetches: dict[int, "asyncio.Task[list[Chunk]]"]) -> None:
+        """Start a fetch on every node that leads something and has none under way."""
+        now_s = time.monotonic()
+        by_node: dict[int, list[TopicPartition]] = {}
+        for key, reading in self._reading.items():
+            if reading.is_done or reading.not_before_s > now_s or reading.leader in fetches:
+                continue
+            try:
+                leader = await self.cluster.leader_of(*key)
+            except ApiError as error:
+                self._put_off(key, error)
+                continue
+            reading.leader = leader.leader
+            if leader.leader not in fetches:
+                by_node.setdefault(leader.leader, []).append(key)
+        for node, keys in by_node.items():
+            fetches[node] = asyncio.ensure_future(self._fetch(node, keys))
+
+    async def _fetch(self, node: int, keys: list[TopicPartition]) -> list[Chunk]:
+        """Fetch once from a node, and move on behind what came."""
+        session = self._nodes.setdefault(node, FetchSession(enabled=self._sessions))
+        try:
+            answer, names = await self._exchange(node, keys, session)
+        except ApiError as error:
+            session.reset()
+            for key in keys:
+                self._put_off(key, error, passing=isinstance(error, FetchSessionError))
+            return []
+        nodes = endpoints_of(answer.node_endpoints)
+        chunks: list[Chunk] = []
+        for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                key = name, data.partition_index
+                if key not in self._reading:
+                    continue
+                if data.error_code:
+                    hint, moved = data.current_leader, False
+                    if hint is not None:
+                        moved = self.cluster.note_leader(*key, hint.leader_id, hint.leader_epoch, nodes)
+                    await self._recover(key, data, moved=moved)
+                else:
+                    chunks += self._take(key, data)
+        return chunks
+
+    def _take(self, key: TopicPartition, data: PartitionData) -> list[Chunk]:
+        reading = self._reading[key]
+        reading.attempts, reading.failing_until = 0, None
+        chunks = list(unpack(*key, data, offset=reading.offset, stop=reading.stop, committed=self._committed))
+        if chunks:
+            reading.offset = max(reading.offset, chunks[-1].next_offset)
+        return chunks
+
+    async def _recover(self, key: TopicPartition, data: PartitionData, *, moved: bool) -> None:
+        error = failure(data.error_code, None, where(*key))
+        reading = self._reading[key]
+        if isinstance(error, OffsetOutOfRange):
+            if self._reset is None:
+                first, end = await self._ends([key])
+                raise OffsetOutOfRange(
+                    f"{where(*key)}: offset {reading.offset} is not there; it has {first[key]} to {end[key] - 1}"
+                )
+            reading.offset = (await self._resolve([key], self._reset))[key]
+        elif not moved:
+            self._put_off(key, error)
+
+    def _put_off(self, key: TopicPartition, error: ApiError, *, passing: bool = False) -> None:
+        """Try the partition again a little later, unless the error is going to stay."""
+        # An unknown partition was known a moment ago: the next look at the metadata tells whether it is gone.
+        stale = isinstance(error, UnknownTopicOrPartition) and self.cluster.known_topic(key[0]) is not None
+        reading = self._reading[key]
+        if reading.failing_until is None:
+            reading.failing_until = Deadline(self.cluster.timeout_s)
+        if not (passing or stale or passes(error)) or reading.failing_until.has_passed:
+            raise located(error, where(*key))
+        self.cluster.forget(key[0])
+        reading.leader = None
+        reading.not_before_s = time.monotonic() + (0.0 if passing else wait_s(reading.attempts))
+        reading.attempts += 1
+
+    async def _exchange(
+        self, node: int, keys: list[TopicPartition], session: FetchSession
+    ) -> tuple[FetchResponse, dict[bytes, str]]:
+        connection = await self.cluster.connection(node, _LANE)
+        wanted: dict[TopicPartition, Asked] = {}
+        for key in keys:
+            leader = await self.cluster.leader_of(*key)
+            wanted[key] = Asked(
+                self._topic_id(key[0]), self._reading[key].offset, leader.leader_epoch, self._partition_bytes
+            )
+        has_ids = all(asked.topic_id != ZERO_UUID for asked in wanted.values())
+        version = connection.version_of(_FETCH, at_most=None if has_ids else _LAST_WITH_NAMES)
+        session_id, session_epoch = session.id, session.epoch
+        topics, forgotten = session.request(wanted)
+        request = FetchRequest(
+            max_wait_ms=int(self._max_wait_s * 1000),
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=int(self._committed),
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        answer: FetchResponse = await connection.send(
+            request, version=version, timeout_s=self.cluster.request_timeout_s + self._max_wait_s
+        )
+        check(answer.error_code, None, f"fetch from {connection.address}")
+        session.answered(answer.session_id)
+        return answer, {asked.topic_id: name for (name, _), asked in wanted.items()}
+
+    def _topic_id(self, name: str) -> bytes:
+        known = self.cluster.known_topic(name)
+        return ZERO_UUID if known is None else known.id

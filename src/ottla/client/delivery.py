@@ -1,0 +1,190 @@
+"""What a producer has yet to deliver: records in batches, batches in a lane for each partition.
+
+A lane sends one batch at a time and the next when that is settled, so that records stay in order whatever fails. A
+batch that is sent again is the same bytes with the same sequence: a broker that has it already recognizes it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.client.retrying import Deadline
+from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.wire.compression import Compression
+from ottla.wire.records import Record, build_batch
+
+_RECORD_OVERHEAD: Final = 21
+"""The most that the lengths and deltas of a record of less than 2 GiB take."""
+
+
+class Delivered(NamedTuple):
+    """Where a record is now; the offset is -1 where the broker was not asked to answer (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Settled(NamedTuple):
+    """What a broker said of a batch: its first offset, and its time if that is what records carry."""
+
+    base_offset: int
+    append_time_ms: int
+
+
+class Identity(NamedTuple):
+    """Who a producer is to the brokers, which lets them drop what they have already."""
+
+    producer_id: int
+    epoch: int
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """At most what a record takes before compression."""
+    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += 10 + 4 * len(name) + len(content or b"")
+    return size
+
+
+class Batch:
+    """Records that go out together, with one future for all of them."""
+
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "done",
+        "halves",
+        "identity",
+        "is_due",
+        "payload",
+        "payload_bytes",
+        "records",
+        "sequence",
+        "started_s",
+    )
+
+    def __init__(self, now_s: float, deadline: Deadline) -> None:
+        self.records: list[Record] = []
+        self.payload_bytes = 0
+        """What the records take, at most, before compression; counted by whoever adds them."""
+        self.started_s = now_s
+        self.deadline = deadline
+        self.done: asyncio.Future[Settled | None] = asyncio.get_running_loop().create_future()
+        self.halves: tuple[Batch, Batch] | None = None
+        self.identity: Identity | None = None
+        self.sequence = NO_SEQUENCE
+        self.payload: bytearray | None = None
+        self.attempts = 0
+        self.is_due = False
+
+    def add(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+    ) -> int:
+        """The record's number in the batch."""
+        number = len(self.records)
+        self.records.append(Record(number, timestamp, key, value, headers))
+        return number
+
+    def build(self, compression: Compression, level: int | None) -> bytearray:
+        """The batch as bytes, made once."""
+        if self.payload is None:
+            identity = self.identity or Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+            self.payload = build_batch(
+                self.records,
+                compression=compression,
+                level=level,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=self.sequence,
+            )
+        return self.payload
+
+    def split(self) -> tuple["Batch", "Batch"]:
+        """Two batches in place of one that was too large for the broker."""
+        middle = len(self.records) // 2
+        halves = Batch(self.started_s, self.deadline), Batch(self.started_s, self.deadline)
+        for half, records in zip(halves, (self.records[:middle], self.records[middle:]), strict=True):
+            half.is_due = True
+            for _, timestamp, key, value, headers in records:
+                half.payload_bytes += record_bytes(key, value, headers)
+                half.add(timestamp, key, value, headers)
+        self.halves = halves
+        self.done.set_result(None)
+        return halves
+
+
+class Delivery:
+    """A record on its way. Awaiting it gives where the record is, or raises why it is nowhere."""
+
+    __slots__ = ("_batch", "_number", "_partition", "_topic")
+
+    def __init__(self, topic: str, partition: int, batch: Batch, number: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._batch = batch
+        self._number = number
+
+    def __await__(self) -> Generator[Any, None, Delivered]:
+        batch, number = self._batch, self._number
+        while True:
+            # Whoever gives up waiting must not take the batch from the other records in it.
+            settled = yield from asyncio.shield(batch.done).__await__()
+            if batch.halves is None:
+                break
+            first, second = batch.halves
+            batch, number = (first, number) if number < len(first.records) else (second, number - len(first.records))
+        assert settled is not None, "only a batch that was split ends without a result"
+        base, append_time_ms = settled
+        timestamp = append_time_ms if append_time_ms >= 0 else batch.records[number].timestamp
+        return Delivered(self._topic, self._partition, base + number if base >= 0 else -1, timestamp)
+
+
+class Lane:
+    """The batches of one partition, in order."""
+
+    __slots__ = ("identity", "is_busy", "next_sequence", "not_before_s", "partition", "queue", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.queue: deque[Batch] = deque()
+        self.is_busy = False
+        self.not_before_s = 0.0
+        self.identity: Identity | None = None
+        self.next_sequence = 0
+
+    def filling(self, size: int, batch_bytes: int) -> Batch | None:
+        """The last batch, if it takes another record: it is not full, and was not sent."""
+        if not self.queue or (self.is_busy and len(self.queue) == 1):
+            return None
+        last = self.queue[-1]
+        return last if last.payload is None and last.payload_bytes + size <= batch_bytes else None
+
+    def ready_at_s(self, linger_s: float, batch_bytes: int) -> float:
+        """When the first batch may go: at once if it is full, else when it has lingered."""
+        first = self.queue[0]
+        full = len(self.queue) > 1 or first.payload_bytes >= batch_bytes
+        at_once = full or first.is_due or first.attempts > 0
+        return self.not_before_s if at_once else max(self.not_before_s, first.started_s + linger_s)
+
+    def number(self, batch: Batch, identity: Identity | None) -> None:
+        """Give the batch its place in the producer's sequence, the first time it is sent."""
+        if batch.payload is not None or identity is None:
+            return
+        if self.identity != identity:
+            self.identity, self.next_sequence = identity, 0
+        batch.identity = identity
+        batch.sequence = self.next_sequence
+        self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_INT32
+
+    def split_first(self) -> tuple[Batch, Batch]:
+        """Put two halves in the place of the first batch, which no broker has written."""
+        whole = self.queue.popleft()
+        if whole.identity is not None:
+            self.next_sequence = whole.sequence
+        halves = whole.split()
+        self.queue.extendleft(reversed(halves))
+        return halves

@@ -1,0 +1,89 @@
+"""The two requests of a producer: who am I (InitProducerId), and here are batches (Produce)."""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from ottla.client.cluster import Cluster
+from ottla.client.delivery import Identity, Settled
+from ottla.client.metadata import TopicPartition, endpoints_of, where
+from ottla.client.retrying import check, failure
+from ottla.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
+from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.wire.types import ZERO_UUID
+
+_PRODUCE: Final = 0
+_LAST_WITH_NAMES: Final = 12
+
+Answer: TypeAlias = Settled | tuple[ApiError, bool]
+"""What became of a batch, or why nothing did and whether the broker said who leads now."""
+
+
+async def identify(cluster: Cluster, *, insists: bool) -> Identity | None:
+    """A new producer id; None if the cluster gives none and nobody insists."""
+
+    async def attempt() -> Identity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        answer: InitProducerIdResponse = await cluster.send(request)
+        check(answer.error_code, None, "producer id")
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    try:
+        return await cluster.retry(attempt)
+    except (UnsupportedVersion, AuthorizationError):
+        if insists:
+            raise
+        return None
+
+
+async def exchange(
+    cluster: Cluster, node: int, payloads: Mapping[TopicPartition, bytearray], acks: int
+) -> dict[TopicPartition, Answer]:
+    """Send batches to the leader of their partitions; what became of each."""
+    names: dict[bytes, str] = {}
+    topics: dict[str, TopicProduceData] = {}
+    for (name, partition), payload in payloads.items():
+        if name not in topics:
+            known = cluster.known_topic(name)
+            topic_id = ZERO_UUID if known is None else known.id
+            names[topic_id] = name
+            topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+        topics[name].partition_data.append(PartitionProduceData(index=partition, records=payload))
+    request = ProduceRequest(
+        acks=acks, timeout_ms=int(cluster.request_timeout_s * 1000), topic_data=list(topics.values())
+    )
+    connection = await cluster.connection(node)
+    version = connection.version_of(_PRODUCE, at_most=_LAST_WITH_NAMES if ZERO_UUID in names else None)
+    if acks == 0:
+        await connection.post(request, version=version)
+        return dict.fromkeys(payloads, Settled(-1, -1))
+    answer: ProduceResponse = await connection.send(request, version=version, timeout_s=cluster.request_timeout_s + 5)
+    nodes = endpoints_of(answer.node_endpoints)
+    answers: dict[TopicPartition, Answer] = {}
+    for topic in answer.responses:
+        name = names.get(topic.topic_id, "") if version > _LAST_WITH_NAMES else topic.name
+        for each in topic.partition_responses:
+            if not each.error_code:
+                answers[name, each.index] = Settled(each.base_offset, each.log_append_time_ms)
+                continue
+            hint, moved = each.current_leader, False
+            if hint is not None:
+                moved = cluster.note_leader(name, each.index, hint.leader_id, hint.leader_epoch, nodes)
+            answers[name, each.index] = _error(each, name, connection.address), moved
+    for key in payloads:
+        if key not in answers:
+            answers[key] = NetworkFailed(f"{connection.address} left out {where(*key)} from its answer"), False
+    return answers
+
+
+def _error(answer: PartitionProduceResponse, topic: str, address: str) -> ApiError:
+    said = answer.error_message
+    if answer.record_errors and (first := answer.record_errors[0].batch_index_error_message):
+        said = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
+    return failure(answer.error_code, said, f"{where(topic, answer.index)} at {address}")

@@ -1,0 +1,146 @@
+"""Figures of the broker's side of a node: sockets, replicas, waiting requests, fetch sessions, logs, compaction.
+
+All are read when somebody asks; the one walk over all partitions gives several of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ottla.api.node import BrokerNode
+from ottla.log.compaction import Compaction
+from ottla.log.logs import Logs
+from ottla.metrics.family import Family, counter, gauge
+from ottla.metrics.registry import Registry
+from ottla.net.intake import Intake
+from ottla.net.listener import Listener
+from ottla.replica.partitions import Partitions
+
+
+def watch_network(registry: Registry, intake: Intake, listeners: Sequence[Listener]) -> None:
+    """The queue, the workers and the connections."""
+    channel = "kafka_network_requestchannel_"
+    registry.gauge(f"{channel}requestqueuesize", "Requests that wait for a worker.", lambda: len(intake.queue))
+    registry.gauge(f"{channel}responsequeuesize", "Answers that wait to be sent.", lambda: 0)
+    registry.gauge("ottla_request_workers", "Requests that may be worked on at a time.", lambda: intake.workers)
+    registry.gauge("ottla_request_workers_busy", "Requests that are being worked on.", lambda: intake.busy)
+    registry.collect(lambda: _connections(listeners))
+
+
+def watch_broker(registry: Registry, broker: BrokerNode) -> None:
+    """Replicas, waiting requests and fetch sessions."""
+    sessions = broker.sessions
+    registry.collect(lambda: _replicas(broker.partitions))
+    registry.gauge(
+        "kafka_server_delayedoperationpurgatory_numdelayedoperations",
+        "Requests that wait, for whatever.",
+        lambda: len(broker.timer),
+    )
+    cache = "kafka_server_fetchsessioncache_"
+    registry.gauge(f"{cache}numincrementalfetchsessions", "Fetch sessions.", lambda: len(sessions.sessions))
+    registry.gauge(
+        f"{cache}numincrementalfetchpartitionscached",
+        "Partitions in fetch sessions.",
+        lambda: sessions.partition_count,
+    )
+    registry.read_counter(
+        f"{cache}incrementalfetchsessionevictions_total",
+        "Fetch sessions that made room for others.",
+        lambda: sessions.evictions,
+    )
+
+
+def watch_logs(registry: Registry, logs: Logs, compaction: Compaction, *, each_partition: bool) -> None:
+    """Log directories, logs and compaction."""
+    registry.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that failed.",
+        lambda: sum(not directory.is_online for directory in logs.directories),
+    )
+    registry.collect(lambda: _directories(logs))
+    registry.gauge(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "Logs that cannot be compacted.",
+        lambda: len(compaction.uncleanable),
+    )
+    registry.read_counter("ottla_log_cleaner_passes_total", "Passes of compaction.", lambda: compaction.passes)
+    registry.gauge("ottla_log_cleaner_running", "Whether a log is being compacted.", lambda: int(compaction.is_running))
+    if each_partition:
+        registry.collect(lambda: _partition_logs(logs))
+
+
+def _connections(listeners: Sequence[Listener]) -> Iterator[Family]:
+    prefix = "kafka_server_socket_server_metrics_"
+    count = gauge(f"{prefix}connection_count", "Connections.")
+    accepted = counter(f"{prefix}connection_creation_total", "Connections that were accepted.")
+    closed = counter(f"{prefix}connection_close_total", "Connections that have ended.")
+    refused = counter("ottla_connections_refused_total", "Connections of addresses that had too many.")
+    for listener in listeners:
+        labels = {"listener": listener.name}
+        count.add(len(listener.connections), labels)
+        accepted.add(listener.accepted, labels)
+        closed.add(listener.closed, labels)
+        refused.add(listener.refused, labels)
+    yield from (count, accepted, closed, refused)
+
+
+def _replicas(partitions: Partitions) -> Iterator[Family]:
+    count = leaders = under = under_min = at_min = reassigning = offline = 0
+    produces = fetches = deletes = 0
+    broken = {directory.path for directory in partitions.logs.directories if not directory.is_online}
+    for partition in partitions:
+        count += 1
+        if broken and partition.log.directory.rpartition("/")[0] in broken:
+            offline += 1
+        if partition.is_leader:
+            leaders += 1
+            assignment = partition.assignment
+            in_sync, needed = len(assignment.isr), partition.log.settings.min_insync_replicas
+            under += in_sync < len(assignment.replicas) - len(assignment.adding)
+            under_min += in_sync < needed
+            at_min += in_sync == needed
+            reassigning += assignment.is_reassigning
+        # Lists are empty but for partitions that are waited for: asking costs more than knowing so.
+        produces += len(partition.waiting_produces) if partition.waiting_produces.has_entries else 0
+        fetches += len(partition.waiting_fetches) if partition.waiting_fetches.has_entries else 0
+        deletes += len(partition.waiting_deletes) if partition.waiting_deletes.has_entries else 0
+    prefix = "kafka_server_replicamanager_"
+    for name, what, value in (
+        ("partitioncount", "Partitions with a replica here.", count),
+        ("leadercount", "Partitions led here.", leaders),
+        ("underreplicatedpartitions", "Partitions led here with replicas out of sync.", under),
+        ("underminisrpartitioncount", "Partitions led here that acks=all cannot be written to.", under_min),
+        ("atminisrpartitioncount", "Partitions led here with not one in-sync replica to spare.", at_min),
+        ("reassigningpartitions", "Partitions led here that are on the move.", reassigning),
+        ("offlinereplicacount", "Replicas on disks that failed.", offline),
+    ):
+        family = gauge(prefix + name, what)
+        family.add(value)
+        yield family
+    waiting = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests in lists of what they wait for.")
+    for operation, size in (("Produce", produces), ("Fetch", fetches), ("DeleteRecords", deletes)):
+        waiting.add(size, {"delayedoperation": operation})
+    yield waiting
+
+
+def _directories(logs: Logs) -> Iterator[Family]:
+    offline = gauge("kafka_log_logmanager_logdirectoryoffline", "Whether a log directory failed.")
+    count = gauge("ottla_log_directory_logs", "Logs in a directory.")
+    for directory in logs.directories:
+        offline.add(int(not directory.is_online), {"logdirectory": directory.path})
+        count.add(len(directory.logs), {"logdirectory": directory.path})
+    yield from (offline, count)
+
+
+def _partition_logs(logs: Logs) -> Iterator[Family]:
+    size = gauge("kafka_log_log_size", "Bytes in a partition's log.")
+    start = gauge("kafka_log_log_logstartoffset", "The first offset in a partition's log.")
+    end = gauge("kafka_log_log_logendoffset", "One behind the last offset in a partition's log.")
+    segments = gauge("kafka_log_log_numlogsegments", "Segments of a partition's log.")
+    for log in logs:
+        labels = {"topic": log.topic, "partition": str(log.partition)}
+        size.add(sum(segment.size for segment in log.segments), labels)
+        start.add(log.log_start_offset, labels)
+        end.add(log.log_end_offset, labels)
+        segments.add(len(log.segments), labels)
+    yield from (size, start, end, segments)

@@ -1,0 +1,275 @@
+"""What has to hold between the settings of one node, as Kafka asks of a broker or controller before it starts.
+
+Each check names one setting and says what is wrong with it beside the others. `doubts` are what Kafka only logs.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.image.values import SecurityProtocol
+from ottla.server.listeners import ALL_INTERFACES, WrongSetting
+from ottla.server.node_settings import NodeSettings, ProcessRole
+
+_host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch
+_MIB: Final = 1 << 20
+_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+# The first may not be more than the second.
+_NOT_MORE: Final = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),  # or sockets time out for nothing
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),  # or replicas leave the ISR for nothing
+    *(
+        (f"group.{kind}.{lower}{name}", f"group.{kind}.{upper}{name}")
+        for kind in ("consumer", "share", "streams")
+        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+        for lower, upper in (("min.", "max."), ("min.", ""), ("", "max."))
+    ),
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    *(
+        (f"group.share.{lower}{name}", f"group.share.{upper}{name}")
+        for name in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms")
+        for lower, upper in (("min.", ""), ("", "max."))
+    ),
+    ("group.share.max.size", "group.share.max.share.sessions"),
+)
+
+
+def check_consistency(settings: NodeSettings) -> None:
+    """Raise WrongSetting for the first thing that does not go together."""
+    _check_identity(settings)
+    _check_logs(settings)
+    _check_numbers(settings)
+    _check_groups(settings)
+    _check_network(settings)
+    _check_quorum(settings)
+    if settings.is_controller:
+        _check_controller(settings)
+    else:
+        _check_broker_alone(settings)
+    if settings.is_broker:
+        _check_broker(settings)
+    _check_advertised_hosts(settings)
+    _check_sasl(settings)
+
+
+def doubts(settings: NodeSettings) -> Iterator[str]:
+    """What a node can run with, but is probably not meant."""
+    interval, timeout = settings.number("broker.heartbeat.interval.ms"), settings.number("broker.session.timeout.ms")
+    if interval * 2 > timeout:
+        yield (
+            f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={timeout}: one"
+            " lost heartbeat may end a broker's session"
+        )
+    if settings.roles == {ProcessRole.BROKER}:
+        if len(settings.controller_listener_names) > 1:
+            yield "controller.listener.names: a broker uses only the first of several"
+        for name in _OF_CONTROLLERS:
+            if name in settings.given:
+                yield f"{name} counts only on controllers, and this node is a broker"
+
+
+_OF_CONTROLLERS: Final = (
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "num.partitions",
+    "default.replication.factor",
+)
+
+
+def _require(is_right: bool, name: str, reason: str) -> None:
+    if not is_right:
+        raise WrongSetting(name, reason)
+
+
+def _check_identity(settings: NodeSettings) -> None:
+    broker_id = settings.number("broker.id")
+    _require(broker_id == settings.node_id, "broker.id", f"must be the same as node.id, {settings.node_id}")
+
+
+def _check_logs(settings: NodeSettings) -> None:
+    for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        value = settings[name]
+        _require(not isinstance(value, int) or value >= least, name, f"must be at least {least}")
+    units = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    name = next(name for name in units if settings[name] is not None)
+    _require(settings.retention_ms != 0, name, "must be at least 1, or -1 for ever")
+    threads, buffer = settings.number("log.cleaner.threads"), settings.number("log.cleaner.dedupe.buffer.size")
+    _require(threads > 0, "log.cleaner.threads", "must be at least 1")
+    _require(
+        buffer // threads > _MIB,
+        "log.cleaner.dedupe.buffer.size",
+        f"must be more than 1 MiB for each of the {threads} cleaner threads",
+    )
+    cordoned = settings["cordoned.log.dirs"]
+    assert isinstance(cordoned, tuple)
+    if "*" in cordoned:
+        _require(len(cordoned) == 1, "cordoned.log.dirs", "* stands for all directories and must stand alone")
+    else:
+        given = settings["log.dirs"] or settings["log.dir"]
+        assert isinstance(given, tuple)
+        stray = [directory for directory in cordoned if directory not in given]
+        _require(not stray, "cordoned.log.dirs", f"{', '.join(stray)} is not in log.dirs")
+
+
+def _check_numbers(settings: NodeSettings) -> None:
+    for name, most in _NOT_MORE:
+        value, limit = settings.number(name), settings.number(most)
+        if value > limit and most in settings.given and name not in settings.given:
+            raise WrongSetting(most, f"must be at least {name}, which is {value}")  # the one that can be found
+        _require(value <= limit, name, f"must not be more than {most}, which is {limit}")
+    for kind in ("consumer", "share", "streams"):
+        name, timeout = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        limit = settings.number(timeout)
+        _require(settings.number(name) < limit, name, f"must be less than {timeout}, which is {limit}")
+
+
+def _check_groups(settings: NodeSettings) -> None:
+    assignors, protocols = settings["group.share.assignors"], settings["group.coordinator.rebalance.protocols"]
+    assert isinstance(assignors, tuple)
+    assert isinstance(protocols, tuple)
+    _require(len(assignors) == 1, "group.share.assignors", f"must name one assignor, not {len(assignors)}")
+    _require("classic" in protocols, "group.coordinator.rebalance.protocols", "must have classic, which is always on")
+
+
+def _check_network(settings: NodeSettings) -> None:
+    queued, largest = settings.number("queued.max.request.bytes"), settings.number("socket.request.max.bytes")
+    _require(
+        queued <= 0 or queued >= largest,
+        "queued.max.request.bytes",
+        f"must hold at least one request of socket.request.max.bytes, {largest}",
+    )
+    overrides = settings.max_connections_per_ip_overrides
+    _require(
+        settings.number("max.connections.per.ip") > 0 or bool(overrides),
+        "max.connections.per.ip",
+        "can be 0 only if max.connections.per.ip.overrides lets somebody in",
+    )
+    strange = [host for host in overrides if not _host(host)]
+    _require(not strange, "max.connections.per.ip.overrides", f"{', '.join(strange)} is neither an address nor a host")
+    delay = settings.number("connection.failed.authentication.delay.ms")
+    idle = settings.number("connections.max.idle.ms")
+    _require(
+        idle < 0 or delay < idle,
+        "connections.max.idle.ms",
+        f"must be more than connection.failed.authentication.delay.ms, {delay}: clients are to learn that they failed",
+    )
+    early = settings["early.start.listeners"]
+    names = {endpoint.name for endpoint in settings.listeners}
+    stray = [name for name in early if name not in names] if isinstance(early, tuple) else []
+    _require(not stray, "early.start.listeners", f"{', '.join(stray)} is not among the listeners")
+
+
+def _check_quorum(settings: NodeSettings) -> None:
+    _require(
+        bool(settings.quorum_voters or settings.quorum_bootstrap_servers),
+        "controller.quorum.bootstrap.servers",
+        "must name the controllers of the cluster, unless controller.quorum.voters does",
+    )
+
+
+def _check_broker_alone(settings: NodeSettings) -> None:
+    """A node that is no controller."""
+    node_id, names = settings.node_id, settings.controller_listener_names
+    _require(
+        node_id not in settings.quorum_voters,
+        "controller.quorum.voters",
+        f"must not have this node, {node_id}, which is no controller",
+    )
+    here = [endpoint.name for endpoint in settings.controller_listeners]
+    _require(
+        not here,
+        "controller.listener.names",
+        f"{', '.join(here)} must not be among the listeners of this node, which is no controller",
+    )
+    unmapped = [name for name in names if name.upper() not in settings.protocols]
+    _require(
+        not unmapped,
+        "listener.security.protocol.map",
+        f"must say how {', '.join(unmapped)} of controller.listener.names is spoken to",
+    )
+    _require(
+        not settings.flag("controller.quorum.auto.join.enable"),
+        "controller.quorum.auto.join.enable",
+        "is for controllers, and this node is none",
+    )
+
+
+def _check_controller(settings: NodeSettings) -> None:
+    voters, names = settings.quorum_voters, settings.controller_listener_names
+    if not settings.is_broker:
+        _require(
+            len(settings.advertised_controllers) == len(settings.listeners),
+            "listeners",
+            "must be those of controller.listener.names and no others, as this node is no broker",
+        )
+        _require(
+            settings["inter.broker.listener.name"] is None or settings.inter_broker_listener_name not in names,
+            "inter.broker.listener.name",
+            "must not be a listener of controllers",
+        )
+    _require(
+        not voters or settings.node_id in voters,
+        "controller.quorum.voters",
+        f"must have this node, {settings.node_id}, which is a controller",
+    )
+    here = [endpoint.name for endpoint in settings.listeners]
+    missing = [name for name in names if name not in here]
+    _require(
+        not missing,
+        "controller.listener.names",
+        f"{', '.join(missing)} must be among the listeners, which are {', '.join(here)}",
+    )
+
+
+def _check_broker(settings: NodeSettings) -> None:
+    advertised = [endpoint.name for endpoint in settings.advertised]
+    here = [endpoint.name for endpoint in settings.listeners]
+    _require(
+        bool(advertised),
+        "advertised.listeners" if "advertised.listeners" in settings.given else "listeners",
+        "a broker needs a listener for clients; all there are belong to controllers",
+    )
+    name = "inter.broker.listener.name"
+    _require(
+        settings.inter_broker_listener_name in advertised,
+        name if settings[name] is not None else "security.inter.broker.protocol",
+        f"{settings.inter_broker_listener_name} must be among the advertised listeners, which are"
+        f" {', '.join(advertised)}; inter.broker.listener.name chooses one of them",
+    )
+    stray = [name for name in advertised if name not in here]
+    _require(
+        not stray,
+        "advertised.listeners",
+        f"{', '.join(stray)} must be among the listeners, which are {', '.join(here)}",
+    )
+
+
+def _check_advertised_hosts(settings: NodeSettings) -> None:
+    everywhere = [
+        endpoint.name
+        for endpoint in (*settings.advertised, *settings.advertised_controllers)
+        if endpoint.host == ALL_INTERFACES
+    ]
+    _require(
+        not everywhere,
+        "advertised.listeners",
+        f"nobody can connect to {ALL_INTERFACES}: give {', '.join(everywhere)} a host that others can reach",
+    )
+
+
+def _check_sasl(settings: NodeSettings) -> None:
+    name = settings.inter_broker_listener_name
+    if settings.protocols.get(name) not in _SASL:
+        return
+    enabled = settings["sasl.enabled.mechanisms"]
+    own = settings.listener_settings.get(name, {}).get("sasl.enabled.mechanisms")
+    if own is not None:
+        enabled = tuple(mechanism.strip() for mechanism in own.split(","))
+    mechanism = settings.text("sasl.mechanism.inter.broker.protocol")
+    assert isinstance(enabled, tuple)
+    _require(
+        mechanism in enabled,
+        "sasl.mechanism.inter.broker.protocol",
+        f"{mechanism} is not enabled on {name}: brokers would not let each other in (sasl.enabled.mechanisms)",
+    )

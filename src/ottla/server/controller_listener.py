@@ -1,0 +1,47 @@
+"""The controller's side of a node: what its listener serves, and on what."""
+
+from collections.abc import Callable
+
+from ottla.api import controller_apis
+from ottla.api.controller_node import ControllerNode
+from ottla.api.dispatch import Dispatch, Route, Spawn
+from ottla.image.features import SUPPORTED
+from ottla.image.image import Image
+from ottla.messages.apis import Listeners
+from ottla.server.controller_access import ControllerAccess
+from ottla.server.node_settings import NodeSettings
+
+
+def controller_dispatch(
+    settings: NodeSettings,
+    cluster_id: str,
+    current_image: Callable[[], Image],
+    access: ControllerAccess,
+    *,
+    spawn: Spawn,
+    after: Callable[[], None],
+    watch: Callable[[Route], None],
+) -> Dispatch[ControllerNode]:
+    """The APIs of the controller's listeners."""
+    node = ControllerNode(
+        node_id=settings.node_id,
+        cluster_id=cluster_id,
+        current_image=current_image,
+        given=settings.given,
+        supported_features=SUPPORTED,
+        kraft_version=access.kraft_version,
+        leader_id=access.leader_id,
+        served=sorted((endpoint.api for endpoint in controller_apis.ENDPOINTS), key=lambda api: api.key),
+        decide=access.decide,
+        ask_quorum=access.ask_quorum,
+    )
+    dispatch = Dispatch(
+        node,
+        {endpoint.api.key: endpoint for endpoint in controller_apis.ENDPOINTS},
+        Listeners.CONTROLLER,
+        spawn=spawn,
+        after=after,
+        watch=watch,
+    )
+    node.handle = dispatch.handle
+    return dispatch

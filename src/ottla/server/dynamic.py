@@ -1,0 +1,171 @@
+"""Settings that change while a node runs: which changes it would take, and what is done when they are made.
+
+The settings in force are the file's, hidden by what is set on all brokers and by what is set on this one (KIP-226). A
+change is checked before the controller is asked to store it; once it is stored, every image that has it is acted on.
+What was stored and cannot be, perhaps by another release, is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ottla.api.setting_entries import layers_of
+from ottla.errors import InvalidRequest
+from ottla.image.changes import Changes
+from ottla.image.image import Image
+from ottla.image.values import ResourceType
+from ottla.server.listeners import WrongSetting
+from ottla.server.node_settings import NodeSettings
+from ottla.server.settings import rebuild_settings
+from ottla.settings.brokers import BrokerLayers, broker_setting, listener_override
+from ottla.settings.catalogue import broker_settings
+from ottla.settings.setting import InvalidSetting, Update
+
+logger = logging.getLogger(__name__)
+
+OnChange = Callable[[NodeSettings, NodeSettings], None]
+"""Takes the settings of before and those in force now."""
+
+_OF_LISTENERS_ONLY: Final = frozenset(
+    f"ssl.{name}"
+    for name in (
+        *("keystore.type", "keystore.location", "keystore.password", "key.password", "keystore.certificate.chain"),
+        *("keystore.key", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates"),
+    )
+)
+"""Each listener has its own, so that one can be changed without the others."""
+_FOR_ALL_BROKERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""Settings of listeners that can be set on all brokers."""
+_THREADS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+"""Numbers that can be halved or doubled in one step at most, as Kafka has it."""
+_REPORTERS: Final = ("org.apache.kafka.common.metrics.JmxReporter",)
+_AS_MUCH_AS_THE_WHOLE: Final = -2
+
+
+class DynamicSettings:
+    """The settings of a running node."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self._file = settings
+        self.current = settings
+        """The settings in force."""
+        self.on_change: list[OnChange] = []
+
+    def layers(self, image: Image) -> BrokerLayers:
+        """What is set on this broker, and from where."""
+        return layers_of(image, self._file.node_id, self._file.given)
+
+    def apply(self, changes: Changes) -> None:
+        """Act on what changed between two images."""
+        for resource in {change.key for change in changes.configs}:
+            if resource.type == ResourceType.BROKER and resource.name in ("", str(self._file.node_id)):
+                self._adopt(changes.new)
+                return
+
+    def check(self, image: Image, broker: str, settings: Mapping[str, str]) -> None:
+        """Raise InvalidRequest unless this node could run if these were all that is set on it, or on all brokers."""
+        try:
+            _check_names(settings, of_one=bool(broker))
+            layers = self.layers(image)
+            layers = layers._replace(broker=settings) if broker else layers._replace(default=settings)
+            self._check_step(rebuild_settings(self._file, layers.combined()))
+        except (InvalidSetting, WrongSetting) as wrong:
+            raise InvalidRequest(str(wrong)) from None
+
+    def _adopt(self, image: Image) -> None:
+        try:
+            new = rebuild_settings(self._file, self.layers(image).combined())
+        except (InvalidSetting, WrongSetting) as wrong:
+            logger.error("a change of settings does not go together with this broker's, which stay: %s", wrong)
+            return
+        old, self.current = self.current, new
+        changed = sorted(name for name, value in new.values.items() if value != old.values[name])
+        if changed:
+            logger.info("settings changed while running: %s", ", ".join(changed))
+        for act in self.on_change:
+            act(old, new)
+
+    def _check_step(self, new: NodeSettings) -> None:
+        """Whether it is not too far from what is now."""
+        for name in _THREADS:
+            before, after = self.current.number(name), new.number(name)
+            if after != before:
+                _check_threads(name, before, after)
+        _check_local_retention(new)
+        if new.number("max.connection.creation.rate") <= 0:
+            raise WrongSetting("max.connection.creation.rate", "must be at least 1")
+        reporters = new["metric.reporters"]
+        if isinstance(reporters, tuple) and (unknown := [each for each in reporters if each not in _REPORTERS]):
+            raise WrongSetting("metric.reporters", f"there is no reporter {', '.join(unknown)} here")
+
+
+def _check_names(settings: Mapping[str, str], *, of_one: bool) -> None:
+    fixed = [name for name in settings if name in broker_settings() and _update(name) in (None, Update.READ_ONLY)]
+    if fixed:
+        raise InvalidRequest(f"Cannot update these configs dynamically: {_listed(fixed)}")
+    bare = [name for name in settings if name in _OF_LISTENERS_ONLY]
+    if bare:
+        raise InvalidRequest(
+            "These security configs can be dynamically updated only per-listener using the listener prefix:"
+            f" {_listed(bare)}"
+        )
+    for name, value in settings.items():
+        setting = broker_setting(name)
+        if setting is not None:
+            setting.parse(value)
+    own = [name for name in settings if _is_of_one(name)]
+    if own and not of_one:
+        raise InvalidRequest(
+            f"Cannot update these configs at default cluster level, broker id must be specified: {_listed(own)}"
+        )
+
+
+def _is_of_one(name: str) -> bool:
+    if found := listener_override(name):
+        return found[1] not in _FOR_ALL_BROKERS
+    return _update(name) is Update.PER_BROKER
+
+
+def _update(name: str) -> Update | None:
+    setting = broker_settings().get(name)
+    return None if setting is None else setting.update
+
+
+def _check_threads(name: str, before: int, after: int) -> None:
+    problem = f"Dynamic thread count update validation failed for {name}={after}, value should"
+    if after <= 0:
+        raise InvalidRequest(f"{problem} be at least 1")
+    if after < before // 2:
+        raise InvalidRequest(f"{problem} be at least half the current value {before}")
+    if after > before * 2:
+        raise InvalidRequest(f"{problem} not be greater than double the current value {before}")
+
+
+def _check_local_retention(new: NodeSettings) -> None:
+    wholes = (
+        ("log.local.retention.ms", "log.retention.ms", new.retention_ms),
+        ("log.local.retention.bytes", "log.retention.bytes", new.number("log.retention.bytes")),
+    )
+    for name, whole, most in wholes:
+        local = new.number(name)
+        if most < 0 or local == _AS_MUCH_AS_THE_WHOLE:
+            continue
+        if local == -1 or local > most:
+            raise WrongSetting(name, f"must not be more than {whole}, which is {most}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(names)}]"

@@ -1,0 +1,53 @@
+"""The levels that a cluster's features start with when it is formatted, as in Kafka 4.3.
+
+A release version (a level of metadata.version) decides which level every other feature starts with; each can be chosen
+apart. `kraft.version` follows from how the quorum is formed, and is written with its voters, not with the rest.
+"""
+
+from collections.abc import Mapping
+
+from ottla.image.features import FEATURES
+from ottla.image.versions import KRAFT_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, OLDEST, MetadataVersion
+
+
+class UnknownFeature(Exception):
+    """There is no such release or feature, no such level of it, or it needs another feature that is not there."""
+
+
+def release_named(text: str, *, unstable: bool = False) -> MetadataVersion:
+    """The metadata.version of a release: `4.0-IV3`, or by its number, `4.0` or `4.0.1`, the last one in it."""
+    name = ".".join(text.split(".")[:2])
+    known = [each for level, each in METADATA_VERSIONS.items() if unstable or level <= LATEST]
+    for version in reversed(known):
+        if name == version.name or (name == version.release and version.level <= LATEST):
+            return version
+    names = ", ".join(version.name for version in known)
+    raise UnknownFeature(f"unknown release version {text!r}; there are {names}")
+
+
+def release_of_level(level: int, *, unstable: bool = False) -> MetadataVersion:
+    version = METADATA_VERSIONS.get(level)
+    if version is None:
+        raise UnknownFeature(f"no metadata.version {level}; there are {OLDEST} to {max(METADATA_VERSIONS)}")
+    if level > LATEST and not unstable:
+        raise UnknownFeature(f"metadata.version {version.name} is not yet stable")
+    return version
+
+
+def starting_levels(release: MetadataVersion, chosen: Mapping[str, int], *, kraft_version: int) -> dict[str, int]:
+    """Feature → level, metadata.version first; raises UnknownFeature for a choice that cannot be."""
+    for name in chosen:
+        if name != METADATA_VERSION and name not in FEATURES:
+            raise UnknownFeature(f"unsupported feature {name}; supported are {', '.join(FEATURES)}")
+    levels = {METADATA_VERSION: release.level}
+    for name, feature in FEATURES.items():
+        default = kraft_version if name == KRAFT_VERSION else feature.default_level(release.level)
+        level = levels[name] = chosen.get(name, default)
+        if not 0 <= level <= feature.latest:
+            raise UnknownFeature(f"{name} has no level {level}; there are 0 to {feature.latest}")
+        needed = feature.needs_metadata.get(level, 0)
+        if release.level < needed:
+            raise UnknownFeature(
+                f"{name} cannot be {level}: it needs metadata.version {METADATA_VERSIONS[needed].name} ({needed})"
+            )
+    return levels

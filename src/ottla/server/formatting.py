@@ -1,0 +1,233 @@
+"""Making the directories of a new node, as `kafka-storage format` of Kafka 4.3 makes them: either can start on them.
+
+A directory is formatted when it has its `meta.properties`, which is therefore written last. Directories that have one
+are left alone: a node's data is never formatted away.
+"""
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ottla.consensus.voters import VoterSet
+from ottla.image.versions import KRAFT_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, SCRAM, MetadataVersion
+from ottla.log.disk import Disk, SystemDisk
+from ottla.log.node_files import META_PROPERTIES, MalformedFile, NodeMeta, read_meta, show_id, write_meta
+from ottla.messages.metadata_records import FeatureLevelRecord
+from ottla.server.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
+from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
+from ottla.server.node_settings import NodeSettings
+from ottla.server.scram import InvalidCredential, credential_record
+from ottla.server.voters import InvalidVoters, make_voter, parse_initial_controllers
+
+__all__ = ["Formatted", "FormattingRefused", "format_directories", "random_cluster_id", "random_id", "read_bootstrap"]
+
+SALT_BYTES: Final = 24
+_NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class FormattingRefused(Exception):
+    """Nothing was formatted, or not all of it; the message says why and what would help."""
+
+
+class FormattedDirectory(NamedTuple):
+    """A directory that was just formatted, and what for: the words are Kafka's."""
+
+    path: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """What was done."""
+
+    release: MetadataVersion
+    directories: tuple[FormattedDirectory, ...]
+    """Empty if all were formatted before."""
+    unreadable: tuple[str, ...]
+    """Directories that were left out because they cannot be read: a broken disk does not keep the others waiting."""
+
+
+def random_id() -> bytes:
+    """A random id of 16 bytes, whose text never looks like an option of a command."""
+    while True:
+        raw = uuid.uuid4().bytes
+        if not show_id(raw).startswith("-"):
+            return raw
+
+
+def random_cluster_id() -> str:
+    return show_id(random_id())
+
+
+def format_directories(
+    settings: NodeSettings,
+    cluster_id: str,
+    *,
+    release_version: str | None = None,
+    features: Mapping[str, int] = _NO_FEATURES,
+    standalone: bool = False,
+    initial_controllers: str | None = None,
+    no_initial_controllers: bool = False,
+    ignore_formatted: bool = False,
+    scram: Sequence[str] = (),
+    disk: Disk | None = None,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> Formatted:
+    """Format every log directory of a node and its metadata directory; raises FormattingRefused.
+
+    `standalone` starts a quorum of this controller alone, `initial_controllers` one of those named
+    (`id@host:port:directory id`, with commas between), `no_initial_controllers` joins one that is there. None of them
+    is for a quorum with `controller.quorum.voters`.
+    """
+    disk = disk or SystemDisk()
+    unstable = settings.flag("unstable.feature.versions.enable")
+    try:
+        release = _release(release_version, features, unstable)
+        voters = _first_voters(settings, standalone, initial_controllers, no_initial_controllers)
+        levels = starting_levels(release, features, kraft_version=_kraft_version(settings, features))
+        plan = _Plan(cluster_id, release, levels[KRAFT_VERSION], _records(release, levels, scram), voters)
+    except (UnknownFeature, InvalidCredential, InvalidVoters) as error:
+        raise FormattingRefused(str(error)) from None
+    metas, unreadable = _survey(disk, settings, cluster_id)
+    fresh = [directory for directory, meta in metas.items() if meta is None]
+    if len(fresh) < len(metas) and not ignore_formatted:
+        first = next(directory for directory, meta in metas.items() if meta is not None)
+        raise FormattingRefused(
+            f"{first} is already formatted; --ignore-formatted leaves such directories as they are and formats the"
+            " others"
+        )
+    if not metas:
+        raise FormattingRefused(f"none of the directories can be read: {', '.join(unreadable)}")
+    # The metadata directory comes first, as in Kafka.
+    fresh.sort(key=lambda directory: directory != settings.metadata_log_dir)
+    return Formatted(release, tuple(_format(disk, each, settings, plan, now_ms()) for each in fresh), unreadable)
+
+
+class _Plan(NamedTuple):
+    """What the directories of a node have in common."""
+
+    cluster_id: str
+    release: MetadataVersion
+    kraft_version: int
+    records: list[object]
+    voters: VoterSet | None
+
+
+def _format(disk: Disk, directory: str, settings: NodeSettings, plan: _Plan, now_ms: int) -> FormattedDirectory:
+    node_id, voters = settings.node_id, plan.voters
+    directory_id, purpose = random_id(), "data directory"
+    try:
+        _make_directory(disk, directory)
+        write_bootstrap(disk, directory, plan.records, metadata_version=plan.release.level, now_ms=now_ms)
+        if directory == settings.metadata_log_dir:
+            purpose = "metadata directory"
+            if voters is not None:
+                write_first_voters(disk, directory, voters, kraft_version=plan.kraft_version, now_ms=now_ms)
+                purpose = "dynamic metadata directory"
+            if voters is not None and node_id in voters.by_id:
+                # A voter is known by its directory, so that the id is decided already.
+                directory_id, purpose = voters.by_id[node_id].key.directory, "dynamic metadata voter directory"
+        write_meta(disk, directory, NodeMeta(plan.cluster_id, node_id, directory_id))
+    except OSError as error:
+        raise FormattingRefused(f"{directory} cannot be formatted: {error.strerror or error}") from None
+    return FormattedDirectory(directory, purpose)
+
+
+def _make_directory(disk: Disk, path: str) -> None:
+    """Make a directory and those above it, so that a power loss does not take them away again."""
+    above = [str(parent) for parent in PurePath(path).parents]
+    found = next((place for place, parent in enumerate(above) if disk.exists(parent)), 0)
+    disk.make_dir(path)
+    for parent in reversed(above[: found + 1]):
+        disk.sync_dir(parent)
+
+
+def _release(text: str | None, features: Mapping[str, int], unstable: bool) -> MetadataVersion:
+    level = features.get(METADATA_VERSION)
+    if text is not None and level is not None:
+        raise UnknownFeature(f"--release-version and --feature {METADATA_VERSION}=... say the same: give one of them")
+    if text is not None:
+        return release_named(text, unstable=unstable)
+    if level is not None:
+        return release_of_level(level, unstable=unstable)
+    return METADATA_VERSIONS[max(METADATA_VERSIONS) if unstable else LATEST]
+
+
+def _first_voters(
+    settings: NodeSettings, standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
+) -> VoterSet | None:
+    """The voters to write down, if the quorum's members are to be kept in the log; raises FormattingRefused."""
+    listener = settings.controller_listener_names[0]
+    if standalone + (initial_controllers is not None) + no_initial_controllers > 1:
+        raise FormattingRefused("--standalone, --initial-controllers and --no-initial-controllers exclude each other")
+    if settings.quorum_voters:
+        if standalone or initial_controllers is not None:
+            raise FormattingRefused(
+                "controller.quorum.voters is set, and goes with neither --standalone nor --initial-controllers: for a"
+                " quorum that can change its members, set controller.quorum.bootstrap.servers instead"
+            )
+        return None
+    if standalone:
+        if not settings.is_controller:
+            raise FormattingRefused("--standalone is for controllers, and this node is none")
+        here = settings.advertised_controllers[0]
+        return VoterSet.of([make_voter(settings.node_id, here.host or "localhost", here.port, random_id(), listener)])
+    if initial_controllers is not None:
+        return parse_initial_controllers(initial_controllers, listener)
+    if settings.is_controller and not no_initial_controllers:
+        raise FormattingRefused(
+            "controller.quorum.voters is not set on this controller: give one of --standalone, --initial-controllers"
+            " or --no-initial-controllers"
+        )
+    return None
+
+
+def _kraft_version(settings: NodeSettings, features: Mapping[str, int]) -> int:
+    """The level that the quorum has by the way it is formed; a level chosen beside it must agree."""
+    is_dynamic = not settings.quorum_voters
+    chosen = features.get(KRAFT_VERSION)
+    if chosen is not None and (chosen > 0) != is_dynamic:
+        why = "is not set" if is_dynamic else "is set"
+        raise UnknownFeature(f"{KRAFT_VERSION} cannot be {chosen}, as controller.quorum.voters {why}")
+    return 1 if is_dynamic else 0
+
+
+def _records(release: MetadataVersion, levels: Mapping[str, int], scram: Sequence[str]) -> list[object]:
+    records: list[object] = [
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in levels.items()
+        if level > 0 and name != KRAFT_VERSION
+    ]
+    if scram and release.level < SCRAM:
+        raise UnknownFeature(f"SCRAM needs {METADATA_VERSION} {METADATA_VERSIONS[SCRAM].name} or later")
+    return records + [credential_record(argument, salt=secrets.token_bytes(SALT_BYTES)) for argument in scram]
+
+
+def _survey(disk: Disk, settings: NodeSettings, cluster_id: str) -> tuple[dict[str, NodeMeta | None], tuple[str, ...]]:
+    """Whose each directory is, None if nobody's; those that cannot be read apart. Raises FormattingRefused when one
+    belongs to another node or cluster: then the configuration is wrong, or the disk is somebody else's."""
+    if not cluster_id.strip():
+        raise FormattingRefused("the cluster id is empty")
+    metas: dict[str, NodeMeta | None] = {}
+    unreadable = []
+    for directory in settings.directories:
+        try:
+            meta = metas[directory] = read_meta(disk, directory)
+        except MalformedFile as error:
+            raise FormattingRefused(str(error)) from None
+        except NotADirectoryError:
+            raise FormattingRefused(f"{directory} cannot be formatted: it is not a directory") from None
+        except OSError:
+            unreadable.append(directory)
+            continue
+        path = f"{directory}/{META_PROPERTIES}"
+        if meta is not None and meta.cluster_id != cluster_id:
+            raise FormattingRefused(f"{path} is of cluster {meta.cluster_id}, not {cluster_id}")
+        if meta is not None and meta.node_id != settings.node_id:
+            raise FormattingRefused(f"{path} is of node {meta.node_id}, not {settings.node_id}")
+    return metas, tuple(unreadable)

@@ -1,0 +1,115 @@
+"""A port for those who watch a node: `GET` of a few paths over HTTP/1.1, one request a connection, and nothing else.
+
+Everything is limited: how long a request's head may be and take, how many connections there are. What a path answers is
+a function, called in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES: Final = 8192
+MAX_CONNECTIONS: Final = 32
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    body: str
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = _TEXT
+
+
+Page = Callable[[], Answer]
+
+
+class HttpServer:
+    """Answers on one address."""
+
+    def __init__(self, pages: Mapping[str, Page], *, timeout_s: float = 5.0) -> None:
+        self._pages = pages
+        self._timeout_s = timeout_s
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which the system chose if 0 was asked for. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_HEAD_BYTES)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Give the port back and end what is under way."""
+        if self._server is None:
+            return
+        self._server.close()
+        for writer in list(self._connections):
+            writer.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._connections.add(writer)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer, with_body = await self._answer(reader)
+                writer.write(_encode(answer, with_body=with_body))
+                await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            pass  # whoever asked is gone, or too slow to wait for
+        except Exception:
+            logger.exception("an HTTP request failed")
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE), True
+        parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            return _error(HTTPStatus.BAD_REQUEST), True
+        method, target, _ = parts
+        if method not in ("GET", "HEAD"):
+            return _error(HTTPStatus.METHOD_NOT_ALLOWED), True
+        page = self._pages.get(target.partition("?")[0])
+        answer = _error(HTTPStatus.NOT_FOUND) if page is None else self._ask(page)
+        return answer, method == "GET"
+
+    def _ask(self, page: Page) -> Answer:
+        try:
+            return page()
+        except Exception:
+            logger.exception("an HTTP request failed")
+            return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _error(status: HTTPStatus) -> Answer:
+    return Answer(f"{status.phrase}\n", status)
+
+
+def _encode(answer: Answer, *, with_body: bool) -> bytes:
+    body = answer.body.encode()
+    lines = [
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(body)}",
+        *(["Allow: GET, HEAD"] if answer.status is HTTPStatus.METHOD_NOT_ALLOWED else []),
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode("latin-1") + (body if with_body else b"")

@@ -1,0 +1,398 @@
+"""One node: everything put together, started in order and stopped in order.
+
+start    directories locked and formatted if need be → logs opened → sockets bound → quorum joined
+         → broker registered → caught up and unfenced → clients let in
+stop     no new clients → controlled shutdown → quorum left → logs closed → directories marked clean
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import Any
+
+from ottla.api import admin_table, api_versions, fetch, metadata, produce, reading_table
+from ottla.api.call import Client
+from ottla.api.dispatch import Dispatch
+from ottla.api.endpoint import Endpoint
+from ottla.api.node import BrokerNode
+from ottla.consensus.config import ConsensusConfig
+from ottla.consensus.effects import RoleChanged
+from ottla.consensus.voters import Endpoint as QuorumEndpoint
+from ottla.consensus.voters import Node as QuorumNode
+from ottla.consensus.voters import ReplicaKey, Voter, VoterSet
+from ottla.controller.view import Options
+from ottla.image.features import SUPPORTED
+from ottla.image.image import Image
+from ottla.image.loader import Update
+from ottla.log.compaction import Compaction
+from ottla.log.directory import LogDirectory
+from ottla.log.home import Home
+from ottla.log.logs import Logs
+from ottla.log.node_files import DirectoryLock, NodeMeta, read_meta
+from ottla.log.settings import LogSettings
+from ottla.log.threads import Threads
+from ottla.messages.apis import Listeners
+from ottla.metrics.requests import on_sent
+from ottla.net.intake import Intake
+from ottla.net.listener import Connections, Listener
+from ottla.net.request import Request
+from ottla.replica.moves import UNLIMITED, Moves
+from ottla.replica.partitions import Partitions
+from ottla.replica.producer_ids import ProducerIds
+from ottla.replica.sessions import SessionCache
+from ottla.replica.waiting import Completions, Timer
+from ottla.server.active_controller import ActiveController
+from ottla.server.bootstrap import read_bootstrap
+from ottla.server.controller_access import ControllerAccess
+from ottla.server.controller_listener import controller_dispatch
+from ottla.server.controller_registration import ControllerRegistration
+from ottla.server.dynamic import DynamicSettings
+from ottla.server.formatting import format_directories, random_cluster_id, random_id
+from ottla.server.lifecycle import Lifecycle
+from ottla.server.metadata import Metadata
+from ottla.server.metadata_log import MetadataLog
+from ottla.server.node_settings import NodeSettings
+from ottla.server.observation import Observation
+from ottla.server.peers import QuorumPeers
+from ottla.server.quorum import Quorum
+from ottla.server.reconfiguration import Reconfiguration
+from ottla.server.topic_creation import TopicCreation
+from ottla.server.upkeep import Upkeep
+from ottla.settings.topics import effective_topic_settings
+
+logger = logging.getLogger(__name__)
+
+BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
+    produce.produce,
+    fetch.fetch,
+    metadata.metadata,
+    api_versions.api_versions,
+    *reading_table.ENDPOINTS,
+    *admin_table.ENDPOINTS,
+)
+
+
+class NodeFailed(Exception):
+    """The node cannot start or go on; the message says why and what to do."""
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """A node of the cluster: broker, controller, or both."""
+
+    def __init__(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self._loop = loop
+        self._random = random.Random()  # noqa: S311 (spreads load; ids come from elsewhere)
+        self.observation = Observation(settings, now_ms)
+        self._disk = self.observation.disk
+        self._locks: list[DirectoryLock] = []
+        self._metas = self._open_directories()
+        self.cluster_id = next(iter(self._metas.values())).cluster_id
+        self._threads = Threads(lambda action: loop.call_soon_threadsafe(action), loop.call_later, workers=4)
+        self._completions = Completions()
+        self._intake = Intake(self._handle, workers=settings.num_io_threads, capacity=settings.queued_max_requests)
+        self._counts = Connections()
+        self._dispatches: dict[str, Dispatch[Any]] = {}
+        self._listeners: list[Listener] = []
+        self.ports: dict[str, int] = {}
+        self.logs = Logs([self._log_directory(path) for path in settings.log_dirs if path in self._metas])
+        self._metadata = Metadata(
+            background=self._threads,
+            now_ms=now_ms,
+            snapshot_bytes=settings.number("metadata.log.max.record.bytes.between.snapshots"),
+            snapshot_interval_ms=settings.number("metadata.log.max.snapshot.interval.ms"),
+        )
+        self._partitions = Partitions(
+            settings.node_id, self.logs, self._completions, settings_of=self._settings_of, now_ms=now_ms
+        )
+        self._metadata.subscribers.append(self._publish)
+        self._access = ControllerAccess(loop)
+        self._ask = self._access.ask
+        self._moves = Moves(
+            self._partitions,
+            loop,
+            ask_controller=self._ask,
+            spawn=self._spawn,
+            broker_epoch=self._broker_epoch,
+            now_ms=now_ms,
+            max_bytes_per_s=self._move_bytes_per_s,
+        )
+        self._controller: ActiveController | None = None
+        self._quorum: Quorum | None = None
+        self._peers = QuorumPeers(loop, settings.node_id)
+        self._lifecycle: Lifecycle | None = None
+        compaction = Compaction(self.logs)
+        self._upkeep = Upkeep(loop, settings, self.logs, compaction, self._listeners, now_ms)
+        self.observation.watch_logs(self.logs, compaction)
+        self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
+        self._reconfiguration.apply(settings, settings)
+        self._dynamic = DynamicSettings(settings)
+        self._dynamic.on_change.append(self._reconfiguration.apply)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Return when clients can use the node."""
+        await self.observation.start(self._loop, self._intake, self._listeners)
+        await self._loop.run_in_executor(
+            None, self.logs.load, lambda topic: self._settings_of(Image(), topic), now_ms()
+        )
+        self._make_listeners()
+        self._join_quorum()
+        assert self._quorum is not None
+        self._quorum.start()
+        for listener in self._listeners:
+            if listener.name in self.settings.controller_listener_names:
+                listener.start()
+        if self.settings.is_broker:
+            self._lifecycle = Lifecycle(
+                self.settings, self.cluster_id, self.logs, self._metadata, self.ports, self._ask
+            )
+            self.observation.watch_lifecycle(self._lifecycle)
+            await self._lifecycle.start()
+            self.observation.begin()
+            self._moves.resume()
+            for listener in self._listeners:
+                listener.start()
+        self._reconfiguration.is_serving = True
+        self._upkeep.start()
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        self._upkeep.stop()
+        self._reconfiguration.is_serving = False
+        for listener in self._listeners:
+            listener.stop()
+        epoch = -1
+        if self._lifecycle is not None:
+            epoch = await self._lifecycle.stop()
+        if self._controller is not None:
+            self._controller.stop()
+        for listener in self._listeners:
+            listener.close()
+        if self._quorum is not None:
+            self._quorum.shutdown(timeout_ms=1000)
+        self._peers.close()
+        # Work under way must be over before logs are closed: both sync, and write the same files.
+        await self._loop.run_in_executor(None, self._threads.close)
+        if self._quorum is not None:
+            self._quorum.log.close()
+        await self._loop.run_in_executor(None, self.logs.close, epoch)
+        await self.observation.stop()
+        for lock in self._locks:
+            lock.release()
+
+    # -- directories --
+
+    def _open_directories(self) -> dict[str, NodeMeta]:
+        settings, disk = self.settings, self._disk
+        metas: dict[str, NodeMeta] = {}
+        for path in settings.directories:
+            disk.make_dir(path)
+        if settings.is_own_quorum and all(read_meta(disk, path) is None for path in settings.directories):
+            format_directories(settings, random_cluster_id(), standalone=settings.is_controller)
+        for path in settings.directories:
+            self._locks.append(DirectoryLock(path))
+            meta = read_meta(disk, path)
+            if meta is None:
+                raise NodeFailed(f"{path} is not formatted: run `ottla format -t CLUSTER_ID -c FILE` first")
+            if meta.node_id != settings.node_id:
+                raise NodeFailed(f"{path} belongs to node {meta.node_id}, and this is node {settings.node_id}")
+            metas[path] = meta
+        if len({meta.cluster_id for meta in metas.values()}) > 1:
+            raise NodeFailed(f"the directories belong to different clusters: {metas}")
+        return metas
+
+    def _log_directory(self, path: str) -> LogDirectory:
+        return LogDirectory(path, self._metas[path], disk=self._disk, background=self._threads, random=self._random)
+
+    # -- sockets --
+
+    def _make_listeners(self) -> None:
+        settings = self.settings
+        of_broker = self._broker_dispatch()
+        of_controller = controller_dispatch(
+            settings,
+            self.cluster_id,
+            lambda: self._metadata.image,
+            self._access,
+            spawn=self._spawn,
+            after=self._completions.run,
+            watch=self.observation.requests.watch,
+        )
+        for endpoint in settings.listeners:
+            listener = Listener(
+                self._loop,
+                endpoint.name,
+                self._intake,
+                limits=settings.limits,
+                counts=self._counts,
+                on_sent=on_sent,
+            )
+            self.ports[endpoint.name] = listener.bind(endpoint.host, endpoint.port)
+            self._listeners.append(listener)
+            is_of_controller = endpoint.name in settings.controller_listener_names
+            self._dispatches[endpoint.name] = of_controller if is_of_controller else of_broker
+
+    def _broker_dispatch(self) -> Dispatch[BrokerNode]:
+        broker = self._broker_node()
+        self.observation.watch_broker(broker)
+        return Dispatch(
+            broker,
+            {endpoint.api.key: endpoint for endpoint in BROKER_ENDPOINTS},
+            Listeners.BROKER,
+            spawn=self._spawn,
+            after=self._completions.run,
+            watch=self.observation.requests.watch,
+            unstable=broker.unstable_versions,
+        )
+
+    def _broker_node(self) -> BrokerNode:
+        settings = self.settings
+        topics = TopicCreation(settings, self._ask, self._spawn)
+        return BrokerNode(
+            unstable_versions=settings.flag("unstable.api.versions.enable"),
+            node_id=settings.node_id,
+            cluster_id=self.cluster_id,
+            partitions=self._partitions,
+            sessions=SessionCache(
+                slots=settings.fetch_session_slots, random_id=lambda: self._random.randrange(1, 1 << 31)
+            ),
+            moves=self._moves,
+            producer_ids=ProducerIds(settings.node_id, self._broker_epoch, self._ask),
+            completions=self._completions,
+            timer=Timer(self._loop.call_later, now_ms),
+            now_ms=now_ms,
+            random=self._random,
+            supported_features=SUPPORTED,
+            fetch_max_bytes=settings.fetch_max_bytes,
+            max_described_partitions=settings.number("max.request.partition.size.limit"),
+            served=[endpoint.api for endpoint in sorted(BROKER_ENDPOINTS, key=lambda each: each.api.key)],
+            ask_controller=self._ask,
+            forward=self._access.forward,
+            create_missing_topic=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
+            create_internal_topic=topics.create,
+            given=settings.given,
+            check_broker_settings=lambda name, changed: self._dynamic.check(self._metadata.image, name, changed),
+            kraft_version=self._access.kraft_version,
+        )
+
+    def _handle(self, request: Request) -> None:
+        connection = request.connection
+        client = connection.session
+        if not isinstance(client, Client):
+            client = connection.session = Client(connection.peer, connection.listener.name)
+        self._dispatches[client.listener].handle(request, client)
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- metadata --
+
+    def _join_quorum(self) -> None:
+        settings = self.settings
+        home = Home(disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed)
+        log = MetadataLog(
+            home,
+            settings.metadata_log_dir,
+            now_ms=now_ms(),
+            segment_bytes=settings.number("metadata.log.segment.bytes"),
+            segment_ms=settings.number("metadata.log.segment.ms"),
+        )
+        meta = self._metas[settings.metadata_log_dir]
+        name = settings.controller_listener_names[0]
+        advertised = {each.name: each for each in settings.advertised_controllers}
+        own = advertised.get(name)
+        host, port = (own.host or "localhost", self.ports.get(name, own.port)) if own else ("localhost", 0)
+        config = ConsensusConfig(
+            local=ReplicaKey(settings.node_id, meta.directory_id or random_id()),
+            cluster_id=self.cluster_id,
+            listener=name,
+            endpoints=(QuorumEndpoint(name, host, port),),
+            bootstrap=self._bootstrap_nodes(),
+            can_become_voter=settings.is_controller,
+        )
+        static = VoterSet.of(
+            Voter(ReplicaKey(voter), (QuorumEndpoint(name, address.host, address.port),))
+            for voter, address in settings.quorum_voters.items()
+        )
+        self._quorum = Quorum(
+            config,
+            log,
+            static if settings.quorum_voters else None,
+            disk=self._disk,
+            timers=self._loop,
+            peers=self._peers,
+            random=self._random,
+            now_ms=now_ms,
+            on_role=self._on_role,
+            on_committed=self._on_committed,
+        )
+        if settings.is_controller:
+            self._controller = ActiveController(
+                self._quorum,
+                self._metadata,
+                Options(node_id=settings.node_id, cluster_id=self.cluster_id, settings=settings.given),
+                read_bootstrap(self._disk, settings.metadata_log_dir),
+                session_timeout_ms=settings.number("broker.session.timeout.ms"),
+                loop=self._loop,
+                random=self._random,
+                now_ms=now_ms,
+            )
+            self._access.controller = self._controller
+            registration = ControllerRegistration(settings, self.ports, self._ask, self._spawn)
+            self._metadata.subscribers.append(registration.on_update)
+        self._access.quorum = self._quorum
+        self._metadata.follow(self._quorum)
+        self.observation.watch_quorum(self._quorum, self._metadata, self._controller)
+
+    def _bootstrap_nodes(self) -> tuple[QuorumNode, ...]:
+        settings = self.settings
+        if settings.quorum_voters:
+            return tuple(QuorumNode(voter, each.host, each.port) for voter, each in settings.quorum_voters.items())
+        return tuple(
+            QuorumNode(-2 - number, each.host, each.port)
+            for number, each in enumerate(settings.quorum_bootstrap_servers)
+        )
+
+    def _on_role(self, change: RoleChanged) -> None:
+        if self._controller is not None:
+            self._controller.on_role(change)
+
+    def _on_committed(self, high_watermark: int) -> None:
+        self._metadata.on_committed(high_watermark)
+        if self._controller is not None:
+            self._controller.on_committed(high_watermark)
+
+    def _publish(self, update: Update) -> None:
+        self._dynamic.apply(update.changes)
+        self._partitions.apply(update.changes)
+
+    def _settings_of(self, image: Image, topic: str) -> LogSettings:
+        layers = self._dynamic.layers(image)
+        effective = effective_topic_settings(
+            image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
+        )
+        return LogSettings.of(effective)
+
+    def _move_bytes_per_s(self) -> int:
+        """The limit for moves between directories, which can only be set while the node runs."""
+        name, image = "replica.alter.log.dirs.io.max.bytes.per.second", self._metadata.image
+        given = image.broker_config(self.settings.node_id).get(name) or image.default_broker_config.get(name)
+        return max(int(given), 1) if given is not None else UNLIMITED
+
+    def _broker_epoch(self) -> int:
+        return self._lifecycle.epoch if self._lifecycle is not None else -1
+
+    def _metadata_failed(self, error: OSError) -> None:
+        logger.critical("the metadata log cannot be written: %s", error)
+        raise error

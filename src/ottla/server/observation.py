@@ -1,0 +1,157 @@
+"""All that lets people see what a node does: its metrics, its request log, its loggers, and the port that tells them.
+
+Parts are watched as they come to be. The port is there first, so that a node which does not get ready can say why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from time import monotonic
+from typing import Final
+
+from ottla import __version__
+from ottla.api.node import BrokerNode
+from ottla.log.compaction import Compaction
+from ottla.log.logs import Logs
+from ottla.metrics.family import CONTENT_TYPE
+from ottla.metrics.process import process_families
+from ottla.metrics.pulse import Pulse
+from ottla.metrics.registry import Registry
+from ottla.metrics.request_log import RequestLog
+from ottla.metrics.requests import RequestMeters
+from ottla.metrics.syncs import TimedDisk
+from ottla.metrics.topics import Topics
+from ottla.net.intake import Intake
+from ottla.net.listener import Listener
+from ottla.server.active_controller import ActiveController
+from ottla.server.broker_measures import watch_broker, watch_logs, watch_network
+from ottla.server.http import Answer, HttpServer
+from ottla.server.lifecycle import Lifecycle
+from ottla.server.listeners import parse_address
+from ottla.server.logging import Loggers
+from ottla.server.metadata import Metadata
+from ottla.server.node_settings import NodeSettings
+from ottla.server.quorum import Quorum
+from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
+from ottla.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
+
+logger = logging.getLogger(__name__)
+
+_FRESH_S: Final = 1.0
+"""Metrics are gathered at most so often, however many ask."""
+_PRODUCE, _FETCH = 0, 1
+
+
+class Observation:
+    """One node under watch."""
+
+    def __init__(self, settings: NodeSettings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self.registry = Registry()
+        self.requests = RequestMeters()
+        self.request_log = RequestLog(self.requests)
+        self.loggers = Loggers()
+        self.loggers.on_change.append(self.request_log.refresh)
+        self.disk = TimedDisk()
+        self.ports: list[int] = []
+        self._servers: list[HttpServer] = []
+        self._pulse: Pulse | None = None
+        self._topics: Topics | None = None
+        self._lifecycle: Lifecycle | None = None
+        self._metadata: Metadata | None = None
+        self._quorum: Quorum | None = None
+        self._text = Answer("")
+        self._text_at = -_FRESH_S
+        for source in (self.requests.families, self.disk.families, process_families):
+            self.registry.collect(source)
+        self.registry.gauge("ottla_info", "The version.", lambda: 1, {"version": __version__})
+        self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 leaving.", self._state)
+
+    async def start(self, loop: asyncio.AbstractEventLoop, intake: Intake, listeners: Sequence[Listener]) -> None:
+        """Open the port. `listeners` may still be made."""
+        pulse = self._pulse = Pulse(loop, lambda: intake.busy_ns)
+        pulse.each_minute += [self.requests.remember, self.disk.remember]
+        self.registry.collect(pulse.families)
+        watch_network(self.registry, intake, listeners)
+        self.request_log.refresh()
+        addresses = self._settings[METRICS_LISTENER]
+        assert isinstance(addresses, tuple)
+        for address in map(parse_address, addresses):
+            server = HttpServer(
+                {"/metrics": self._metrics, "/healthz": self._healthz, "/livez": lambda: Answer("ok\n")}
+            )
+            self.ports.append(await server.start(address.host, address.port))
+            self._servers.append(server)
+            logger.info("metrics are at http://%s/metrics", address._replace(port=self.ports[-1]))
+        pulse.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        if self._pulse is not None:
+            self._pulse.stop()
+        for server in self._servers:
+            await server.stop()
+
+    def watch_logs(self, logs: Logs, compaction: Compaction) -> None:
+        watch_logs(self.registry, logs, compaction, each_partition=self._settings.flag(METRICS_PARTITIONS))
+
+    def watch_broker(self, broker: BrokerNode) -> None:
+        watch_broker(self.registry, broker)
+        topics = self._topics = Topics(broker.partitions)
+        self.registry.collect(topics.families)
+        self.requests.looks |= {_PRODUCE: topics.look_at_produce, _FETCH: topics.look_at_fetch}
+        if self._pulse is not None:
+            self._pulse.each_minute.append(topics.look_at)
+
+    def watch_quorum(self, quorum: Quorum, metadata: Metadata, controller: ActiveController | None) -> None:
+        self._quorum, self._metadata = quorum, metadata
+        watch_metadata(self.registry, metadata, quorum, self._now_ms)
+        if controller is not None:
+            watch_controller(self.registry, controller)
+
+    def watch_lifecycle(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    def begin(self) -> None:
+        """Clients come in from now on."""
+        if self._topics is not None:
+            self._topics.begin()
+
+    def trouble(self) -> str | None:
+        """Why the node is not ready to serve; None if it is."""
+        quorum, metadata, lifecycle = self._quorum, self._metadata, self._lifecycle
+        if quorum is None or metadata is None:
+            return "the node is starting"
+        if quorum.is_stopped:
+            return "the node is stopping"
+        if quorum.consensus.leader_id < 0:
+            return "no controller is known"
+        if missing := behind(metadata, quorum):
+            return f"{missing} records of metadata are not applied yet"
+        if not self._settings.is_broker:
+            return None
+        if lifecycle is None or lifecycle.epoch < 0:
+            return "the broker is not registered"
+        if lifecycle.is_fenced or not metadata.image.is_alive(self._settings.node_id):
+            return "the broker is fenced"
+        return None
+
+    def _state(self) -> int:
+        if self._quorum is not None and self._quorum.is_stopped:
+            return 6
+        return 1 if self.trouble() else 3
+
+    def _healthz(self) -> Answer:
+        trouble = self.trouble()
+        return Answer("ok\n") if trouble is None else Answer(f"{trouble}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _metrics(self) -> Answer:
+        now = monotonic()
+        if now - self._text_at >= _FRESH_S:
+            self._text = Answer(self.registry.render(), content_type=CONTENT_TYPE)
+            self._text_at = now
+        return self._text

@@ -1,0 +1,50 @@
+"""What a node does when its settings change while it runs.
+
+What topics inherit is looked up with each image by those who hold the logs; here is the rest.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.log.compaction import Compaction
+from ottla.log.logs import Logs
+from ottla.net.intake import Intake
+from ottla.net.listener import Listener
+from ottla.server.node_settings import NodeSettings
+from ottla.server.upkeep import Upkeep
+
+_NO_LIMIT: Final = 1e308
+
+
+class Reconfiguration:
+    """Brings settings to those parts of a node that keep them."""
+
+    def __init__(
+        self, intake: Intake, listeners: Sequence[Listener], logs: Logs, compaction: Compaction, upkeep: Upkeep
+    ) -> None:
+        self._intake = intake
+        self._listeners = listeners
+        self._logs = logs
+        self._compaction = compaction
+        self._upkeep = upkeep
+        self.is_serving = False
+        """Whether clients were let in: a listener that is full then goes on when it may have more of them."""
+
+    def apply(self, old: NodeSettings, new: NodeSettings) -> None:
+        """Act on new settings; those of before are not needed, as all of this can be done again."""
+        if new.num_io_threads != self._intake.workers:
+            self._intake.resize(new.num_io_threads)
+        limits = new.limits
+        for listener in self._listeners:
+            listener.limits = limits
+            if self.is_serving:
+                listener.start()
+        rate, load = new["log.cleaner.io.max.bytes.per.second"], new["log.cleaner.io.buffer.load.factor"]
+        assert isinstance(rate, float)
+        assert isinstance(load, float)
+        self._compaction.bytes_per_second = float("inf") if rate >= _NO_LIMIT else rate
+        self._compaction.load = load
+        self._compaction.memory_bytes = new.number("log.cleaner.dedupe.buffer.size")
+        self._upkeep.change_interval("compaction", new.number("log.cleaner.backoff.ms") / 1000)
+        for directory in self._logs.directories:
+            directory.producer_expiration_ms = new.number("producer.id.expiration.ms")

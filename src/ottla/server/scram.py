@@ -1,0 +1,101 @@
+"""Credentials that a cluster is formatted with: the arguments of `--add-scram`, and the records they become (RFC 5802).
+
+An argument: `SCRAM-SHA-256=[name=alice,password=secret]`; `iterations` and `salt` (base64) may be given, and
+`saltedpassword` (base64) with its salt in place of `password`. Values may stand in double quotes.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import Final, NamedTuple
+
+from ottla.messages.metadata_records import UserScramCredentialRecord
+
+DEFAULT_ITERATIONS: Final = 4096
+_MAX_ITERATIONS: Final = 16384
+_integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
+
+
+class Mechanism(NamedTuple):
+    """A SCRAM mechanism: its number in records, and its hash."""
+
+    number: int
+    hash: str
+
+
+MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": Mechanism(2, "sha512")}
+
+
+class InvalidCredential(Exception):
+    """An argument of --add-scram that cannot be read, or asks for what is not safe. Never shows a password."""
+
+
+def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecord:
+    """The record that an argument asks for; `salt` is taken, and must be random, unless the argument has one."""
+    mechanism_name, equals, text = argument.strip().partition("=")
+    mechanism = MECHANISMS.get(mechanism_name)
+    if not equals:
+        raise InvalidCredential("expected SCRAM-SHA-256=[name=...,password=...], found no equals sign")
+    if mechanism is None:
+        raise InvalidCredential(f"there is no mechanism {mechanism_name}; there are {', '.join(MECHANISMS)}")
+    if not (text.startswith("[") and text.endswith("]")):
+        raise InvalidCredential(f"what follows {mechanism_name}= must stand in square brackets")
+    parts = dict(map(_part, text[1:-1].split(",")))
+    name = parts.pop("name", None)
+    if name is None:
+        raise InvalidCredential("a credential needs a name")
+    iterations = _iterations(parts.pop("iterations", str(DEFAULT_ITERATIONS)))
+    given_salt = parts.pop("salt", None)
+    if given_salt is not None:
+        salt = _decoded("salt", given_salt)
+    salted = _salted_password(parts, mechanism, salt, iterations, has_salt=given_salt is not None)
+    if parts:
+        raise InvalidCredential(f"unknown in a credential: {', '.join(sorted(parts))}")
+    client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism.number,
+        salt=salt,
+        stored_key=hashlib.new(mechanism.hash, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", mechanism.hash),
+        iterations=iterations,
+    )
+
+
+def _part(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidCredential("each part of a credential is a name, an equals sign and a value")
+    if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
+        value = value[1:-1]
+    return name, value
+
+
+def _iterations(text: str) -> int:
+    if not _integer(text):
+        raise InvalidCredential(f"iterations {text!r} is not a number")
+    if not DEFAULT_ITERATIONS <= int(text) <= _MAX_ITERATIONS:
+        raise InvalidCredential(f"iterations must be from {DEFAULT_ITERATIONS} to {_MAX_ITERATIONS}, not {text}")
+    return int(text)
+
+
+def _salted_password(
+    parts: dict[str, str], mechanism: Mechanism, salt: bytes, iterations: int, *, has_salt: bool
+) -> bytes:
+    password, salted = parts.pop("password", None), parts.pop("saltedpassword", None)
+    if password is not None:
+        return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
+    if salted is None:
+        raise InvalidCredential("a credential needs a password or a saltedpassword")
+    if not has_salt:
+        raise InvalidCredential("a saltedpassword needs the salt that it was made with")
+    return _decoded("saltedpassword", salted)
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidCredential(f"{name} is not base64") from None

@@ -1,0 +1,222 @@
+"""A node's configuration: a Kafka `server.properties`, unchanged, and what was set on the command line.
+
+Every setting is checked alone (`ottla.settings`) and beside the others (`consistency.py`) before anything starts. What
+is wrong leaves as one `InvalidConfiguration` that names the file and line, the setting, its value and what is allowed.
+A name that no Kafka knows is only worth a warning: it may be meant for a plugin.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ottla.image.values import SecurityProtocol
+from ottla.server.consistency import check_consistency, doubts
+from ottla.server.defaults import is_own_quorum, one_node_settings
+from ottla.server.listeners import (
+    Address,
+    WrongSetting,
+    advertised_controllers,
+    parse_address,
+    parse_listeners,
+    parse_pairs,
+    parse_protocol,
+    protocol_map,
+)
+from ottla.server.node_settings import NodeSettings, ProcessRole
+from ottla.server.unknown import warning_about
+from ottla.settings.catalogue import broker_settings
+from ottla.settings.own import own_settings
+from ottla.settings.properties import InvalidProperties, parse_properties
+from ottla.settings.setting import InvalidSetting
+from ottla.settings.values import Value
+
+__all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]
+
+LISTENER_PREFIX: Final = "listener.name."
+# What Kafka replaces with the help of config providers: ${provider:key} or ${provider:path:key}.
+_provided = re.compile(r"\$\{[^}:]+:[^}]*\}").search
+_integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_REQUIRED: Final = {
+    "process.roles": "broker, controller or broker,controller",
+    "node.id": "a number that no other node of the cluster has",
+    "controller.listener.names": "the names of the listeners on which controllers are reached, such as CONTROLLER",
+}
+
+
+class InvalidConfiguration(Exception):
+    """A node cannot run with this configuration; the message says where it is wrong and what would be right."""
+
+
+class Given(NamedTuple):
+    """A setting's text and where it was found."""
+
+    text: str
+    origin: str
+
+
+def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHING) -> NodeSettings:
+    """The configuration in a file, or of a one-node cluster without one; `overrides` go in front (`--set`).
+
+    Raises InvalidConfiguration.
+    """
+    if path is None:
+        found = {name: Given(text, "the defaults") for name, text in one_node_settings(overrides).items()}
+    else:
+        found = _read_file(Path(path))
+    found |= {name: Given(text, "--set") for name, text in overrides.items()}
+    try:
+        settings = _build(found, is_own_quorum=path is None and is_own_quorum(overrides))
+        check_consistency(settings)
+    except (InvalidSetting, WrongSetting) as wrong:
+        raise _error(wrong, found, "the defaults" if path is None else str(path)) from None
+    unknown = [note for name, given in found.items() if (note := warning_about(name, given.origin))]
+    return replace(settings, warnings=(*unknown, *doubts(settings)))
+
+
+def rebuild_settings(settings: NodeSettings, given: Mapping[str, str]) -> NodeSettings:
+    """The same node with other settings than its file's; raises InvalidSetting or WrongSetting."""
+    found = {name: Given(text, "a change while running") for name, text in given.items()}
+    rebuilt = _build(found, is_own_quorum=settings.is_own_quorum)
+    check_consistency(rebuilt)
+    return replace(rebuilt, warnings=settings.warnings)
+
+
+def _read_file(path: Path) -> dict[str, Given]:
+    try:
+        properties = parse_properties(path.read_bytes())
+    except OSError as error:
+        raise InvalidConfiguration(f"{path} cannot be read: {error.strerror or error}") from None
+    except InvalidProperties as error:
+        raise InvalidConfiguration(f"{path}, {error}") from None
+    return {name: Given(each.value, f"{path}, line {each.line}") for name, each in properties.items()}
+
+
+def _error(wrong: InvalidSetting | WrongSetting, found: Mapping[str, Given], source: str) -> InvalidConfiguration:
+    """What is wrong, with where it stands. The text of a password is nobody's business."""
+    given = found.get(wrong.name)
+    if given is None:
+        return InvalidConfiguration(f"{source}: {wrong.name}: {wrong.reason}")
+    setting = broker_settings().get(wrong.name) or own_settings().get(wrong.name)
+    shown = "" if setting is None or setting.is_sensitive else f"={given.text}"
+    return InvalidConfiguration(f"{given.origin}: {wrong.name}{shown}: {wrong.reason}")
+
+
+def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
+    """Everything typed and put together, not yet held against each other."""
+    values = _parse(found)
+    names = _items(values, "controller.listener.names")
+    protocols = protocol_map(
+        str(values["listener.security.protocol.map"]),
+        is_given="listener.security.protocol.map" in found,
+        controller_names=names,
+        listeners=_items(values, "listeners"),
+    )
+    listeners = parse_listeners("listeners", _items(values, "listeners"), protocols, distinct_ports=True)
+    texts = _items(values, "advertised.listeners")
+    told = parse_listeners("advertised.listeners", texts, protocols, distinct_ports=False)
+    voters = _voters(_items(values, "controller.quorum.voters"))
+    node_id = values["node.id"]
+    assert isinstance(node_id, int)
+    log_dirs = _directories(_items(values, "log.dirs") or _items(values, "log.dir"))
+    metadata_dir = values["metadata.log.dir"]
+    if metadata_dir == "":
+        raise WrongSetting("metadata.log.dir", "is empty; leave it out, or name a directory")
+    return NodeSettings(
+        given=MappingProxyType({name: each.text for name, each in found.items()}),
+        warnings=(),
+        values=MappingProxyType(values),
+        listener_settings=_listener_settings(found),
+        is_own_quorum=is_own_quorum,
+        node_id=node_id,
+        roles=frozenset(map(ProcessRole, _items(values, "process.roles"))),
+        listeners=listeners,
+        advertised=tuple(each for each in told or listeners if each.name not in names),
+        advertised_controllers=advertised_controllers(names, listeners, told, voters, node_id),
+        controller_listener_names=names,
+        inter_broker_listener_name=_inter_broker_listener(found, values, protocols),
+        protocols=MappingProxyType(protocols),
+        quorum_voters=MappingProxyType(voters),
+        quorum_bootstrap_servers=tuple(map(parse_address, _items(values, "controller.quorum.bootstrap.servers"))),
+        log_dirs=log_dirs,
+        metadata_log_dir=log_dirs[0] if metadata_dir is None else _directories([str(metadata_dir)])[0],
+        max_connections_per_ip_overrides=MappingProxyType(_connection_counts(values)),
+    )
+
+
+def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
+    """Every setting's value, given or not; raises InvalidSetting or WrongSetting."""
+    for name, given in found.items():
+        if reference := _provided(given.text):
+            raise WrongSetting(
+                name,
+                f"{reference[0]} refers to a config provider; Ottla does not expand such references: write the value"
+                " itself, or let what starts the node fill it in",
+            )
+    known = {**broker_settings(), **own_settings()}
+    values = {name: known[name].parse(given.text) for name, given in found.items() if name in known}
+    if "node.id" in values:  # which has two names
+        values.setdefault("broker.id", values["node.id"])
+    elif "broker.id" in values:
+        values["node.id"] = known["node.id"].check(values["broker.id"], given_as="broker.id")
+    for name, meaning in _REQUIRED.items():
+        if name not in values:
+            raise WrongSetting(name, f"missing; it must be {meaning}")
+    return {name: setting.default_value for name, setting in known.items()} | values
+
+
+def _listener_settings(found: Mapping[str, Given]) -> Mapping[str, Mapping[str, str]]:
+    """What is set for one listener alone. Their names are in lower case there, as Kafka's documentation has them."""
+    by_listener: dict[str, dict[str, str]] = {}
+    for name, given in found.items():
+        if name.startswith(LISTENER_PREFIX):
+            listener, _, setting = name.removeprefix(LISTENER_PREFIX).partition(".")
+            by_listener.setdefault(listener.upper(), {})[setting] = given.text
+    return MappingProxyType(by_listener)
+
+
+def _inter_broker_listener(
+    found: Mapping[str, Given], values: Mapping[str, Value], protocols: Mapping[str, SecurityProtocol]
+) -> str:
+    """The listener over which brokers speak with each other, by its name or by its security protocol."""
+    name = values["inter.broker.listener.name"]
+    if name is None:
+        return parse_protocol("security.inter.broker.protocol", str(values["security.inter.broker.protocol"])).name
+    setting = "inter.broker.listener.name"
+    if "security.inter.broker.protocol" in found:
+        raise WrongSetting(setting, "only one of it and security.inter.broker.protocol may be set")
+    if str(name).upper() not in protocols:
+        raise WrongSetting(setting, f"{name} is not in listener.security.protocol.map")
+    return str(name).upper()
+
+
+def _voters(texts: Iterable[str]) -> dict[int, Address]:
+    voters = {}
+    for text in texts:
+        voter_id, _, address = text.partition("@")
+        voters[int(voter_id)] = parse_address(address.rstrip("@"))
+    return voters
+
+
+def _connection_counts(values: Mapping[str, Value]) -> dict[str, int]:
+    name = "max.connections.per.ip.overrides"
+    counts = {}
+    for host, count in parse_pairs(name, str(values[name])).items():
+        if not _integer(count):
+            raise WrongSetting(name, f"{count!r} for {host} is not a number of connections")
+        counts[host] = int(count)
+    return counts
+
+
+def _directories(texts: Iterable[str]) -> tuple[str, ...]:
+    """Absolute paths, each once."""
+    return tuple(dict.fromkeys(str(Path(text).absolute()) for text in texts))
+
+
+def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
+    value = values[name]
+    assert value is None or isinstance(value, tuple), f"{name} is no list"
+    return value or ()

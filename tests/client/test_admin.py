@@ -1,0 +1,194 @@
+"""Admin calls: the same with Kafka and with Ottla."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from ottla.client.admin import HIGH_WATERMARK, Admin
+from ottla.client.cluster import Cluster
+from ottla.client.config_calls import CLUSTER, Change, Kind, Resource, Source
+from ottla.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NO_OFFSET
+from ottla.client.producer import Producer
+from ottla.errors import (
+    ApiError,
+    BrokerNotAvailable,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    NoReassignmentInProgress,
+    OffsetOutOfRange,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+T = TypeVar("T")
+
+
+def ask(address: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with Cluster(address) as cluster:
+            return await work(Admin(cluster))
+
+    return asyncio.run(main())
+
+
+def test_a_topic_is_made_looked_at_enlarged_and_deleted(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        made = await admin.create_topic(topic, partitions=2, replicas=1, settings={"retention.ms": "1234"})
+        assert (made.name, made.partitions, made.replicas, len(made.id)) == (topic, 2, 1, 16)
+        found = await admin.topic(topic)
+        assert (found.id, found.is_internal, list(found.partitions)) == (made.id, False, [0, 1])
+        assert {(each.leader, each.replicas, each.isr, each.offline) for each in found.partitions.values()} == {
+            (1, (1,), (1,), ())
+        }
+        assert topic in [each.name for each in await admin.topics()]
+        await admin.add_partitions(topic, 4)
+        assert list((await admin.topic(topic)).partitions) == [0, 1, 2, 3]
+        await admin.delete_topic(topic)
+        with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}': there is no such topic"):
+            await admin.topic(topic)
+
+    ask(address, work)
+
+
+def test_replicas_can_be_placed_by_hand(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        made = await admin.create_topic(topic, assignment=[[1], [1], [1]])
+        assert made.partitions == 3
+
+    ask(address, work)
+
+
+def test_a_dry_run_makes_nothing(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic, validate_only=True)
+        assert topic not in [each.name for each in await admin.topics()]
+
+    ask(address, work)
+
+
+def test_what_cannot_be_done_says_which_topic(address: str, topic: str) -> None:
+    async def refused(kind: type[ApiError], call: Awaitable[object]) -> None:
+        with pytest.raises(kind, match=topic):
+            await call
+
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic)
+        await refused(TopicAlreadyExists, admin.create_topic(topic))
+        await refused(InvalidReplicationFactor, admin.create_topic(topic + "-2", replicas=2))
+        await refused(InvalidConfig, admin.create_topic(topic + "-2", settings={"retention.ms": "soon"}))
+        await refused(InvalidTopic, admin.create_topic(topic + "/"))
+        await refused(InvalidPartitions, admin.add_partitions(topic, 1))
+        await refused(UnknownTopicOrPartition, admin.delete_topic(topic + "-none"))
+        await refused(UnknownTopicOrPartition, admin.offsets({(topic, 3): LATEST}))
+        await refused(OffsetOutOfRange, admin.delete_records({(topic, 0): 5}))
+
+    ask(address, work)
+
+
+def test_settings_are_changed_one_by_one(address: str, topic: str) -> None:
+    resource = Resource(Kind.TOPIC, topic)
+
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic, settings={"retention.ms": "1234"})
+        await admin.change_settings(
+            resource, [("max.message.bytes", Change.SET, "5000"), ("cleanup.policy", Change.APPEND, "compact")]
+        )
+        found = {each.name: each for each in await admin.settings(resource)}
+        assert found["retention.ms"][1:3] == ("1234", Source.TOPIC)
+        assert found["max.message.bytes"][1:3] == ("5000", Source.TOPIC)
+        assert found["cleanup.policy"][1:3] == ("delete,compact", Source.TOPIC)
+        assert found["segment.bytes"].source is Source.DEFAULT
+        await admin.change_settings(
+            resource, [("retention.ms", Change.UNSET, None), ("cleanup.policy", Change.SUBTRACT, "delete")]
+        )
+        chosen = await admin.settings(resource, names=["retention.ms", "cleanup.policy"])
+        assert [(each.name, each.value) for each in chosen] == [
+            ("cleanup.policy", "compact"),
+            ("retention.ms", "604800000"),
+        ]
+        with pytest.raises(InvalidConfig, match=topic):
+            await admin.change_settings(resource, [("segment.bytes", Change.SET, "-3")])
+        with pytest.raises(UnknownTopicOrPartition):
+            await admin.settings(Resource(Kind.TOPIC, topic + "-none"))
+
+    ask(address, work)
+
+
+def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> None:
+    broker = Resource(Kind.BROKER, "1")
+
+    async def work(admin: Admin) -> None:
+        (found,) = await admin.settings(broker, names=["auto.create.topics.enable"])
+        assert found[1:4] == ("false", Source.FILE, True)
+        await admin.change_settings(CLUSTER, [("log.retention.ms", Change.SET, "777000")])
+        for _ in range(50):  # a broker hears of it a little later
+            (found,) = await admin.settings(broker, names=["log.retention.ms"])
+            if found.value == "777000":
+                break
+            await asyncio.sleep(0.1)
+        assert found[1:3] == ("777000", Source.CLUSTER)
+        await admin.change_settings(CLUSTER, [("log.retention.ms", Change.UNSET, None)])
+        with pytest.raises(BrokerNotAvailable, match="no broker 9"):
+            await admin.settings(Resource(Kind.BROKER, "9"))
+
+    ask(address, work)
+
+
+def test_offsets_are_found_by_end_and_by_time_and_records_deleted(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic, partitions=2)
+        async with Producer(admin.cluster) as producer:
+            for number in range(10):
+                await producer.send(topic, b"x", partition=0, timestamp_ms=1_000_000 + number * 10)
+                await producer.flush()
+        key, empty = (topic, 0), (topic, 1)
+
+        async def at(timestamp: int) -> list[int]:
+            found = await admin.offsets({key: timestamp, empty: timestamp})
+            return [found[key].offset, found[empty].offset]
+
+        assert await at(EARLIEST) == [0, 0]
+        assert await at(LATEST) == [10, 0]
+        assert await at(MAX_TIMESTAMP) == [9, NO_OFFSET]
+        assert await at(1_000_000) == [0, NO_OFFSET]
+        assert await at(1_000_041) == [5, NO_OFFSET]
+        assert await at(2_000_000) == [NO_OFFSET, NO_OFFSET]
+        assert await admin.delete_records({key: 4}) == {key: 4}
+        assert await at(EARLIEST) == [4, 0]
+        assert await admin.delete_records({key: HIGH_WATERMARK, empty: HIGH_WATERMARK}) == {key: 10, empty: 0}
+
+    ask(address, work)
+
+
+def test_the_cluster_tells_of_itself(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic)
+        found = await admin.describe_cluster()
+        assert found.cluster_id == "b3R0bGEtaW50ZXJvcC0xMA"
+        assert [(str(each.address), each.id, each.is_fenced) for each in found.brokers] == [(address, 1, False)]
+        levels = {each.name: each.level for each in await admin.features()}
+        assert levels["metadata.version"] >= 25
+        quorum = await admin.quorum()
+        assert (quorum.leader_id, [each.id for each in quorum.members if each.is_voter]) == (1, [1])
+        (directory,) = (await admin.log_dirs(topics=[topic]))[1]
+        assert directory.error is None
+        assert [each.partition for each in directory.replicas] == [(topic, 0)]
+        assert directory.total_bytes > directory.usable_bytes > 0
+
+    ask(address, work)
+
+
+def test_leaders_are_elected_and_replicas_stay_where_they_are(address: str, topic: str) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic(topic)
+        assert await admin.elect_leaders([(topic, 0)]) == {(topic, 0): None}
+        assert await admin.reassign({(topic, 0): [1]}) == {(topic, 0): None}
+        assert await admin.reassignments() == {}
+        cancelled = await admin.reassign({(topic, 0): None})
+        assert isinstance(cancelled[topic, 0], NoReassignmentInProgress)
+
+    ask(address, work)

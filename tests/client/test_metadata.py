@@ -1,0 +1,62 @@
+"""What a client believes of leaders: the news, and never what is older than what it knows."""
+
+from ottla.client.addresses import Address
+from ottla.client.cluster import Cluster
+from ottla.client.metadata import Node, Partition, Topic
+from ottla.client.retrying import Deadline, passes
+from ottla.errors import ElectionNotNeeded, NetworkFailed, NotLeader, UnknownTopicOrPartition
+
+ID = b"i" * 16
+
+
+def topic(leader: int, epoch: int, *, id_: bytes = ID) -> Topic:
+    return Topic("t", id_, False, {0: Partition(0, leader, epoch)})
+
+
+def cluster_that_knows(known: Topic) -> Cluster:
+    cluster = Cluster("localhost")
+    cluster.nodes = {1: Node(1, Address("a", 1))}
+    cluster._topics["t"] = known, Deadline(60)
+    return cluster
+
+
+def leader(cluster: Cluster) -> tuple[int, int]:
+    known = cluster.known_topic("t")
+    assert known is not None
+    return known.partitions[0].leader, known.partitions[0].leader_epoch
+
+
+def test_a_hint_of_a_later_epoch_is_taken_with_the_node_that_it_names() -> None:
+    cluster = cluster_that_knows(topic(1, 5))
+    assert cluster.note_leader("t", 0, 2, 6, {2: Node(2, Address("b", 2))})
+    assert leader(cluster) == (2, 6)
+    assert cluster.nodes[2].address == ("b", 2)
+
+
+def test_hints_that_are_old_or_of_unknown_nodes_are_not_taken() -> None:
+    cluster = cluster_that_knows(topic(1, 5))
+    assert not cluster.note_leader("t", 0, 1, 5, {})
+    assert not cluster.note_leader("t", 0, 3, 6, {})
+    assert not cluster.note_leader("t", 0, -1, 6, {})
+    assert not cluster.note_leader("t", 9, 1, 6, {})
+    assert not cluster.note_leader("other", 0, 1, 6, {})
+    assert leader(cluster) == (1, 5)
+
+
+def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
+    assert topic(1, 4).newer_than(topic(2, 5)).partitions[0].leader == 2
+    assert topic(1, 6).newer_than(topic(2, 5)).partitions[0].leader == 1
+    assert topic(1, 0, id_=b"j" * 16).newer_than(topic(2, 5)).partitions[0].leader == 1  # made anew
+
+
+def test_what_was_forgotten_is_looked_up_again() -> None:
+    cluster = cluster_that_knows(topic(1, 5))
+    cluster.forget("t")
+    assert cluster.known_topic("t") is None
+
+
+def test_only_what_is_likely_to_pass_is_tried_again() -> None:
+    assert passes(NetworkFailed())
+    assert passes(NotLeader())
+    assert not passes(UnknownTopicOrPartition())
+    assert not passes(ElectionNotNeeded())

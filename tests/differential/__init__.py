@@ -1,0 +1,1 @@
+"""Apache Kafka and Ottla are asked the same, and must answer the same."""

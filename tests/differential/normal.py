@@ -1,0 +1,212 @@
+"""Answers of two nodes made comparable: what must differ is named, what means nothing is put in order.
+
+`normal` turns a decoded response into dictionaries, lists and plain values. Ids, ports, sessions and times become words
+that say what they are (`topic t1`, `port of PLAINTEXT`, `a time`), error messages are left out unless they are asked
+for, record batches become their headers and records, and lists of structs are sorted unless their order counts.
+`compare` then names every difference by its path.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, Final
+
+from ottla.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader, batches, check_crc
+from ottla.wire.declare import Schema, schema_of
+from ottla.wire.errors import ProtocolError
+from ottla.wire.records import records
+from ottla.wire.shape import Array, Blob, Member, Shape, Struct, resolve
+from ottla.wire.types import ZERO_UUID
+
+CLOSED: Final = "closed"
+"""In place of an answer: the node ended the connection."""
+SILENT: Final = "silent"
+"""In place of an answer: none came in time."""
+NEAR_MS: Final = 120_000
+IGNORED: Final = frozenset({"throttle_time_ms", "finalized_features_epoch", "broker_epoch", "metadata_offset"})
+SESSIONS: Final = frozenset({"session_id"})
+
+
+class Messages(Enum):
+    """How error messages are compared."""
+
+    IGNORED = "left out"
+    LOOSELY = "there or not"
+    EXACTLY = "word by word"
+
+
+class Known:
+    """What of a node's answers is its own: its topics' ids and its ports."""
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        self.topics: dict[bytes, str] = {}
+        self.ports = {port: name for name, port in ports.items()}
+
+    def learn(self, told: Any) -> None:
+        """Remember the id of a topic that an answer tells together with its name, unless it is known by another."""
+        name, topic_id = getattr(told, "name", None), getattr(told, "topic_id", ZERO_UUID)
+        if name and topic_id != ZERO_UUID:
+            self.topics.setdefault(topic_id, name)
+
+
+def normal(
+    response: Any,
+    version: int,
+    known: Known,
+    *,
+    messages: Messages = Messages.IGNORED,
+    ordered: Iterable[str] = (),
+) -> Any:
+    """A response as plain values that can be compared; `ordered` names the lists of structs whose order counts."""
+    if isinstance(response, str):
+        return response
+    return _Normal(known, messages, frozenset(ordered)).struct(response, _shape(schema_of(type(response)), version))
+
+
+@cache
+def _shape(schema: Schema, version: int) -> Struct:
+    return resolve(schema, version)
+
+
+class _Normal:
+    def __init__(self, known: Known, messages: Messages, ordered: frozenset[str]) -> None:
+        self.known = known
+        self.messages = messages
+        self.ordered = ordered
+
+    def struct(self, value: Any, shape: Struct) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self.known.learn(value)
+        for member in (*shape.plain, *shape.tagged):
+            if member.name in IGNORED:
+                continue
+            if member.name.endswith("error_message") and self.messages is Messages.IGNORED:
+                continue
+            found[member.name] = self.member(getattr(value, member.name), member)
+        if value.unknown_tags:
+            found["unknown_tags"] = dict(value.unknown_tags)
+        return found
+
+    def member(self, value: Any, member: Member) -> Any:
+        if value is None:
+            return None
+        name = member.name
+        if name.endswith("error_message") and self.messages is Messages.LOOSELY:
+            return "a message"
+        return self.value(value, member.shape, name)
+
+    def value(self, value: Any, shape: Shape, name: str) -> Any:
+        match shape:
+            case Struct():
+                return self.struct(value, shape)
+            case Array(element):
+                found = [self.value(each, element, name) for each in value]
+                if isinstance(element, Struct) and name not in self.ordered:
+                    found = sorted(_merged(found), key=repr)
+                return found
+            case Blob(records=True):
+                return list(stored_batches(bytes(value)))
+            case _:
+                return self.plain(value, name)
+
+    def plain(self, value: Any, name: str) -> Any:
+        if isinstance(value, bytes) and len(value) == 16 and value != ZERO_UUID:
+            topic = self.known.topics.get(value)
+            if topic is not None:
+                return f"topic {topic}"
+            return "a directory" if "director" in name else value.hex()
+        if name.endswith("port") and value in self.known.ports:
+            return f"port of {self.known.ports[value]}"
+        if name in SESSIONS and value > 0:
+            return "a session"
+        if re.search(r"(time|timestamp)(_ms)?$", name) and is_near(value):
+            return "a time"
+        return value
+
+
+def _merged(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Topics with all their partitions in one place: Kafka's fetch begins a topic anew when another came between."""
+    if not topics or "partitions" not in topics[0] or not {"topic", "topic_id"} & topics[0].keys():
+        return topics
+    found: dict[str, dict[str, Any]] = {}
+    for topic in topics:
+        key = repr({name: value for name, value in topic.items() if name != "partitions"})
+        if key in found:
+            found[key]["partitions"] = sorted([*found[key]["partitions"], *topic["partitions"]], key=repr)
+        else:
+            found[key] = dict(topic)
+    return list(found.values())
+
+
+def is_near(timestamp: int) -> bool:
+    """Whether a timestamp is of about now."""
+    return abs(timestamp - time.time() * 1000) < NEAR_MS
+
+
+def stored_batches(data: bytes) -> Iterator[dict[str, Any]]:
+    """Record batches as a log gives them back. How well they are compressed is up to each."""
+    pos = 0
+    try:
+        for pos, header in batches(data, partial_tail=True):
+            check_crc(data, pos, header)
+            yield _batch(data, pos, header)
+            pos += header.size_bytes
+    except ProtocolError as error:
+        yield {"malformed": str(error)}
+    if pos < len(data):
+        yield {"part of a batch": len(data) - pos}
+
+
+def _batch(data: bytes, pos: int, header: BatchHeader) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: value for name, value in header._asdict().items() if name not in ("batch_length", "crc")
+    }
+    if not header.compression:
+        found["batch_length"] = header.batch_length
+    if header.attributes & LOG_APPEND_TIME_BIT and is_near(header.max_timestamp):
+        found["max_timestamp"] = "a time"
+    try:
+        found["records"] = [
+            {**record._asdict(), "timestamp": found["max_timestamp"]}
+            if header.attributes & LOG_APPEND_TIME_BIT
+            else record._asdict()
+            for record in records(data, pos, header)
+        ]
+    except ProtocolError as error:
+        found["records"] = f"malformed: {error}"
+        found["bytes"] = data[pos + 61 : pos + header.size_bytes]
+    return found
+
+
+def compare(kafka: Any, ottla: Any, *, ignoring: Iterable[str] = ()) -> list[str]:
+    """Every difference between two normal values, by its path; paths that match a pattern are passed over.
+
+    A path is like `topics[0].partitions[1].error_code`; a pattern may be a field's name, or a glob over the path.
+    """
+    return list(_differences(kafka, ottla, "", tuple(ignoring)))
+
+
+def _differences(kafka: Any, ottla: Any, path: str, ignoring: tuple[str, ...]) -> Iterator[str]:
+    if any(fnmatchcase(path, pattern) or path.rpartition(".")[2] == pattern for pattern in ignoring):
+        return
+    if isinstance(kafka, dict) and isinstance(ottla, dict):
+        for name in {**kafka, **ottla}:
+            inner = f"{path}.{name}" if path else str(name)
+            missing = "(nothing)"
+            yield from _differences(kafka.get(name, missing), ottla.get(name, missing), inner, ignoring)
+    elif isinstance(kafka, list) and isinstance(ottla, list):
+        if len(kafka) != len(ottla):
+            yield f"{path}: {len(kafka)} in Kafka's, {len(ottla)} in Ottla's: {_short(kafka)} / {_short(ottla)}"
+            return
+        for number, (left, right) in enumerate(zip(kafka, ottla, strict=True)):
+            yield from _differences(left, right, f"{path}[{number}]", ignoring)
+    elif kafka != ottla:
+        yield f"{path or 'answer'}: Kafka {_short(kafka)}, Ottla {_short(ottla)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 4000 else f"{text[:4000]}… ({len(text)} characters)"

@@ -1,0 +1,182 @@
+"""A node as people run it: a process, unmodified clients, stops and kills."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.differential.ottla_node import OttlaNode
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[OttlaNode]:
+    made = OttlaNode(tmp_path, SETTINGS)
+    made.format()
+    with made.running():
+        yield made
+    assert not made.complaints()
+
+
+def create(node: OttlaNode, topic: str, partitions: int = 1, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.address})
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
+        future.result(30)
+
+
+def read_all(node: OttlaNode, topic: str, ends: dict[int, int]) -> dict[int, list[Message]]:
+    """All messages of some partitions up to these ends; there may be more."""
+    consumer = Consumer(
+        {"bootstrap.servers": node.address, "group.id": "none", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition, end in ends.items() if end])
+    found: dict[int, list[Message]] = {partition: [] for partition in ends}
+    deadline = time.monotonic() + 60
+    left = sum(ends.values())
+    while left and time.monotonic() < deadline:
+        for message in consumer.consume(10_000, 0.5):
+            assert message.error() is None, message.error()
+            partition = message.partition() or 0
+            if (message.offset() or 0) < ends[partition]:
+                found[partition].append(message)
+                left -= 1
+    consumer.close()
+    assert left == 0, f"{left} messages are missing"
+    return found
+
+
+class Sender:
+    """A producer that notes what was acknowledged."""
+
+    def __init__(self, node: OttlaNode, **settings: Any) -> None:
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self._producer = Producer({"bootstrap.servers": node.address, **settings})
+
+    def send(self, topic: str, value: bytes, **more: Any) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, on_delivery=self._delivered, **more)
+            except BufferError:
+                self._producer.poll(0.01)
+            else:
+                self._producer.poll(0)
+                return
+
+    def flush(self, seconds: float) -> int:
+        left: int = self._producer.flush(seconds)
+        return left
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
+        if error is None and partition is not None and offset is not None:
+            self.acknowledged[partition, offset] = message.value() or b""
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_produced_is_consumed(node: OttlaNode, codec: str) -> None:
+    create(node, "t", 3)
+    sender = Sender(node, **{"compression.type": codec, "linger.ms": 5, "enable.idempotence": False})
+    headers = [("a", b"1"), ("b", None)]
+    for number in range(2000):
+        key, value = (None, b"") if number % 7 == 0 else (b"k%d" % number, b"v%d" % number * 10)
+        sender.send("t", value, key=key, headers=headers, partition=number % 3)
+    assert sender.flush(30) == 0
+    assert len(sender.acknowledged) == 2000
+    ends = {partition: sum(at[0] == partition for at in sender.acknowledged) for partition in range(3)}
+    for partition, messages in read_all(node, "t", ends).items():
+        assert [message.offset() for message in messages] == list(range(ends[partition]))
+        for message in messages:
+            assert (message.value() or b"") == sender.acknowledged[partition, message.offset() or 0]
+            assert message.headers() == headers
+
+
+def test_messages_of_ten_megabytes_go_through(node: OttlaNode) -> None:
+    create(node, "large", max_message_bytes="20000000")
+    sender = Sender(node, **{"message.max.bytes": 15_000_000, "enable.idempotence": False})
+    values = [bytes([number]) * 10_000_000 for number in range(3)]
+    for value in values:
+        sender.send("large", value)
+    assert sender.flush(60) == 0
+    assert [message.value() for message in read_all(node, "large", {0: 3})[0]] == values
+
+
+def test_a_thousand_partitions_are_served(node: OttlaNode) -> None:
+    create(node, "wide", 1000)
+    sender = Sender(node, **{"enable.idempotence": False})
+    for number in range(3000):
+        sender.send("wide", b"%d" % number, partition=number % 1000)
+    assert sender.flush(60) == 0
+    found = read_all(node, "wide", dict.fromkeys(range(1000), 3))
+    assert all([message.offset() for message in messages] == [0, 1, 2] for messages in found.values())
+
+
+def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:
+    node = OttlaNode(tmp_path, SETTINGS)
+    node.format()
+    with node.running():
+        create(node, "t", 2)
+        sender = Sender(node, **{"enable.idempotence": False})
+        for number in range(500):
+            sender.send("t", b"%d" % number, partition=number % 2)
+        assert sender.flush(30) == 0
+    with node.running():
+        found = read_all(node, "t", {0: 250, 1: 250})
+        assert len(found[0]) + len(found[1]) == 500
+        create(node, "new")
+    assert not node.complaints()
+
+
+def test_no_acknowledged_record_is_lost_when_the_process_is_killed_under_load(tmp_path: Path) -> None:
+    node = OttlaNode(tmp_path, SETTINGS)
+    node.format()
+    node.start()
+    try:
+        create(node, "t", 4)
+        for round_number in range(3):
+            sender = Sender(node, acks=1, **{"linger.ms": 1, "enable.idempotence": False, "message.timeout.ms": 3000})
+            stopping = threading.Event()
+            thread = threading.Thread(target=_load, args=(sender, stopping), daemon=True)
+            thread.start()
+            time.sleep(0.5 + 0.2 * round_number)
+            node.stop(signal.SIGKILL)
+            stopping.set()
+            thread.join()
+            sender.flush(0.1)
+            acknowledged = dict(sender.acknowledged)
+            assert acknowledged
+            node.start()
+            ends = {
+                partition: max((offset for at, offset in acknowledged if at == partition), default=-1) + 1
+                for partition in range(4)
+            }
+            found = read_all(node, "t", ends)
+            values = {
+                (partition, message.offset() or 0): message.value()
+                for partition, messages in found.items()
+                for message in messages
+            }
+            assert all(values.get(at) == value for at, value in acknowledged.items())
+    finally:
+        if node.pid is not None:
+            node.stop()
+
+
+def _load(sender: Sender, stopping: threading.Event) -> None:
+    number = 0
+    while not stopping.is_set():
+        sender.send("t", b"%d" % number * 5, partition=number % 4)
+        number += 1

@@ -1,0 +1,137 @@
+"""Topics that are made because somebody asked for them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.errors import NotController
+from ottla.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.server.settings import load_settings
+from ottla.server.topic_creation import TopicCreation, topic_like
+
+
+class Asked:
+    """A controller that answers when it is told to."""
+
+    def __init__(self, error_code: int = 0) -> None:
+        self.requests: list[CreateTopicsRequest] = []
+        self.go = asyncio.Event()
+        self.error_code = error_code
+        self.error: Exception | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, request: Any) -> Any:
+        self.requests.append(request)
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=topic.name, error_code=self.error_code) for topic in request.topics]
+        )
+
+    def spawn(self, work: Any) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def finish(self) -> None:
+        self.go.set()
+        await asyncio.gather(*self.tasks)
+        self.go.clear()
+
+
+def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        for name in ("a", "a", "b", "a"):
+            creation.create(name)
+        await asyncio.sleep(0)
+        assert [request.topics[0].name for request in asked.requests] == ["a", "b"]
+        await asked.finish()
+        creation.create("a")
+        await asyncio.sleep(0)
+        assert len(asked.requests) == 3
+        await asked.finish()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(0, False), (36, False), (38, True)])
+def test_a_topic_that_cannot_be_made_can_be_asked_for_again(
+    code: int, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        asked = Asked(code)
+        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        for _ in range(2):
+            creation.create("a")
+            await asyncio.sleep(0)
+            await asked.finish()
+        assert len(asked.requests) == 2
+
+    asyncio.run(scenario())
+    assert ("could not be made" in caplog.text) is is_told
+
+
+def test_a_controller_that_is_not_there_is_asked_again_next_time() -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        asked.error = NotController("elsewhere")
+        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        creation.create("a")
+        await asyncio.sleep(0)
+        await asked.finish()
+        creation.create("a")
+        await asyncio.sleep(0)
+        assert len(asked.requests) == 2
+        await asked.finish()
+
+    asyncio.run(scenario())
+
+
+def test_an_ordinary_topic_is_as_the_broker_has_it_for_all() -> None:
+    topic = topic_like("t", load_settings(None, {"num.partitions": "3", "default.replication.factor": "1"}))
+    assert (topic.num_partitions, topic.replication_factor, topic.configs) == (3, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "numbers", "configs"),
+    [
+        (
+            "__consumer_offsets",
+            {"offsets.topic.num.partitions": "7", "offsets.topic.segment.bytes": "1000000"},
+            (7, 1),
+            {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "1000000"},
+        ),
+        (
+            "__transaction_state",
+            {"transaction.state.log.num.partitions": "8"},
+            (8, 1),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "segment.bytes": "104857600",
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+        (
+            "__share_group_state",
+            {"share.coordinator.state.topic.num.partitions": "9"},
+            (9, 1),
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": "1",
+                "retention.ms": "-1",
+                "segment.bytes": "104857600",
+            },
+        ),
+    ],
+)
+def test_topics_of_coordinators_have_settings_of_their_own(
+    name: str, given: dict[str, str], numbers: tuple[int, int], configs: dict[str, str]
+) -> None:
+    topic = topic_like(name, load_settings(None, given))
+    assert (topic.num_partitions, topic.replication_factor) == numbers
+    assert {each.name: each.value for each in topic.configs} == configs
