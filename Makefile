@@ -20,7 +20,7 @@ $(VENV)/.ready: requirements/dev.txt scripts/bootstrap
 	@touch $@
 
 demo: setup
-	$(BIN)/python examples/wire_tour.py
+	$(BIN)/python examples/first_node.py
 
 test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)

@@ -1,0 +1,51 @@
+"""A node from start to stop, as one would type it: a topic, some records written and read back, the log looked at."""
+
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+OTTLA = (sys.executable, "-m", "ottla")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        port, controller_port = free_port(), free_port()
+        listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+        settings = ["--set", f"log.dirs={folder}/data", "--set", f"listeners={listeners}"]
+        print("$ ottla serve", shlex.join(settings), "&")
+        node = subprocess.Popen([*OTTLA, "serve", *settings], stdout=subprocess.PIPE, text=True)
+        try:
+            assert node.stdout is not None
+            print(node.stdout.readline())
+            at = ["-b", f"127.0.0.1:{port}"]
+            run("topic", "create", "orders", "--partitions", "3", *at)
+            lines = "".join(f"customer-{number % 5}:order {number}\n" for number in range(10))
+            run("produce", "orders", "--key-separator", ":", *at, typed=lines)
+            run("consume", "orders", "--from", "beginning", *at)
+            run("topic", "describe", "orders", *at)
+        finally:
+            node.terminate()
+            node.wait(20)
+        segment = max(Path(folder).glob("data/orders-*/*.log"), key=lambda path: path.stat().st_size)
+        run("log", "dump", str(segment))
+
+
+def run(*arguments: str, typed: str = "") -> None:
+    """Run a command and show it with what it says."""
+    print("$ ottla", shlex.join(arguments), flush=True)
+    subprocess.run([*OTTLA, *arguments], input=typed, text=True, check=True, timeout=60)
+    print(flush=True)
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()
