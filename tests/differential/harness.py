@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -29,12 +29,13 @@ from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, C
 from ottla.messages.delete_topics import DeleteTopicsRequest
 from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.messages.headers import RequestHeader, ResponseHeader
+from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.codec import decode, decode_from, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
 from tests.differential.normal import CLOSED, SILENT, Known, Messages, compare, normal
-from tests.differential.ottla_node import OttlaNode
+from tests.differential.ottla_node import OttlaNode, quiet_port
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 
 API_VERSIONS = 18
@@ -285,8 +286,13 @@ class Both:
             time.sleep(0.01)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic on both."""
+        """Delete a topic on both, and wait until their brokers know."""
         self.same(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while not all(answer.topics[0].error_code for answer in self.ask(request, 9)):
+            assert time.monotonic() < deadline, f"{name} is still there"
+            time.sleep(0.01)
 
     def produce(
         self, topic: str, *data: bytes | bytearray, partition: int = 0, version: int = 12, acks: int = -1
@@ -360,20 +366,25 @@ def both_running(folder: Path, settings: Mapping[str, str] | None = None) -> Ite
     kafka_folder.mkdir()
     ottla_folder.mkdir()
     kafka = KafkaNode(kafka_folder)
-    properties = kafka_folder / "server.properties"
-    properties.write_text(properties.read_text() + "".join(f"{name}={value}\n" for name, value in own.items()))
+    kafka.port, controller_port = quiet_port(), quiet_port()
+    ports = {"PLAINTEXT": kafka.port, "CONTROLLER": controller_port}
+    _override(kafka_folder / "server.properties", own, ports)
     ottla = OttlaNode(ottla_folder, {**SETTINGS, **own})
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(Side("Kafka", _ports(properties.read_text().splitlines())), Side("Ottla", ottla.ports))
+        both = Both(Side("Kafka", ports), Side("Ottla", ottla.ports))
         try:
             yield both, ottla
         finally:
             both.reconnect()
 
 
-def _ports(lines: Sequence[str]) -> dict[str, int]:
-    listeners = next(line.partition("=")[2] for line in lines if line.startswith("listeners="))
-    found = (listener.partition("://") for listener in listeners.split(","))
-    return {name: int(address.rpartition(":")[2]) for name, _, address in found}
+def _override(properties: Path, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
+    """Let Kafka have other settings and ports than its file says; what comes last counts."""
+    values = {
+        **settings,
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
+    }
+    properties.write_text(properties.read_text() + "".join(f"{name}={value}\n" for name, value in values.items()))

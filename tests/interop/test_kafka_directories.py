@@ -13,6 +13,7 @@ Each of them is a fixture that goes on from the one before and is made once.
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,6 +50,7 @@ from ottla.wire.records import Record, build_batch, records
 from tests.interop.dumped_segments import dump_files
 from tests.interop.java_peer import JavaPeer
 from tests.interop.kafka_broker import KafkaNode
+from tests.interop.kafka_jars import class_path, java
 
 DISK = SystemDisk()
 SMALL = {"internal.segment.bytes": "6000", "index.interval.bytes": "300"}
@@ -102,6 +104,8 @@ class Turn:
     written: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
     """By topic, records that stay: plain ones and those of committed transactions."""
     aborted: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
+    java_offsets: list[int] = field(default_factory=list)
+    """What Kafka's own consumer reads of the topic with transactions, committed ones only."""
 
 
 def settings_of(topic: str) -> LogSettings:
@@ -256,6 +260,20 @@ def consume_all(node: KafkaNode) -> Findings:
         finally:
             consumer.close()
     return found
+
+
+def consume_with_java(node: KafkaNode, topic: str, count: int) -> list[int]:
+    """The offsets that Kafka's console consumer reads, as many records as there should be."""
+    tool = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", node.address, "--topic", topic]
+    what = ["--partition", "0", "--offset", "earliest", "--isolation-level", "read_committed"]
+    shown = ["--formatter-property", "print.offset=true", "--formatter-property", "print.value=false"]
+    ends = ["--max-messages", str(count), "--timeout-ms", "20000"]
+    done = subprocess.run(
+        [str(java()), "-Xmx128m", "-cp", class_path(), *tool, *what, *shown, *ends],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [int(line.removeprefix("Offset:")) for line in done.stdout.split() if line.startswith("Offset:")]
 
 
 def kafka_turn(node: KafkaNode, copy: Path, *, end: signal.Signals, act: Callable[[Turn], None]) -> Turn:
@@ -455,6 +473,7 @@ def crashed(recovered: Turn, folder: Path) -> tuple[Turn, Turn]:
 def survived(crashed: tuple[Turn, Turn], folder: Path) -> Turn:
     def act(turn: Turn) -> None:
         turn.found = consume_all(turn.node)
+        turn.java_offsets = consume_with_java(turn.node, "transactions", len(turn.found.committed["transactions"]))
 
     return kafka_turn(crashed[1].node, folder / "survived", end=signal.SIGTERM, act=act)
 
@@ -570,6 +589,11 @@ def test_kafka_recovers_what_a_crashed_ottla_left(
 ) -> None:
     assert_seen(survived.found, [filled, continued, killed, recovered, crashed[1]])
     assert [line for line in complaints(survived) if "Corruption found in segment" not in line] == []
+
+
+def test_kafkas_own_consumer_reads_what_both_have_written(survived: Turn) -> None:
+    assert survived.java_offsets == [record.offset for record in survived.found.committed["transactions"]]
+    assert len(survived.java_offsets) > 10
 
 
 @pytest.mark.parametrize("number", range(2))

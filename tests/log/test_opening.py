@@ -374,3 +374,28 @@ def rebuild(again: Bench, bench: Bench) -> int:
             again.fetched(block[at:][: int.from_bytes(block[at + 8 : at + 12]) + 12])
     again.log.close()
     return again.log.segments[2].base_offset
+
+
+class TestPreallocation:
+    SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=100, preallocate=True)
+
+    def filled(self) -> Bench:
+        bench = Bench(self.SETTINGS)
+        for _ in range(12):
+            bench.append(batch(bytes(150)))
+        return bench
+
+    def test_a_segment_is_as_large_as_it_may_become_and_cut_when_it_is_complete(self) -> None:
+        bench = self.filled()
+        sizes = [bench.disk.size_of(path_of(bench, number, LOG_SUFFIX)) for number in range(2)]
+        assert sizes == [bench.log.segments[0].size, 1500]
+        assert bench.log.active.size < 1500
+        bench.log.close()
+        assert bench.disk.size_of(path_of(bench, 1, LOG_SUFFIX)) == bench.log.active.size
+
+    def test_after_a_crash_what_was_not_written_is_cut(self) -> None:
+        bench = self.filled()
+        before = state(bench)
+        bench.reopen(clean=False)
+        assert state(bench) == before
+        check_consistent(bench.log)

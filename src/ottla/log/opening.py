@@ -49,7 +49,9 @@ def create_log(
 ) -> PartitionLog:
     """A new, empty log in a directory of its own."""
     home.disk.make_dir(directory)
-    segment = Segment.create(home.disk, directory, start_offset, now_ms=now_ms)
+    segment = Segment.create(
+        home.disk, directory, start_offset, now_ms=now_ms, preallocated=settings.preallocated_bytes
+    )
     return _log(home, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
 
 

@@ -409,7 +409,13 @@ class PartitionLog:
         try:
             old.finish()
             self.write_snapshot()
-            segment = Segment.create(self.home.disk, self.directory, base_offset, now_ms=now_ms)
+            segment = Segment.create(
+                self.home.disk,
+                self.directory,
+                base_offset,
+                now_ms=now_ms,
+                preallocated=self._settings.preallocated_bytes,
+            )
         except OSError as error:
             self.home.on_failure(error)
             raise

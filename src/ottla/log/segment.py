@@ -87,8 +87,13 @@ class Segment:
         self._unindexed_bytes = 0
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "") -> "Segment":
-        """A new, empty segment; files left over under its name are emptied."""
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "", preallocated: int = 0
+    ) -> "Segment":
+        """A new, empty segment; files left over under its name are emptied.
+
+        The log's file may be made as large as it can become (`preallocate`); what is not used is cut off at the end.
+        """
         segment = cls(disk, directory, base_offset, size=0, suffix=suffix, created_ms=now_ms)
         if disk.exists(segment.path(ABORTED_SUFFIX)):
             disk.remove(segment.path(ABORTED_SUFFIX))
@@ -98,6 +103,8 @@ class Segment:
         # The log comes last: a failure must not leave a segment behind that nobody knows of.
         path = segment.path(LOG_SUFFIX)
         segment._file = LogFile(disk, path, disk.create(path))
+        if preallocated:
+            disk.truncate(segment._file.number, preallocated)
         segment._offsets = Index(disk, segment.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=True)
         segment._times = Index(disk, segment.path(TIME_INDEX_SUFFIX), Layout.TIME, new=True)
         segment._max_timestamp = NO_TIMESTAMP

@@ -69,6 +69,11 @@ class LogSettings:
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     @property
+    def preallocated_bytes(self) -> int:
+        """The size of a new segment's file, before anything is in it."""
+        return self.segment_bytes if self.preallocate else 0
+
+    @property
     def max_segment_ms(self) -> int:
         """After this time the active segment is closed: what must be compacted by then has to be in a closed one."""
         if self.compact and self.max_compaction_lag_ms > 0:
