@@ -90,7 +90,7 @@ class Node:
     def __init__(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self._loop = loop
-        self._random = random.Random()  # noqa: S311 (spreads load; ids come from elsewhere)
+        self._random = random.Random()  # noqa: S311 (spreads load and makes topic ids; guards nothing)
         self.observation = Observation(settings, now_ms)
         self._disk = self.observation.disk
         self._locks: list[DirectoryLock] = []
