@@ -51,10 +51,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     assert not ottla.complaints()
 
 
+KEPT = {"retention.ms": "-1"}
+"""The records are of long ago: Kafka would delete them within a second."""
+
+
 @pytest.fixture
 def topic(both: Both) -> str:
     """A topic with idempotent and plain batches."""
-    name = both.new_topic()
+    name = both.new_topic(configs=KEPT)
     both.produce(name, batch(5), batch(3, producer_id=7, producer_epoch=1, base_sequence=0), batch(2))
     return name
 
@@ -116,7 +120,7 @@ def test_there_and_back_again(both: Both, topic: str) -> None:
 
 
 def test_an_empty_partition(both: Both) -> None:
-    topic = both.new_topic()
+    topic = both.new_topic(configs=KEPT)
     for name in ("more", "logs"):
         move(both, topic, name)
     # Kafka forgets the epoch of a leader that has written nothing, until it writes.
