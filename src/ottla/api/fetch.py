@@ -131,7 +131,7 @@ class _Reading:
             if target.key in self.missing:
                 continue
             partition = self._find(target)
-            watch = operation if is_only else _Watch(operation, target, partition, len(answer.records or b""))
+            watch = operation if is_only else _Watch(operation, target, len(answer.records or b""))
             partition.waiting_fetches.add(watch)
         self.is_waiting = True
         self.call.node.timer.add(operation, self.request.max_wait_ms)
@@ -257,13 +257,12 @@ class _Waiting(Operation):
 class _Watch(Operation):
     """One partition of a fetch of several: so that a wake-up costs the same however many there are."""
 
-    __slots__ = ("_offset", "_operation", "_partition", "_seen", "_target")
+    __slots__ = ("_operation", "_seen", "_target")
 
-    def __init__(self, operation: _Waiting, target: Target, partition: Partition, seen: int) -> None:
+    def __init__(self, operation: _Waiting, target: Target, seen: int) -> None:
         super().__init__()
         self._operation = operation
         self._target = target
-        self._partition = partition
         self._seen = seen
 
     def try_complete(self) -> bool:

@@ -89,13 +89,10 @@ def on_vote_answer(core: Core, node_id: int, answer: voting.VoteResponse, now_ms
     if answer.error_code == UnsupportedVersion.code and isinstance(core.state, Prospective):
         core.become_candidate(now_ms)  # a voter from before KIP-996 cannot be asked first
         return True
-    said = understood(core, answer)
-    if said is None:
-        return False
-    done = handled_commonly(core, *said, now_ms)
+    error, done = handled_commonly(core, answer, now_ms)
     if done is not None:
         return done
-    if said[0] != NONE:
+    if error != NONE:
         return False
     state = core.state
     if isinstance(state, Prospective | Candidate):
@@ -122,11 +119,8 @@ def on_begin(
 
 def on_begin_answer(core: Core, node_id: int, answer: beginning.BeginQuorumEpochResponse, now_ms: int) -> bool:
     """Nothing to note: who fetches has understood, and the others are told again."""
-    said = understood(core, answer)
-    if said is None:
-        return False
-    done = handled_commonly(core, *said, now_ms)
-    return said[0] == NONE if done is None else done
+    error, done = handled_commonly(core, answer, now_ms)
+    return error == NONE if done is None else done
 
 
 def on_end(
@@ -147,15 +141,12 @@ def on_end(
 
 
 def on_end_answer(core: Core, node_id: int, answer: ending.EndQuorumEpochResponse, now_ms: int) -> bool:
-    said = understood(core, answer)
-    if said is None:
-        return False
-    done = handled_commonly(core, *said, now_ms)
+    error, done = handled_commonly(core, answer, now_ms)
     if done is not None:
         return done
-    if isinstance(core.state, Resigned) and said[0] == NONE:
+    if isinstance(core.state, Resigned) and error == NONE:
         core.state.unacknowledged.discard(node_id)
-    return said[0] == NONE
+    return error == NONE
 
 
 def _succession_backoff(core: Core, asked: ending.PartitionData, version: int) -> int:
@@ -191,19 +182,20 @@ def _meet_leader(
     core.discover(Known(leader_id, epoch, given), now_ms)
 
 
-def understood(core: Core, answer: object) -> tuple[int, Known] | None:
-    """The error and the leader of an answer; None when it refuses as a whole or is about something else."""
-    if getattr(answer, "error_code", NONE) != NONE:
-        return None
-    return replies.said(answer, core.voters.endpoints_of, core.config.listener)
+def handled_commonly(core: Core, answer: object, now_ms: int) -> tuple[int, bool | None]:
+    """The error of an answer, and what is done about it whatever its kind: epochs and leaders.
 
-
-def handled_commonly(core: Core, error: int, said: Known, now_ms: int) -> bool | None:
-    """What answers of all kinds have in common: epochs and leaders.
-
-    None when the answer is still to be handled by its own kind; else whether it was a good one: a bad one is repeated
-    only after a pause.
+    The second is None when the answer is still to be handled by its own kind; else whether it was a good one: a bad one
+    is repeated only after a pause. One that refuses as a whole, or is about something else, is bad.
     """
+    if getattr(answer, "error_code", NONE) != NONE:
+        return NONE, False
+    said = replies.said(answer, core.voters.endpoints_of, core.config.listener)
+    return (NONE, False) if said is None else (said[0], _met(core, *said, now_ms))
+
+
+def _met(core: Core, error: int, said: Known, now_ms: int) -> bool | None:
+    """Take in the epoch and the leader that another node told of."""
     state = core.state
     if said.leader_id >= 0 and not said.endpoints:
         said = said._replace(endpoints=core.voters.endpoints_of(said.leader_id))

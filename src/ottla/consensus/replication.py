@@ -13,7 +13,7 @@ from ottla.consensus.config import METADATA_PARTITION, METADATA_TOPIC, METADATA_
 from ottla.consensus.control import read_fetched
 from ottla.consensus.core import ConsensusBroken, Core
 from ottla.consensus.effects import Append, SnapshotChunk, Truncate
-from ottla.consensus.elections import handled_commonly, understood
+from ottla.consensus.elections import handled_commonly
 from ottla.consensus.leading import Leader, Parked
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT, Kind, OffsetAndEpoch, truncation_offset, validate
 from ottla.consensus.states import Follower, SnapshotFetch
@@ -201,14 +201,11 @@ def _serve_snapshot(
 
 
 def on_fetch_answer(core: Core, node_id: int, answer: fetching.FetchResponse, now_ms: int) -> bool:
-    said = understood(core, answer)
-    if said is None:
-        return False
-    done = handled_commonly(core, *said, now_ms)
+    error, done = handled_commonly(core, answer, now_ms)
     if done is not None:
         return done
     follower, part = core.state, answer.responses[0].partitions[0]
-    if said[0] != NONE or not isinstance(follower, Follower):
+    if error != NONE or not isinstance(follower, Follower):
         return False
     if part.diverging_epoch is not None and part.diverging_epoch.epoch >= 0:
         _truncate(core, OffsetAndEpoch(part.diverging_epoch.end_offset, part.diverging_epoch.epoch))
@@ -266,17 +263,14 @@ def _heard_from_leader(core: Core, follower: Follower, now_ms: int) -> None:
 
 
 def on_fetch_snapshot_answer(core: Core, node_id: int, answer: snapshots.FetchSnapshotResponse, now_ms: int) -> bool:
-    said = understood(core, answer)
-    if said is None:
-        return False
-    done = handled_commonly(core, *said, now_ms)
+    error, done = handled_commonly(core, answer, now_ms)
     if done is not None:
         return done
     follower, part = core.state, answer.topics[0].partitions[0]
     if not isinstance(follower, Follower) or follower.snapshot is None:
         return False
     if (
-        said[0] in (SnapshotNotFound.code, PositionOutOfRange.code)
+        error in (SnapshotNotFound.code, PositionOutOfRange.code)
         or min(part.snapshot_id.epoch, part.snapshot_id.end_offset) < 0
     ):
         follower.snapshot = None  # deleted meanwhile; a fetch will name a newer one
@@ -286,7 +280,7 @@ def on_fetch_snapshot_answer(core: Core, node_id: int, answer: snapshots.FetchSn
     got = OffsetAndEpoch(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     data = part.unaligned_records
     assert isinstance(data, bytes | bytearray | memoryview)
-    if said[0] != NONE or got != expected.snapshot or part.position != expected.position or len(data) == 0:
+    if error != NONE or got != expected.snapshot or part.position != expected.position or len(data) == 0:
         return False
     expected.position += len(data)
     expected.installing = expected.position >= part.size
