@@ -186,3 +186,60 @@ def test_whether_records_belong_together_is_passed_on(written: Written) -> None:
 def test_a_dry_run_has_the_same_reply_and_no_records() -> None:
     decision = Decision(("a",), "reply", atomic=True).without_records()
     assert (decision.records, decision.reply, decision.atomic) == ((), "reply", True)
+
+
+class Asked:
+    """A ticket that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def answer(self, response: Any, /) -> None:
+        self.told.append(response)
+
+    def fail(self, error: ApiError, /) -> None:
+        self.told.append(error)
+
+
+def test_what_changes_unrecorded_is_the_base_of_what_is_recorded(written: Written) -> None:
+    written.decide(lambda state: Decision(("b",), "done", state=(*state, "a")))
+    assert written.machine.state == ("a", "b")
+    assert written.log == ["b"]
+
+
+def test_nothing_changes_when_the_log_refuses(written: Written) -> None:
+    written.refusal = NotController()
+    ticket = Asked()
+    written.decide(lambda state: Decision(("b",), "done", state=("a",), answers=[(ticket, "yes")]))
+    assert written.machine.state == ()
+    assert ticket.told == []
+    assert isinstance(written.replies[0], NotController)
+
+
+def test_parked_requests_are_answered_with_the_commit(written: Written) -> None:
+    ticket = Asked()
+    written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
+    assert ticket.told == []
+    written.commit()
+    assert (written.replies, ticket.told) == (["done"], ["yes"])
+
+
+def test_a_reply_that_waits_too_long_fails_and_the_state_stays(written: Written) -> None:
+    ticket = Asked()
+    written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
+    written.ms = 10
+    written.submit("b")
+    assert written.machine.oldest_waiting_ms() == 0
+    written.machine.give_up(5, RequestTimedOut())
+    assert [type(told) for told in (*written.replies, *ticket.told)] == [RequestTimedOut, RequestTimedOut]
+    assert written.machine.state == ("a", "b")
+    written.commit()
+    assert written.replies[1:] == ["done"]
+    assert written.machine.oldest_waiting_ms() is None
+
+
+def test_parked_requests_fail_when_the_machine_is_deactivated(written: Written) -> None:
+    ticket = Asked()
+    written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
+    written.machine.deactivate(NotController())
+    assert [type(told) for told in ticket.told] == [NotController]

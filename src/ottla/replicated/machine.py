@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.errors import ApiError, RequestTimedOut, UnknownServerError
-from ottla.replicated.decision import Decision
+from ottla.replicated.decision import Decision, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +51,35 @@ class Event(Generic[S]):
         self.deadline_ms = deadline_ms
 
 
+class _Waiting(NamedTuple):
+    """A reply, and answers to parked requests, that go out when an offset is committed."""
+
+    offset: int
+    since_ms: int
+    reply: Reply[Any]
+    result: Any
+    answers: Sequence[tuple[Ticket, Any]]
+
+    def succeed(self) -> None:
+        self.reply(self.result)
+        for ticket, response in self.answers:
+            ticket.answer(response)
+
+    def fail(self, error: ApiError) -> None:
+        self.reply(error)
+        for ticket, _ in self.answers:
+            ticket.fail(error)
+
+
+def _no_timers(timers: Sequence[tuple[Hashable, int | None]]) -> None:
+    assert not timers, "this machine has no timers"
+
+
 class Machine(Generic[S]):
     """One replicated state, on the node that may write to it now.
 
     `append` writes records and returns the offset of the last one, or raises an ApiError; `apply` gives the state after
-    them. Both are called in pairs, with no decision in between.
+    them. Both are called in pairs, with no decision in between. `set_timers` takes the times of a decision that holds.
     """
 
     def __init__(
@@ -65,16 +89,18 @@ class Machine(Generic[S]):
         apply: Callable[[S, Sequence[Any], int], S],
         now_ms: Callable[[], int],
         clock_ns: Callable[[], int],
+        set_timers: Callable[[Sequence[tuple[Hashable, int | None]]], None] = _no_timers,
     ) -> None:
         self._append = append
         self._apply = apply
+        self._set_timers = set_timers
         self._now_ms = now_ms
         self._clock_ns = clock_ns
         self._state: S | None = None
         self._last_offset = -1
         self._committed_offset = -1
         self._queue: deque[Event[S]] = deque()
-        self._waiting: deque[tuple[int, Reply[Any], Any]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._is_running = False
         self.stats: dict[str, EventStats] = {}
 
@@ -103,8 +129,8 @@ class Machine(Generic[S]):
         self._state = None
         waiting, self._waiting = self._waiting, deque()
         queue, self._queue = self._queue, deque()
-        for _, reply, _ in waiting:
-            reply(error)
+        for each in waiting:
+            each.fail(error)
         for event in queue:
             event.reply(error)
 
@@ -139,9 +165,17 @@ class Machine(Generic[S]):
     def committed(self, offset: int) -> None:
         """All records up to an offset are committed: answer for them."""
         self._committed_offset = max(self._committed_offset, offset)
-        while self._waiting and self._waiting[0][0] <= offset:
-            _, reply, result = self._waiting.popleft()
-            reply(result)
+        while self._waiting and self._waiting[0].offset <= offset:
+            self._waiting.popleft().succeed()
+
+    def oldest_waiting_ms(self) -> int | None:
+        """Since when the first reply waits for its commit."""
+        return self._waiting[0].since_ms if self._waiting else None
+
+    def give_up(self, until_ms: int, error: ApiError) -> None:
+        """Fail the replies that have waited since a time or longer. What they tell of may yet be committed."""
+        while self._waiting and self._waiting[0].since_ms <= until_ms:
+            self._waiting.popleft().fail(error)
 
     def _run(self, event: Event[S]) -> None:
         stats = self.stats.setdefault(event.name, EventStats())
@@ -151,9 +185,13 @@ class Machine(Generic[S]):
                 raise RequestTimedOut(f"{event.name} was not begun in time")
             assert self._state is not None
             decision = event.decide(self._state)
+            state: S = self._state if decision.state is None else decision.state
             if decision.records:
                 self._last_offset = self._append(decision.records, decision.atomic)
-                self._state = self._apply(self._state, decision.records, self._last_offset)
+                state = self._apply(state, decision.records, self._last_offset)
+            self._state = state
+            if decision.timers:
+                self._set_timers(decision.timers)
         except ApiError as error:
             stats.failed += 1
             event.reply(error)
@@ -163,10 +201,11 @@ class Machine(Generic[S]):
             event.reply(UnknownServerError())
         else:
             # Even without records of its own a reply may tell of others that are not committed yet.
+            waiting = _Waiting(self._last_offset, self._now_ms(), event.reply, decision.reply, decision.answers)
             if self._last_offset <= self._committed_offset:
-                event.reply(decision.reply)
+                waiting.succeed()
             else:
-                self._waiting.append((self._last_offset, event.reply, decision.reply))
+                self._waiting.append(waiting)
         finally:
             took = self._clock_ns() - start
             stats.count += 1

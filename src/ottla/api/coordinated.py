@@ -1,0 +1,35 @@
+"""Requests that a coordinator of this broker decides on: the way from a call to it and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.api.call import LATER, Call, Later
+from ottla.coordination.shard import Shard
+from ottla.errors import ApiError
+from ottla.replicated.decision import Decision
+
+S = TypeVar("S")
+
+
+class CallTicket:
+    """A call as a coordinator sees it: something to answer, or to fail in the way of its API."""
+
+    __slots__ = ("call", "request")
+
+    def __init__(self, call: Call[Any], request: Any) -> None:
+        self.call = call
+        self.request = request
+
+    def answer(self, response: Any, /) -> None:
+        self.call.answer(response)
+
+    def fail(self, error: ApiError, /) -> None:
+        self.call.answer(self.call.route.endpoint.failed(self.request, self.call.version, error))
+
+
+def coordinated(shard: Shard[S], ticket: CallTicket, decide: Callable[[S], Decision[Any]]) -> Later:
+    """Let a coordinator decide on a call; it is answered when the decision is committed."""
+    shard.submit(ticket.call.route.api.name, decide, ticket)
+    return LATER

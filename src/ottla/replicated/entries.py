@@ -1,0 +1,121 @@
+"""What coordinators keep in their logs: records of a key and a value, some of them part of a transaction, and markers.
+
+A key begins with the record's type as an i16, a value with its version as an i16; a null value deletes. Records of a
+transaction count only when its marker says that it was committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ottla.wire.codec import decode, encode
+from ottla.wire.control import ControlType, control_type, coordinator_epoch
+from ottla.wire.declare import schema_of
+from ottla.wire.errors import ProtocolError
+from ottla.wire.records import Record, build_batch, records
+from ottla.wire.varint import Buffer
+
+logger = logging.getLogger(__name__)
+
+Kinds = Mapping[int, tuple[type, type]]
+"""The classes of key and value by the type that a key begins with."""
+
+_KEY_VERSION: Final = 0
+_prefix = struct.Struct(">h")
+
+
+class Stored(NamedTuple):
+    """A record: what is known under a key, or None if nothing is any more."""
+
+    key: Any
+    value: Any | None
+    version: int | None = None
+    """The value's version to write; None for the latest."""
+    producer_id: int = NO_PRODUCER_ID
+    """Whose transaction it is part of. All records of one decision have the same."""
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction in this log. It is decided upon alone."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
+Entry = Stored | Marker
+
+
+def batch_of(entries: Sequence[Stored], *, timestamp: int) -> bytearray:
+    """One batch of records."""
+    first = entries[0]
+    is_transactional = first.producer_id != NO_PRODUCER_ID
+    return build_batch(
+        [
+            Record(number, timestamp, encode_key(entry.key), encode_value(entry.value, entry.version))
+            for number, entry in enumerate(entries)
+        ],
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        transactional=is_transactional,
+    )
+
+
+def entries_of(kinds: Kinds, buf: Buffer, pos: int, header: BatchHeader) -> Iterator[Entry]:
+    """What the batch at a position holds; records of kinds that are not known are left out."""
+    for record in records(buf, pos, header):
+        if header.is_control:
+            kind = control_type(record)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                is_commit = kind is ControlType.COMMIT
+                yield Marker(header.producer_id, header.producer_epoch, is_commit, coordinator_epoch(record))
+            continue
+        found = decode_record(kinds, record)
+        if found is not None:
+            key, value, version = found
+            if header.is_transactional:
+                yield Stored(key, value, version, header.producer_id, header.producer_epoch)
+            else:
+                yield Stored(key, value, version)
+
+
+def encode_key(key: Any) -> bytes:
+    """A key as it is in the log."""
+    return _prefix.pack(schema_of(type(key)).key) + encode(key, _KEY_VERSION)
+
+
+def encode_value(value: Any | None, version: int | None = None) -> bytes | None:
+    """A value as it is in the log."""
+    if value is None:
+        return None
+    if version is None:
+        version = schema_of(type(value)).versions.last
+    return _prefix.pack(version) + encode(value, version)
+
+
+def decode_record(kinds: Kinds, record: Record) -> tuple[Any, Any | None, int | None] | None:
+    """Key, value and the value's version; None if this node does not know the kind of record."""
+    if record.key is None or len(record.key) < _prefix.size:
+        raise ProtocolError(f"the record at offset {record.offset} has the key {record.key!r}")
+    (kind,) = _prefix.unpack_from(record.key)
+    classes = kinds.get(kind)
+    if classes is None:
+        logger.warning("the record at offset %d is of type %d, which is not known here", record.offset, kind)
+        return None
+    key: Any = decode(classes[0], _KEY_VERSION, memoryview(record.key)[_prefix.size :])
+    if record.value is None:
+        return key, None, None
+    if len(record.value) < _prefix.size:
+        raise ProtocolError(f"the record at offset {record.offset} has a value of {len(record.value)} bytes")
+    (version,) = _prefix.unpack_from(record.value)
+    if version not in schema_of(classes[1]).versions:
+        logger.warning("%s at offset %d is of version %d", classes[1].__name__, record.offset, version)
+        return None
+    return key, decode(classes[1], version, memoryview(record.value)[_prefix.size :]), version

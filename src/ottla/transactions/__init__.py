@@ -1,0 +1,1 @@
+"""The transaction coordinator's rules: producers, their epochs, and what becomes of their transactions."""
