@@ -35,7 +35,9 @@ def kafka_libs() -> Path:
 def java_classes() -> Path:
     """The folder with the compiled Java peer."""
     libs = kafka_libs()
-    return cached(f"kafka-peer-{digest([POM, *java_sources()])}", lambda folder: compile_peer(libs, folder))
+    return cached(
+        f"kafka-peer-{digest([POM, *java_sources()])}", lambda folder: compile_java(libs, folder, java_sources())
+    )
 
 
 def class_path() -> str:
@@ -90,7 +92,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
 
 
-def copy_jars(folder: Path) -> None:
+def copy_jars(folder: Path, pom: Path = POM) -> None:
     java()  # Maven needs it too, and says so less clearly
     maven = shutil.which("mvn")
     if maven is None:
@@ -99,19 +101,26 @@ def copy_jars(folder: Path) -> None:
     if maven is None:
         unavailable("Maven (mvn)")
     goal = "dependency:copy-dependencies"
-    command = [maven, "-q", "-B", "-f", str(POM), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    command = [maven, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     problem = run(command)
     if problem is not None:
         unavailable(f"Kafka's jars, which Maven could not fetch: {problem}")
 
 
-def compile_peer(libs: Path, folder: Path) -> None:
-    javac = java().parent / "javac"
-    sources = [str(source) for source in java_sources()]
-    command = [str(javac), "--release", JAVA_RELEASE, "-proc:none", "-cp", f"{libs}/*", "-d", str(folder), *sources]
-    problem = run(command)
+def compile_java(libs: Path, folder: Path, sources: Sequence[Path]) -> None:
+    command = [
+        str(java().parent / "javac"),
+        "--release",
+        JAVA_RELEASE,
+        "-proc:none",
+        "-cp",
+        f"{libs}/*",
+        "-d",
+        str(folder),
+    ]
+    problem = run([*command, *map(str, sources)])
     if problem is not None:
-        pytest.fail(f"the Java peer does not compile: {problem}", pytrace=False)
+        pytest.fail(f"the Java sources of the tests do not compile: {problem}", pytrace=False)
 
 
 def find_javac() -> Path | None:

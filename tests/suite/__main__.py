@@ -1,0 +1,63 @@
+"""The command: run classes of Kafka's tests, and say what became of them, here and on Apache Kafka."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.suite.clusters import ClusterFailed, Subject
+from tests.suite.runner import Result, class_path, full_names, run_classes
+
+EXPECTED = Path(__file__).parent / "expected.json"
+"""The tests of each class that pass on Apache Kafka, run in the same way."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.suite", description=__doc__)
+    parser.add_argument("classes", nargs="*", metavar="CLASS", help="with or without its package")
+    parser.add_argument("--all", action="store_true", help="every class of which something is expected")
+    parser.add_argument("--kafka", action="store_true", help="against Apache Kafka, and note what passes there")
+    parser.add_argument("--per-test", type=int, default=120, metavar="S", help="the longest that one test may take")
+    arguments = parser.parse_args()
+    expected: dict[str, list[str]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
+    classes = sorted(expected) if arguments.all else arguments.classes
+    if not classes:
+        parser.error("name a class, or give --all")
+    try:
+        names = full_names(classes)
+        subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
+        results = run_classes(names, subject, per_test_s=arguments.per_test)
+    except ClusterFailed as error:
+        print(error, file=sys.stderr)
+        return 2
+    if arguments.kafka:
+        for name in names:
+            short = name.rpartition(".")[2]
+            expected[short] = sorted(each.test for each in results if not each.failure and of_class(each) == short)
+        EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
+    return report(results, expected)
+
+
+def report(results: list[Result], expected: dict[str, list[str]]) -> int:
+    """Print what failed, and a line for each class; whether everything passed that should."""
+    passed, run = Counter[str](), Counter(of_class(each) for each in results)
+    missed = 0
+    for result in results:
+        should = result.test in expected.get(of_class(result), [])
+        if result.failure is None:
+            passed[of_class(result)] += 1
+        else:
+            missed += should
+            print(f"{'MISSED' if should else 'failed'}  {result.test}: {result.failure.splitlines()[0][:200]}")
+    for name in sorted(run):
+        print(f"{name}: {passed[name]} of {run[name]} passed; {len(expected.get(name, []))} on Apache Kafka")
+    return 1 if missed or not results else 0
+
+
+def of_class(result: Result) -> str:
+    return result.test.partition(".")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""Clusters as Kafka's tests ask for them: a folder each, with what is wanted in it, and processes for its nodes."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.differential.ottla_node import CLUSTER_ID, quiet_port
+from tests.interop.kafka_jars import java
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+FIRST_CONTROLLER = 3000
+JVM_OPTIONS = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class ClusterFailed(Exception):
+    """A cluster could not be started or stopped."""
+
+
+class Subject:
+    """What the nodes are: the commands that format a directory and that run a node."""
+
+    def __init__(self, format_command: list[str], serve_command: list[str]) -> None:
+        self.format_command = format_command
+        self.serve_command = serve_command
+
+    @classmethod
+    def ottla(cls) -> "Subject":
+        command = [sys.executable, "-m", "ottla"]
+        return cls([*command, "format"], [*command, "serve"])
+
+    @classmethod
+    def kafka(cls, class_path: str) -> "Subject":
+        command = [str(java()), *JVM_OPTIONS, "-cp", class_path]
+        return cls([*command, "kafka.tools.StorageTool", "format"], [*command, "kafka.Kafka"])
+
+
+class ProcessCluster:
+    """One cluster, in a folder that the test has made."""
+
+    def __init__(self, folder: Path, subject: Subject) -> None:
+        self._folder = folder
+        self._subject = subject
+        self._wanted = read_properties(folder / "cluster.properties")
+        self._ports: dict[int, int] = {}
+        self._controller_ports: dict[int, int] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Format and start all nodes; return when they listen."""
+        wanted = self._wanted
+        if wanted["security"] != "PLAINTEXT":
+            raise ClusterFailed(f"security protocol {wanted['security']} is not served yet")
+        first = 0 if wanted["combined"] == "true" else FIRST_CONTROLLER
+        self._ports = {node: quiet_port() for node in range(int(wanted["brokers"]))}
+        self._controller_ports = {first + number: quiet_port() for number in range(int(wanted["controllers"]))}
+        nodes = sorted({*self._ports, *self._controller_ports}, reverse=True)  # controllers of their own first
+        for node in nodes:
+            self._write_settings(node)
+            self._format(node)
+        for node in nodes:
+            self._launch(node)
+        for port in (*self._controller_ports.values(), *self._ports.values()):
+            self._wait_for(port)
+        write_properties(
+            self._folder / "endpoints.properties",
+            {
+                "brokers": addresses(self._ports),
+                "controllers": addresses(self._controller_ports),
+                "broker.ids": ",".join(map(str, self._ports)),
+                "controller.ids": ",".join(map(str, self._controller_ports)),
+            },
+        )
+
+    def stop_broker(self, node: int) -> None:
+        """Stop a node in order."""
+        process = self._processes.pop(node)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def start_broker(self, node: int) -> None:
+        """Start a node again; return when it listens."""
+        self._launch(node)
+        self._wait_for(self._ports[node])
+
+    def stop(self) -> None:
+        """End everything at once, and remove what the nodes have kept."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+        for data in self._folder.glob("data-*"):
+            shutil.rmtree(data, ignore_errors=True)
+
+    def _write_settings(self, node: int) -> None:
+        wanted, listener = self._wanted, self._wanted["listener"]
+        replicas = str(min(3, len(self._ports)))
+        settings = {
+            "node.id": str(node),
+            "log.dirs": str(self._folder / f"data-{node}"),
+            "controller.quorum.voters": ",".join(
+                f"{voter}@127.0.0.1:{port}" for voter, port in self._controller_ports.items()
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": f"{listener}:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+            settings |= {f"{topic}.num.partitions": "5", f"{topic}.replication.factor": replicas}
+        settings |= below(wanted, "all.")
+        roles, listeners = [], []
+        if node in self._ports:
+            roles.append("broker")
+            listeners.append(f"{listener}://127.0.0.1:{self._ports[node]}")
+            settings |= {"advertised.listeners": listeners[0], "inter.broker.listener.name": listener}
+        if node in self._controller_ports:
+            roles.append("controller")
+            listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}")
+        settings |= {"process.roles": ",".join(roles), "listeners": ",".join(listeners)}
+        write_properties(self._settings_file(node), settings | below(wanted, f"node.{node}."))
+
+    def _format(self, node: int) -> None:
+        command = [*self._subject.format_command, "-t", CLUSTER_ID, "-c", str(self._settings_file(node))]
+        features = [
+            word for name, level in below(self._wanted, "feature.").items() for word in ("--feature", f"{name}={level}")
+        ]
+        # Some tests ask for combinations that Kafka's own tool refuses too; they then get the defaults.
+        problem = run([*command, "--release-version", self._wanted["release"], *features]) and run(command)
+        if problem:
+            raise ClusterFailed(f"node {node} cannot be formatted: {problem}")
+
+    def _launch(self, node: int) -> None:
+        with (self._folder / f"{node}.log").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [*self._subject.serve_command, str(self._settings_file(node))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LANG": "C.UTF-8"},
+            )
+
+    def _wait_for(self, port: int) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        raise ClusterFailed(f"nothing listens on port {port} after {START_TIMEOUT_S} s; see {self._folder}")
+
+    def _settings_file(self, node: int) -> Path:
+        return self._folder / f"{node}.properties"
+
+
+def addresses(ports: Mapping[int, int]) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in ports.values())
+
+
+def below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The settings whose names begin with a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+
+
+def run(command: list[str]) -> str:
+    """Run a command; what it said if it failed."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+    return (done.stdout + done.stderr).strip() or "failed" if done.returncode else ""
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A file that Java has written: one setting a line, with backslashes before what has a meaning."""
+    found = {}
+    for line in path.read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, _, value = line.replace("\\:", ":").replace("\\=", "=").replace("\\#", "#").partition("=")
+            found[key.replace("\\ ", " ")] = value.replace("\\\\", "\\")
+    return found
+
+
+def write_properties(path: Path, settings: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -1,0 +1,344 @@
+package org.apache.kafka.common.test.junit;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.Reader;
+import java.io.Writer;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.Collectors;
+
+import kafka.server.ControllerServer;
+import kafka.server.KafkaBroker;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.test.ClusterInstance;
+import org.apache.kafka.common.test.api.ClusterConfig;
+import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.server.fault.FaultHandlerException;
+import org.junit.jupiter.api.extension.AfterTestExecutionCallback;
+import org.junit.jupiter.api.extension.BeforeEachCallback;
+import org.junit.jupiter.api.extension.Extension;
+import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
+
+/**
+ * Stands in for Kafka's class of this name, which starts brokers inside the test's process: here the brokers are processes of their own, which
+ * the program that runs the suite starts and stops when it is told to, over a connection to its port (the system property "ottla.suite").
+ */
+public final class RaftClusterInvocationContext implements TestTemplateInvocationContext {
+    private final String name;
+    private final ClusterConfig config;
+    private final boolean combined;
+
+    public RaftClusterInvocationContext(String name, ClusterConfig config, boolean combined) {
+        this.name = name;
+        this.config = config;
+        this.combined = combined;
+    }
+
+    @Override
+    public String getDisplayName(int number) {
+        return name + " [" + number + "]";
+    }
+
+    @Override
+    public List<Extension> getAdditionalExtensions() {
+        Processes cluster = new Processes(config, combined);
+        BeforeEachCallback before = test -> {
+            if (config.isAutoStart()) {
+                cluster.start();
+            }
+        };
+        AfterTestExecutionCallback after = test -> cluster.stop();
+        return List.of(before, after, new ClusterInstanceParameterResolver(cluster));
+    }
+
+    /** The program that runs the suite, at the other end of a connection: one line there, one line back. */
+    private static final class Runner {
+        private static Socket socket;
+        private static BufferedReader answers;
+
+        static synchronized void tell(String... words) {
+            try {
+                if (socket == null) {
+                    socket = new Socket(InetAddress.getLoopbackAddress(), Integer.getInteger("ottla.suite"));
+                    answers = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
+                }
+                OutputStream out = socket.getOutputStream();
+                out.write((String.join(" ", words) + "\n").getBytes(StandardCharsets.UTF_8));
+                out.flush();
+                String answer = answers.readLine();
+                if (!"ok".equals(answer)) {
+                    throw new IllegalStateException(String.join(" ", words) + ": " + answer);
+                }
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    /** A cluster of processes. One that another test left behind is used again if it was made alike and nobody harmed it. */
+    private static final class Processes implements ClusterInstance {
+        private static Properties lastWanted;
+        private static Path lastFolder;
+
+        private final ClusterConfig config;
+        private final boolean combined;
+        private final Properties endpoints = new Properties();
+        private Path folder;
+        private boolean started;
+        private boolean stopped;
+
+        Processes(ClusterConfig config, boolean combined) {
+            this.config = config;
+            this.combined = combined;
+        }
+
+        @Override
+        public void start() {
+            if (started) {
+                return;
+            }
+            started = true;
+            try {
+                Properties wanted = wanted();
+                if (lastFolder != null && wanted.equals(lastWanted)) {
+                    folder = lastFolder;
+                    readEndpoints();
+                    if (cleared()) {
+                        return;
+                    }
+                }
+                if (lastFolder != null) {
+                    Runner.tell("stop", lastFolder.toString());
+                    lastFolder = null;
+                }
+                folder = Files.createTempDirectory("ottla-suite");
+                try (Writer file = Files.newBufferedWriter(folder.resolve("cluster.properties"))) {
+                    wanted.store(file, null);
+                }
+                Runner.tell("start", folder.toString());
+                readEndpoints();
+                lastWanted = wanted;
+                lastFolder = folder;
+            } catch (IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+
+        private Properties wanted() {
+            Properties wanted = new Properties();
+            wanted.setProperty("brokers", String.valueOf(config.numBrokers()));
+            wanted.setProperty("controllers", String.valueOf(config.numControllers()));
+            wanted.setProperty("combined", String.valueOf(combined));
+            wanted.setProperty("security", config.brokerSecurityProtocol().name);
+            wanted.setProperty("listener", config.brokerListenerName().value());
+            wanted.setProperty("release", config.metadataVersion().version());
+            config.features().forEach((feature, level) -> wanted.setProperty("feature." + feature.featureName(), level.toString()));
+            config.serverProperties().forEach((key, value) -> wanted.setProperty("all." + key, value));
+            config.perServerOverrideProperties().forEach((node, settings) ->
+                settings.forEach((key, value) -> wanted.setProperty("node." + node + "." + key, value)));
+            return wanted;
+        }
+
+        private void readEndpoints() throws IOException {
+            endpoints.clear();
+            try (Reader file = Files.newBufferedReader(folder.resolve("endpoints.properties"))) {
+                endpoints.load(file);
+            }
+        }
+
+        /** Remove what the test before has left; whether the cluster is as good as new. */
+        private boolean cleared() {
+            try (Admin admin = admin()) {
+                Set<String> groups = admin.listGroups().all().get().stream().map(GroupListing::groupId).collect(Collectors.toSet());
+                if (!groups.isEmpty()) {
+                    admin.deleteConsumerGroups(groups).all().get();
+                }
+                Set<String> topics = admin.listTopics().names().get();
+                if (!topics.isEmpty()) {
+                    admin.deleteTopics(topics).all().get();
+                }
+                eventually(Duration.ofSeconds(10), () -> admin.listTopics().names().get().isEmpty());
+                return true;
+            } catch (ExecutionException | AssertionError error) {
+                return false;
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+
+        @Override
+        public void stop() {
+            stopped = stopped || started;
+        }
+
+        @Override
+        public void shutdownBroker(int broker) {
+            lastWanted = null;
+            Runner.tell("stop-broker", folder.toString(), String.valueOf(broker));
+        }
+
+        @Override
+        public void startBroker(int broker) {
+            Runner.tell("start-broker", folder.toString(), String.valueOf(broker));
+        }
+
+        @Override
+        public boolean started() {
+            return started;
+        }
+
+        @Override
+        public boolean stopped() {
+            return stopped;
+        }
+
+        @Override
+        public Type type() {
+            return combined ? Type.CO_KRAFT : Type.KRAFT;
+        }
+
+        @Override
+        public ClusterConfig config() {
+            return config;
+        }
+
+        @Override
+        public Map<Integer, KafkaBroker> brokers() {
+            return Map.of();
+        }
+
+        @Override
+        public Map<Integer, ControllerServer> controllers() {
+            return Map.of();
+        }
+
+        @Override
+        public Set<Integer> brokerIds() {
+            return numbers("broker.ids");
+        }
+
+        @Override
+        public Set<Integer> controllerIds() {
+            return numbers("controller.ids");
+        }
+
+        private Set<Integer> numbers(String key) {
+            return Arrays.stream(endpoints.getProperty(key).split(",")).map(Integer::valueOf).collect(Collectors.toCollection(TreeSet::new));
+        }
+
+        @Override
+        public List<Integer> brokerBoundPorts() {
+            return ports(bootstrapServers());
+        }
+
+        @Override
+        public List<Integer> controllerBoundPorts() {
+            return ports(bootstrapControllers());
+        }
+
+        private static List<Integer> ports(String addresses) {
+            return Arrays.stream(addresses.split(",")).map(each -> Integer.valueOf(each.substring(each.lastIndexOf(':') + 1))).toList();
+        }
+
+        @Override
+        public ListenerName clientListener() {
+            return config.brokerListenerName();
+        }
+
+        @Override
+        public ListenerName controllerListenerName() {
+            return config.controllerListenerName();
+        }
+
+        @Override
+        public String bootstrapServers() {
+            return endpoints.getProperty("brokers");
+        }
+
+        @Override
+        public String bootstrapControllers() {
+            return endpoints.getProperty("controllers");
+        }
+
+        @Override
+        public String clusterId() {
+            try (Admin admin = admin()) {
+                return admin.describeCluster().clusterId().get();
+            } catch (ExecutionException | InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+
+        @Override
+        public Optional<FaultHandlerException> firstFatalException() {
+            return Optional.empty();
+        }
+
+        @Override
+        public Optional<FaultHandlerException> firstNonFatalException() {
+            return Optional.empty();
+        }
+
+        // Kafka's own look into the brokers' memory here; processes of their own are asked as any client asks.
+
+        @Override
+        public void waitForReadyBrokers() throws InterruptedException {
+            try (Admin admin = admin()) {
+                eventually(Duration.ofMinutes(1), () -> admin.describeCluster().nodes().get().size() >= config.numBrokers());
+            }
+        }
+
+        @Override
+        public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
+            try (Admin admin = admin()) {
+                eventually(Duration.ofMinutes(1), () -> {
+                    var found = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
+                    return found.size() == partitions && found.stream().allMatch(each -> each.leader() != null && each.leader().id() >= 0);
+                });
+            }
+        }
+
+        @Override
+        public void waitTopicDeletion(String topic) throws InterruptedException {
+            try (Admin admin = admin()) {
+                eventually(Duration.ofMinutes(1), () -> !admin.listTopics().names().get().contains(topic));
+            }
+        }
+
+        private static void eventually(Duration within, Callable<Boolean> condition) throws InterruptedException {
+            long deadline = System.nanoTime() + within.toNanos();
+            Exception last = null;
+            while (System.nanoTime() < deadline) {
+                try {
+                    if (condition.call()) {
+                        return;
+                    }
+                } catch (InterruptedException error) {
+                    throw error;
+                } catch (Exception error) {
+                    last = error;
+                }
+                Thread.sleep(50);
+            }
+            throw new AssertionError("it did not come true within " + within, last);
+        }
+    }
+}
