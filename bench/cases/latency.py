@@ -1,0 +1,53 @@
+"""The time from when a record is due to when a consumer has it, at steady rates; librdkafka on both ends."""
+
+from bench.case import GROUPS, LOAD_GOALS, Trial, case
+from bench.figures import Figures
+from bench.load import librdkafka
+from bench.tools import end_to_end_latency
+
+RECORD_BYTES = 100
+GOALS = {name: LOAD_GOALS[name] for name in ("server_cpu_s", "p99_ms")}
+
+
+def steady(trial: Trial, *, records_per_s: int, seconds: float, consumers: int = 1) -> Figures:
+    with trial.topic() as topic, trial.measured() as figures:
+        figures |= librdkafka(
+            "end-to-end",
+            bootstrap=trial.cluster.bootstrap,
+            topic=topic,
+            records_per_s=records_per_s,
+            seconds=max(1.0, seconds * trial.scale),
+            record_bytes=RECORD_BYTES,
+            consumers=consumers,
+            producer_settings={"acks": "1"},
+        )
+    return figures
+
+
+@case("latency-1", "end to end at 1 record/s", warm_rounds=1, goals={"p50_ms": 0.7})
+def latency_1(trial: Trial) -> Figures:
+    return steady(trial, records_per_s=1, seconds=10)
+
+
+@case("latency-1000", "end to end at 1,000 records/s", quick=True, goals=GOALS)
+def latency_1000(trial: Trial) -> Figures:
+    return steady(trial, records_per_s=1_000, seconds=6)
+
+
+@case("latency-20000", "end to end at 20,000 records/s", goals=GOALS)
+def latency_20000(trial: Trial) -> Figures:
+    return steady(trial, records_per_s=20_000, seconds=5)
+
+
+@case("latency-tail10", "end to end at 1,000 records/s, ten consumers of one partition", goals=GOALS)
+def latency_tail_10(trial: Trial) -> Figures:
+    return steady(trial, records_per_s=1_000, seconds=6, consumers=10)
+
+
+@case("latency-java", "10,000 × 100 B one after the other, sent and read (EndToEndLatency)", needs=GROUPS, goals=GOALS)
+def latency_java(trial: Trial) -> Figures:
+    with trial.topic() as topic, trial.measured() as figures:
+        figures |= end_to_end_latency(
+            trial.cluster.bootstrap, topic, records=trial.scaled(10_000), record_bytes=RECORD_BYTES, acks="1"
+        )
+    return figures

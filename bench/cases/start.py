@@ -1,0 +1,46 @@
+"""Starting: from the launch of the process to the first Metadata answer; and the memory of a node at rest."""
+
+import time
+
+from bench import measure
+from bench.case import MEMORY_GOALS, START_GOALS, Trial, case
+from bench.figures import Figures
+from bench.systems import Cluster
+
+SETTLE_S = 5.0
+GOALS = {**START_GOALS, **MEMORY_GOALS}
+
+
+def start(trial: Trial, partitions: int = 0) -> Figures:
+    """Start a formatted node, with some partitions if asked for, let it settle, and end it."""
+    cluster = Cluster(trial.system, trial.folder / f"started-{time.monotonic_ns()}")
+    try:
+        if partitions:
+            cluster.start()
+            cluster.create_topics(["wide"], partitions)
+            cluster.stop()
+        seconds = cluster.start()
+        figures = {"time_ms": seconds * 1000, "server_cpu_s": measure.cpu_seconds(cluster.pids)}
+        time.sleep(SETTLE_S * min(1.0, trial.scale * 5))
+        figures["rss_mb"] = measure.resident_bytes(cluster.pids) / measure.MEGABYTE
+        figures["pss_mb"] = measure.proportional_bytes(cluster.pids) / measure.MEGABYTE
+        figures["disk_mb"] = measure.disk_bytes(cluster.folder) / measure.MEGABYTE
+    finally:
+        cluster.stop()
+    return figures
+
+
+@case("start-empty", "start of an empty node; memory at rest", quick=True, nodes=0, goals=GOALS)
+def start_empty(trial: Trial) -> Figures:
+    return start(trial)
+
+
+@case(
+    "start-1000p",
+    "start with 1,000 partitions after an orderly stop; memory at rest",
+    nodes=0,
+    warm_rounds=0,
+    goals=GOALS,
+)
+def start_1000_partitions(trial: Trial) -> Figures:
+    return start(trial, trial.scaled(1_000))

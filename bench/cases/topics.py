@@ -1,0 +1,30 @@
+"""Creating topics: one after the other, and many in one request."""
+
+import time
+
+from bench.case import CREATION_GOALS, Trial, case
+from bench.figures import Figures
+
+
+def create(trial: Trial, requests: int, topics_each: int) -> Figures:
+    """Time until the last request is answered; the topics are removed afterwards."""
+    made: list[list[str]] = [
+        [f"made-{time.monotonic_ns()}-{number}-{topic}" for topic in range(topics_each)] for number in range(requests)
+    ]
+    with trial.measured() as figures:
+        began = time.perf_counter()
+        for names in made:
+            trial.cluster.create_topics(names)
+        figures["time_ms"] = (time.perf_counter() - began) * 1000
+    trial.cluster.delete_topics([name for names in made for name in names])
+    return figures
+
+
+@case("topics-100", "100 topics created one after the other", quick=True, goals=CREATION_GOALS)
+def topics_one_by_one(trial: Trial) -> Figures:
+    return create(trial, trial.scaled(100, least=5), 1)
+
+
+@case("topics-500", "500 topics created by one request", quick=True, goals=CREATION_GOALS)
+def topics_in_one_request(trial: Trial) -> Figures:
+    return create(trial, 1, trial.scaled(500, least=5))

@@ -1,0 +1,128 @@
+"""Transactions of ten records, one after the other: by librdkafka, which adds partitions, and as of version 2."""
+
+import socket
+import struct
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+
+from bench.case import TRANSACTIONS, Trial, case
+from bench.figures import Figures, percentiles
+from bench.tools import ToolFailed
+from ottla.messages.apis import BY_KEY
+from ottla.messages.end_txn import EndTxnRequest
+from ottla.messages.find_coordinator import FindCoordinatorRequest
+from ottla.messages.headers import RequestHeader
+from ottla.messages.init_producer_id import InitProducerIdRequest
+from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.codec import decode, encode, is_flexible
+from ottla.wire.declare import schema_of
+from ottla.wire.records import Record, build_batch
+
+PATIENCE_S = 30.0
+RECORDS = 10
+GOALS = {"records_per_s": 1.0}
+_length = struct.Struct(">i")
+_CONCURRENT = 51
+
+
+@case("transactions-librdkafka", "1,000 transactions of 10 records, librdkafka", needs=TRANSACTIONS, goals=GOALS)
+def transactions_librdkafka(trial: Trial) -> Figures:
+    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    settings = {
+        "bootstrap.servers": trial.cluster.bootstrap,
+        "transactional.id": f"librdkafka-{time.monotonic_ns()}",
+        "linger.ms": 0,
+    }
+    producer = Producer(settings)
+    producer.init_transactions(PATIENCE_S)
+    times = []
+    with trial.measured() as figures:
+        for _ in range(trial.scaled(1_000)):
+            began = time.perf_counter()
+            producer.begin_transaction()
+            for _ in range(RECORDS):
+                producer.produce(topic, bytes(100), partition=0)
+            producer.commit_transaction(PATIENCE_S)
+            times.append((time.perf_counter() - began) * 1000)
+        figures |= percentiles(times)
+        figures["records_per_s"] = RECORDS * len(times) / (sum(times) / 1000)
+    return figures
+
+
+@case(
+    "transactions-version2", "3,000 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS
+)
+def transactions_version2(trial: Trial) -> Figures:
+    """Produce and EndTxn without a client's own time: the partition is added by the write, the end raises the epoch."""
+    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    host, port = trial.cluster.bootstrap.split(",")[0].rsplit(":", 1)
+    times = []
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        id_ = f"version2-{time.monotonic_ns()}"
+        _until_done(sock, FindCoordinatorRequest(key_type=1, coordinator_keys=[id_]), 4)
+        made = _until_done(sock, InitProducerIdRequest(transactional_id=id_, transaction_timeout_ms=60_000), 5)
+        producer_id, epoch = made.producer_id, made.producer_epoch
+        records = [Record(number, 1_700_000_000_000, None, bytes(100)) for number in range(RECORDS)]
+        with trial.measured() as figures:
+            for _ in range(trial.scaled(3_000)):
+                began = time.perf_counter()
+                batch = build_batch(
+                    records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
+                )
+                part = PartitionProduceData(index=0, records=bytes(batch))
+                data = [TopicProduceData(name=topic, partition_data=[part])]
+                _until_done(sock, ProduceRequest(transactional_id=id_, acks=-1, timeout_ms=10_000, topic_data=data), 12)
+                ended = _until_done(
+                    sock,
+                    EndTxnRequest(transactional_id=id_, producer_id=producer_id, producer_epoch=epoch, committed=True),
+                    5,
+                )
+                producer_id, epoch = ended.producer_id, ended.producer_epoch
+                times.append((time.perf_counter() - began) * 1000)
+            figures |= percentiles(times)
+            figures["records_per_s"] = RECORDS * len(times) / (sum(times) / 1000)
+    return figures
+
+
+def _until_done(sock: socket.socket, request: Any, version: int) -> Any:
+    """The answer, once it is no error. As producers do, one whose last transaction is being ended asks again."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = _ask(sock, request, version)
+        if not (code := _error_of(answer)):
+            return answer
+        if time.monotonic() > deadline:
+            raise ToolFailed(f"{type(request).__name__} fails with {code}")
+        time.sleep(0.001 if code == _CONCURRENT else 0.1)
+
+
+def _ask(sock: socket.socket, request: Any, version: int) -> Any:
+    api = BY_KEY[schema_of(type(request)).key]
+    header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id="bench")
+    flexible = is_flexible(api.request, version)
+    frame = encode(header, 2 if flexible else 1) + encode(request, version)
+    sock.sendall(_length.pack(len(frame)) + frame)
+    (size,) = _length.unpack(_read(sock, 4))
+    data = _read(sock, size)
+    return decode(api.response, version, memoryview(data)[5 if is_flexible(api.response, version) else 4 :])
+
+
+def _read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        got = sock.recv(size - len(data))
+        if not got:
+            raise ToolFailed("the connection was closed")
+        data += got
+    return data
+
+
+def _error_of(answer: Any) -> int:
+    for items in ("coordinators", "responses"):
+        if found := getattr(answer, items, None):
+            first = found[0]
+            return int(first.error_code if items == "coordinators" else first.partition_responses[0].error_code)
+    return int(answer.error_code)

@@ -1,0 +1,196 @@
+"""Clients on librdkafka, in a process of their own: `python -m bench.load KIND JSON` prints figures as JSON.
+
+`produce`     several producers, each with its own connection, as fast as they can
+`consume`     several consumers that each read their share of the partitions from the beginning
+`end-to-end`  records at a given rate, and the time from when each was due to when each consumer had it
+
+Records are due at fixed times whether or not the last ones are through, so that a stall shows in all that it held up.
+"""
+
+import json
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from bench.figures import Figures, percentiles
+from bench.tools import ToolFailed, run_tool
+
+PATIENCE_S = 60
+_due = struct.Struct(">Q")
+
+
+def librdkafka(kind: str, **arguments: Any) -> Figures:
+    """Run such a client to its end."""
+    command = [sys.executable, "-m", "bench.load", kind, json.dumps(arguments)]
+    figures: Figures = json.loads(run_tool(command).splitlines()[-1])
+    return figures
+
+
+def produce(
+    *, bootstrap: str, topic: str, producers: int, records: int, record_bytes: int, settings: dict[str, str]
+) -> Figures:
+    """Records spread over some producers."""
+    latencies: list[float] = []
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        latencies.append((message.latency() or 0.0) * 1000)
+
+    many = [Producer({"bootstrap.servers": bootstrap, "on_delivery": delivered, **settings}) for _ in range(producers)]
+    value = bytes(record_bytes)
+    began = time.perf_counter()
+    for number in range(records):
+        producer = many[number % producers]
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1000 == 0:
+            for each in many:
+                each.poll(0)
+    for each in many:
+        each.flush(PATIENCE_S)
+    took = time.perf_counter() - began
+    if errors or len(latencies) != records:
+        raise ToolFailed(
+            f"{len(latencies)} of {records} records were answered, {len(errors)} with errors: {errors[:1]}"
+        )
+    rates = {"records_per_s": records / took, "mb_per_s": records * record_bytes / took / 2**20}
+    return rates | percentiles(latencies)
+
+
+def consume(
+    *, bootstrap: str, topic: str, partitions: int, consumers: int, records: int, settings: dict[str, str]
+) -> Figures:
+    """All records of a topic, once; each consumer has partitions of its own."""
+    left = threading.Semaphore(0)
+    counts = [0, 0]
+    lock = threading.Lock()
+    problems: list[str] = []
+
+    def read(number: int) -> None:
+        consumer = _consumer(bootstrap, settings)
+        mine = range(number, partitions, consumers)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in mine])
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while counts[0] < records and time.monotonic() < deadline:
+                got = consumer.consume(2_000, 0.1)
+                if got:
+                    size = sum(_length(message, problems) for message in got)
+                    with lock:
+                        counts[0] += len(got)
+                        counts[1] += size
+                    deadline = time.monotonic() + PATIENCE_S
+        finally:
+            left.release()
+            consumer.close()
+
+    began = time.perf_counter()
+    for number in range(consumers):
+        threading.Thread(target=read, args=(number,), daemon=True).start()
+    for _ in range(consumers):
+        left.acquire()
+    took = time.perf_counter() - began
+    if problems or counts[0] < records:
+        raise ToolFailed(f"{counts[0]} of {records} records were read: {problems[:1]}")
+    return {"records_per_s": counts[0] / took, "mb_per_s": counts[1] / took / 2**20, "time_ms": took * 1000}
+
+
+def end_to_end(
+    *,
+    bootstrap: str,
+    topic: str,
+    records_per_s: float,
+    seconds: float,
+    record_bytes: int,
+    consumers: int,
+    producer_settings: dict[str, str],
+) -> Figures:
+    """Latencies of records that are due at a steady rate, as each of the consumers sees them."""
+    records = max(1, round(records_per_s * seconds))
+    warm_up = min(round(records_per_s), records)  # the first second, which opens connections, does not count
+    found: list[list[float]] = [[] for _ in range(consumers)]
+    ready = threading.Barrier(consumers + 1)
+    problems: list[str] = []
+
+    def read(latencies: list[float]) -> None:
+        consumer = _consumer(bootstrap, {"fetch.wait.max.ms": "500"})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.consume(1, 1.0)
+        ready.wait()
+        deadline = time.monotonic() + seconds + PATIENCE_S
+        while len(latencies) < warm_up + records and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.2) if records_per_s > 5000 else _one(consumer):
+                now = time.monotonic_ns()
+                if _length(message, problems):
+                    latencies.append((now - _due.unpack_from(message.value() or b"")[0]) / 1e6)
+        consumer.close()
+
+    readers = [threading.Thread(target=read, args=(latencies,), daemon=True) for latencies in found]
+    for reader in readers:
+        reader.start()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **producer_settings})
+    ready.wait()
+    _send_at_rate(producer, topic, warm_up + records, records_per_s, record_bytes)
+    for reader in readers:
+        reader.join()
+    if problems or any(len(each) < warm_up + records for each in found):
+        raise ToolFailed(f"{[len(each) for each in found]} of {warm_up + records} records came: {problems[:1]}")
+    return percentiles([latency for each in found for latency in each[warm_up:]])
+
+
+def _send_at_rate(producer: Producer, topic: str, records: int, records_per_s: float, record_bytes: int) -> None:
+    padding = bytes(record_bytes - _due.size)
+    interval_ns = 1e9 / records_per_s
+    began = time.monotonic_ns()
+    for number in range(records):
+        due = began + round(number * interval_ns)
+        while (early := due - time.monotonic_ns()) > 0:
+            producer.poll(0)
+            time.sleep(min(early / 1e9, 0.05))
+        producer.produce(topic, _due.pack(due) + padding)
+    if producer.flush(PATIENCE_S):
+        raise ToolFailed("not all records were answered")
+
+
+def _one(consumer: Consumer) -> list[Message]:
+    """The next record as soon as it is there; `consume` would wait for more."""
+    message = consumer.poll(0.2)
+    return [] if message is None else [message]
+
+
+def _consumer(bootstrap: str, settings: dict[str, str]) -> Consumer:
+    return Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 3, **settings}
+    )
+
+
+def _length(message: Message, problems: list[str]) -> int:
+    error = message.error()
+    if error is not None:
+        problems.append(str(error))
+        return 0
+    return len(message.value() or b"")
+
+
+KINDS: dict[str, Callable[..., Figures]] = {"produce": produce, "consume": consume, "end-to-end": end_to_end}
+
+
+def main() -> None:
+    kind, arguments = sys.argv[1:]
+    sys.setswitchinterval(0.0005)  # a consumer's thread is not to wait long for the producer's
+    print(json.dumps(KINDS[kind](**json.loads(arguments))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What processes cost, from /proc: CPU seconds with those of their children, memory, disk; and who else was busy.
+
+CPU is counted by the kernel to the hundredth of a second. Memory is RSS (all pages that a process has at hand) and PSS
+(pages that several processes share are divided among them).
+"""
+
+import os
+import platform
+import resource
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGESIZE")
+_UTIME, _CSTIME = 11, 14  # in /proc/PID/stat, counted behind the command's closing parenthesis
+MEGABYTE = 1_000_000
+
+
+def family(pids: Iterable[int]) -> list[int]:
+    """The processes and all that they have started and that still run."""
+    found: list[int] = []
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            waiting += [int(child) for child in _read(task).split()]
+    return found
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU that the processes have used so far, with their children, dead or alive."""
+    ticks = 0
+    for pid in family(pids):
+        fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+        ticks += sum(int(field) for field in fields[_UTIME : _CSTIME + 1])
+    return ticks / _TICKS
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """RSS of the processes and their children."""
+    return sum(int((_read(Path(f"/proc/{pid}/statm")).split() or "00")[1]) * _PAGE for pid in family(pids))
+
+
+def proportional_bytes(pids: Iterable[int]) -> int:
+    """PSS of the processes and their children."""
+    total = 0
+    for pid in family(pids):
+        for line in _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def disk_bytes(folder: Path) -> int:
+    """What the files of a folder occupy on disk; holes in them do not count, nor do deleted topics that wait to go."""
+    total = 0
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.endswith("-delete")]
+        for name in names:
+            try:
+                total += os.lstat(f"{path}/{name}").st_blocks * 512
+            except FileNotFoundError:  # the server has removed it meanwhile
+                continue
+    return total
+
+
+def busy_seconds() -> float:
+    """CPU that the whole machine has used so far."""
+    user, nice, system, _idle, _wait, irq, soft, steal, *_ = (
+        Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    return sum(int(field) for field in (user, nice, system, irq, soft, steal)) / _TICKS
+
+
+def own_seconds() -> float:
+    """CPU of this process and of the clients that it has waited for."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
+
+
+@contextmanager
+def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2) -> Iterator[None]:
+    """Fill in what the servers and the clients have cost, once the work inside is done."""
+    peak = [resident_bytes(pids)]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(every_s):
+            peak[0] = max(peak[0], resident_bytes(pids))
+
+    watching = threading.Thread(target=watch, daemon=True)
+    wall, server, own, busy = time.perf_counter(), cpu_seconds(pids), own_seconds(), busy_seconds()
+    watching.start()
+    try:
+        yield
+    finally:
+        wall, server = time.perf_counter() - wall, cpu_seconds(pids) - server
+        own, busy = own_seconds() - own, busy_seconds() - busy
+        done.set()
+        watching.join()
+    resident = resident_bytes(pids)
+    figures["wall_s"] = wall
+    figures["server_cpu_s"] = server
+    figures["client_cpu_s"] = own
+    figures["others_cores"] = max(0.0, busy - own - server) / wall
+    figures["rss_mb"] = resident / MEGABYTE
+    figures["rss_peak_mb"] = max(peak[0], resident) / MEGABYTE
+    figures["pss_mb"] = proportional_bytes(pids) / MEGABYTE
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _read(Path("/proc/cpuinfo")).splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    memory = os.sysconf("SC_PHYS_PAGES") * _PAGE / 2**30
+    return {
+        "processor": model,
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _read(path: Path) -> str:
+    """The text of a file of /proc; nothing, when its process has just ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

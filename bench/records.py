@@ -1,0 +1,42 @@
+"""What it costs to look at every record that is produced: compiled, in Python, and beside the checksum.
+
+`python -m bench records`; CPU microseconds a batch.
+"""
+
+from random import Random
+
+from bench.timing import compare
+from ottla.wire.batch import HEADER_BYTES, check_crc, read_header
+from ottla.wire.compression import Compression, decompress
+from ottla.wire.records import Record, build_batch
+from ottla.wire.summary import compiled, summarize, summarize_in_python
+
+NOW = 1_700_000_000_000
+SHAPES = {
+    "64 KiB, 1,000 bytes each": (63, 1000),
+    "64 KiB, 100 bytes each": (580, 100),
+    "16 KiB, 100 bytes each": (145, 100),
+    "one record of 100 bytes": (1, 100),
+}
+
+
+def run() -> None:
+    if compiled is None:
+        print("the compiled part was not built")
+    print(f"{'batch':>28} {'compiled':>10} {'Python':>10} {'checksum':>10} {'opening lz4':>12}")
+    random = Random(7)  # the same bytes in every run
+    for name, (count, size) in SHAPES.items():
+        records = [Record(number, NOW + number // 10, None, random.randbytes(size // 2) * 2) for number in range(count)]
+        data = memoryview(build_batch(records))
+        squeezed = bytes(build_batch(records, compression=Compression.LZ4)[HEADER_BYTES:])
+        header = read_header(data)
+        costs = compare(
+            {
+                "compiled": lambda: summarize(data, HEADER_BYTES, count, NOW),  # noqa: B023 (called in this turn)
+                "Python": lambda: summarize_in_python(data, HEADER_BYTES, count, NOW),  # noqa: B023
+                "checksum": lambda: check_crc(data, 0, header),  # noqa: B023
+                "opening lz4": lambda: decompress(Compression.LZ4, squeezed, limit=1 << 20),  # noqa: B023
+            }
+        )
+        compiled_cost, python, checksum, opening = (cost * 1e6 for cost in costs.values())
+        print(f"{name:>28} {compiled_cost:10.2f} {python:10.1f} {checksum:10.2f} {opening:12.1f}")

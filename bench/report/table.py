@@ -1,0 +1,109 @@
+"""The table for people in a hurry: one line a case, ratios only, as Markdown; and its place in the README."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.figures import OTTLA, CaseResult, Comparison, shown
+from bench.report.store import Results
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+COLUMNS = {
+    "server CPU": ("server_cpu_s", "idle_percent"),
+    "throughput": ("records_per_s",),
+    "time": ("time_ms",),
+    "p50": ("p50_ms",),
+    "p99": ("p99_ms",),
+    "memory": ("rss_mb",),
+}
+MUCH_OTHER_WORK = 0.15
+"""Cores; more than that, and the clock says little."""
+
+
+class NoPlace(Exception):
+    """The README has no markers between which the table could go."""
+
+
+def markdown(results: Results) -> str:
+    """Ratios, Ottla over Kafka; the first in a cell is the middle of the warm rounds, in brackets the cold one."""
+    words = (
+        f"Ottla ÷ {results.systems.get('kafka', 'Kafka')}, {summary(results)}. Below 1 is less than Kafka; "
+        "first the median of the warm rounds, in brackets the cold one; **bold** misses its goal."
+    )
+    lines = [
+        words,
+        "",
+        f"| case | {' | '.join(COLUMNS)} |",
+        f"|---|{'---|' * len(COLUMNS)}",
+    ]
+    for case in results.cases:
+        lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows(case)]
+    noise = others(results.cases)
+    if noise > MUCH_OTHER_WORK:
+        lines += [
+            "",
+            f"(Other work kept {noise:.1f} cores of this machine busy meanwhile: the clock's figures are rough.)",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def summary(results: Results) -> str:
+    machine = results.machine
+    size = "" if results.plan.get("scale", 1) == 1 else f", at {results.plan['scale']:g} of the sizes named"
+    return f"{machine['cores']} cores, {machine['memory']}, Python {machine['python']}, {results.when[:10]}{size}"
+
+
+def rows(case: CaseResult) -> list[tuple[str, list[str]]]:
+    """A line a size, each with its cells; none where there is nothing to compare."""
+    found = []
+    for x in case.sizes:
+        warm = {c.figure: c for c in case.compare(case.settled(x))}
+        cold = {c.figure: c for c in case.compare(case.phase(cold=True, x=x))} if case.phase(cold=False, x=x) else {}
+        cells = [_cell(names, warm, cold) for names in COLUMNS.values()]
+        if any(cells):
+            title = f"{case.group}: {case.title}" + ("" if x is None else f": {x:,} {case.axis}")
+            found.append((title, cells))
+    return found
+
+
+def _cell(names: Iterable[str], warm: dict[str, Comparison], cold: dict[str, Comparison]) -> str:
+    for name in names:
+        comparison = warm.get(name)
+        if comparison is None or comparison.ratio is None:
+            continue
+        text = f"{shown(comparison.ratio.middle)}×"
+        if comparison.misses:
+            text = f"**{text}**"
+        first = cold.get(name)
+        return f"{text} ({shown(first.ratio.middle)}×)" if first and first.ratio else text
+    return ""
+
+
+def others(cases: Iterable[CaseResult]) -> float:
+    """Cores that were busy with neither servers nor clients, in the middle of all samples."""
+    values = sorted(s.figures["others_cores"] for case in cases for s in case.samples if "others_cores" in s.figures)
+    return values[len(values) // 2] if values else 0.0
+
+
+def misses(results: Results) -> list[str]:
+    """Each goal that was not reached, with its figure."""
+    found = []
+    for case in results.cases:
+        for x in case.sizes:
+            for each in case.compare(case.settled(x)):
+                if each.misses and each.ratio is not None:
+                    at = "" if x is None else f" at {x:,} {case.axis}"
+                    goal = f"{shown(each.ratio.middle)}× (goal {shown(each.goal or 0)}×)"
+                    found.append(f"{case.name}{at}: {each.figure} {goal}")
+        if OTTLA in case.problems:
+            found.append(f"{case.name}: not measured: {case.problems[OTTLA].splitlines()[0]}")
+    return found
+
+
+def into_readme(table: str, readme: Path) -> None:
+    """Put the table between the markers of the README."""
+    text = readme.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise NoPlace(f"{readme} has no lines {BEGIN} and {END} for the table to go between")
+    readme.write_text(f"{before}{BEGIN}\n{table}{END}{after}")

@@ -1,0 +1,297 @@
+"""The two systems as their operators start them, on the same `server.properties`, and clusters of any number of nodes.
+
+Apache Kafka runs as `kafka-server-start.sh` would run it: the same heap, collector, GC log and JMX agent, in KRaft's
+combined mode. Its logging goes nowhere (the jars come without a back end), which is in its favour;
+`KAFKA_OPTS=-Dottla.log.level=warn` makes it speak. Ottla runs as `ottla serve FILE`.
+"""
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.differential.ottla_node import quiet_port
+from tests.interop.kafka_jars import class_path, java, kafka_libs
+
+from bench.asking import Unanswered, known_brokers, served_apis
+from bench.figures import KAFKA, OTTLA
+
+T = TypeVar("T")
+
+CLUSTER_ID = "b3R0bGEtYmVuY2gtMDAwMA"
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 60
+POLL_S = 0.005
+
+# What kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3.1 set when nobody sets anything else.
+SERVER_HEAP = ("-Xmx1G", "-Xms1G")
+PERFORMANCE = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+JMX = (
+    "-Dcom.sun.management.jmxremote=true",
+    "-Dcom.sun.management.jmxremote.authenticate=false",
+    "-Dcom.sun.management.jmxremote.ssl=false",
+)
+# config/server.properties of Kafka 4.3.1, without addresses and folders.
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "2",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+    # Not from there: what one round has written is to be gone before the next one.
+    "log.segment.delete.delay.ms": "100",
+}
+
+
+class ServerFailed(Exception):
+    """A server did not start or stop as it should; with its last words."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One of the two: how it is formatted and served."""
+
+    name: str
+    title: Callable[[], str]
+    format: Callable[[Path], list[str]]
+    serve: Callable[[Path], list[str]]
+
+
+def _kafka(*arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+    extra = os.environ.get("KAFKA_OPTS", "").split()
+    return [str(java()), *options, *extra, "-cp", class_path(), *arguments]
+
+
+def java_tool(name: str, *arguments: str) -> list[str]:
+    """The command line of a tool of Kafka's, as its script would make it."""
+    return _kafka(f"org.apache.kafka.tools.{name}", *arguments, options=("-Xmx512M", *PERFORMANCE))
+
+
+def _serve_kafka(properties: Path) -> list[str]:
+    log = f"-Xlog:gc*:file={properties.parent}/kafkaServer-gc.log:time,tags:filecount=10,filesize=100M"
+    return _kafka("kafka.Kafka", str(properties), options=(*SERVER_HEAP, *PERFORMANCE, log, *JMX))
+
+
+def _format_kafka(properties: Path) -> list[str]:
+    return _kafka("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+
+
+def kafka_version() -> str:
+    """The release whose jars there are."""
+    (jar,) = kafka_libs().glob("kafka-clients-*.jar")
+    return jar.stem.rpartition("-")[2]
+
+
+def ottla_version() -> str:
+    from ottla import __version__
+
+    return __version__
+
+
+def _ottla(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", *arguments]
+
+
+SYSTEMS = {
+    OTTLA: System(
+        OTTLA,
+        lambda: f"Ottla {ottla_version()}",
+        lambda properties: _ottla("format", "-t", CLUSTER_ID, "-c", str(properties)),
+        lambda properties: _ottla("serve", str(properties)),
+    ),
+    KAFKA: System(KAFKA, lambda: f"Apache Kafka {kafka_version()}", _format_kafka, _serve_kafka),
+}
+
+
+class Node:
+    """One server process: its folder, ports and settings."""
+
+    def __init__(self, system: System, number: int, folder: Path) -> None:
+        self.system = system
+        self.number = number
+        self.folder = folder
+        self.port, self.controller_port = quiet_port(), quiet_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "it does not run"
+        return self.process.pid
+
+    def configure(self, settings: Mapping[str, str], voters: str) -> None:
+        """Write its `server.properties`, and format its directory."""
+        values = {
+            **SETTINGS,
+            "node.id": str(self.number),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "log.dirs": str(self.folder / "logs"),
+            **settings,
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        command = self.system.format(self._properties)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise ServerFailed(f"{self.system.title()} was not formatted: {(done.stdout + done.stderr)[-2000:]}")
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+        with self._words.open("ab") as words:
+            self.process = subprocess.Popen(
+                self.system.serve(self._properties),
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LANG": "C.UTF-8"},
+            )
+
+    def wait_for_brokers(self, count: int) -> None:
+        """Return when a Metadata answer of this node names so many brokers."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise ServerFailed(f"{self.system.title()} ended with {self.process.returncode}: {self.last_words()}")
+            try:
+                if known_brokers("127.0.0.1", self.port) >= count:
+                    return
+            except (OSError, Unanswered):
+                pass  # it does not listen yet, or has just begun to
+            time.sleep(POLL_S)
+        raise ServerFailed(f"{self.system.title()} is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the process, in order or with SIGKILL."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        process.send_signal(how)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerFailed(f"{self.system.title()} does not stop: {self.last_words()}") from None
+
+    def last_words(self) -> str:
+        return self._words.read_text(errors="replace")[-2000:].strip() or "(it said nothing)"
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def _words(self) -> Path:
+        return self.folder / "words.log"
+
+
+class Cluster:
+    """Some nodes of one system."""
+
+    def __init__(self, system: System, folder: Path, nodes: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        self.system = system
+        self.folder = folder
+        self.nodes = [Node(system, number, folder / f"node-{number}") for number in range(1, nodes + 1)]
+        self._kept: dict[str, object] = {}
+        copies = str(min(3, nodes))
+        common = {
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": str(min(2, nodes)),
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": str(min(2, nodes)),
+            **(settings or {}),
+        }
+        voters = ",".join(f"{node.number}@127.0.0.1:{node.controller_port}" for node in self.nodes)
+        for node in self.nodes:
+            node.configure(common, voters)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def pids(self) -> list[int]:
+        return [node.pid for node in self.nodes if node.process is not None]
+
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def start(self) -> float:
+        """Start all nodes; the seconds until each has told of all."""
+        began = time.perf_counter()
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.wait_for_brokers(len(self.nodes))
+        return time.perf_counter() - began
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        for node in self.nodes:
+            node.stop(how)
+
+    def serves(self, keys: frozenset[int]) -> bool:
+        """Whether its nodes speak these APIs."""
+        return keys <= served_apis("127.0.0.1", self.nodes[0].port)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made once in the life of this cluster: data that several rounds read."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return self._kept[name]  # type: ignore[return-value]
+
+    def create_topics(self, names: list[str], partitions: int = 1, **configs: str) -> None:
+        """Make topics with one request, as many replicas as there are nodes (three at most); returns when all lead."""
+        settings = {re.sub("_", ".", name): value for name, value in configs.items()}
+        wanted = [NewTopic(name, partitions, min(3, len(self.nodes)), config=settings) for name in names]
+        for future in self.admin.create_topics(wanted, operation_timeout=60, request_timeout=90).values():
+            future.result(120)
+
+    def delete_topics(self, names: list[str]) -> None:
+        for future in self.admin.delete_topics(names, operation_timeout=60, request_timeout=90).values():
+            future.result(120)
+
+
+@contextmanager
+def running(
+    system: System, folder: Path, *, nodes: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A cluster that has started. At the end it is killed: nobody needs its data any more."""
+    cluster = Cluster(system, folder, nodes, settings)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop(signal.SIGKILL)

@@ -1,0 +1,59 @@
+"""What processes cost is counted with their children's cost, and only their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import measure
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
+# A child that has ended, a child that runs, and then a word that all is done.
+PARENT = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {BURN!r}])
+rest = "print('done', flush=True)\\ninput()"
+child = subprocess.Popen([sys.executable, "-c", {BURN!r} + rest], stdin=subprocess.PIPE)
+sys.stdin.readline()
+child.communicate(b"\\n")
+"""
+
+
+def test_cpu_counts_children_dead_and_alive() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    try:
+        assert parent.stdout.readline() == b"done\n"
+        assert len(measure.family([parent.pid])) == 2
+        assert measure.cpu_seconds([parent.pid]) >= 0.6
+        assert measure.resident_bytes([parent.pid]) > measure.proportional_bytes([parent.pid]) > 0
+    finally:
+        parent.communicate(b"\n", timeout=30)
+
+
+def test_a_process_that_is_gone_costs_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert measure.cpu_seconds([gone.pid]) == 0
+    assert measure.resident_bytes([gone.pid]) == 0
+
+
+def test_holes_in_files_take_no_disk(tmp_path: Path) -> None:
+    (tmp_path / "full").write_bytes(os.urandom(100_000))
+    with (tmp_path / "hollow").open("wb") as hollow:
+        hollow.truncate(50_000_000)
+    assert 100_000 <= measure.disk_bytes(tmp_path) < 1_000_000
+
+
+def test_what_is_measured_is_the_servers_share() -> None:
+    figures: dict[str, float] = {}
+    server = subprocess.Popen(["sleep", "60"])
+    try:
+        with measure.measured([server.pid], figures):
+            subprocess.run([sys.executable, "-c", BURN], check=True)
+    finally:
+        server.kill()
+        server.wait()
+    assert figures["server_cpu_s"] == 0
+    assert figures["client_cpu_s"] >= 0.3
+    assert figures["rss_peak_mb"] >= figures["rss_mb"] > 0

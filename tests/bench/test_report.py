@@ -1,0 +1,119 @@
+"""The report says what the samples say, comes back from its file, and finds its place in the README."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from bench.figures import KAFKA, OTTLA, CaseResult, Sample, Spread
+from bench.report import store, table
+from bench.report.drawing import Bar, bars, curves, exponent
+from bench.report.flame import flame_graph
+from bench.report.flame import table as profile_table
+from bench.report.page import page
+
+STACKS = """\
+run (loop.py:1);parse (ottla/net.py:5);send (ottla/net.py:9) 3
+run (loop.py:1);parse (ottla/net.py:6) 1
+bootstrap (threading.py:2);_worker (concurrent/futures/thread.py:81) 90
+"""
+
+
+def results() -> store.Results:
+    produce = CaseResult("produce-x", "1 M × <b>", "produce", {"server_cpu_s": 0.6, "p99_ms": 0.7})
+    produce.samples = [
+        Sample(OTTLA, 0, 0, {"server_cpu_s": 3.0, "p99_ms": 30.0}),
+        Sample(KAFKA, 0, 0, {"server_cpu_s": 4.0, "p99_ms": 30.0}),
+        Sample(OTTLA, 0, 1, {"server_cpu_s": 1.0, "p99_ms": 10.0, "others_cores": 0.5}),
+        Sample(KAFKA, 0, 1, {"server_cpu_s": 2.0, "p99_ms": 10.0, "others_cores": 0.5}),
+    ]
+    growth = CaseResult("growth-y", "curve", "growth", axis="partitions")
+    growth.samples = [
+        Sample(system, 0, 0, {"rss_mb": rss * x, "idle_percent": 0.0}, x)
+        for x in (1, 10)
+        for system, rss in ((OTTLA, 1.0), (KAFKA, 5.0))
+    ]
+    broken = CaseResult("groups-z", "not yet", "groups", problems={OTTLA: "left out: it serves no groups"})
+    machine = {"processor": "p", "cores": "2", "memory": "4 GiB", "system": "Linux", "python": "3.11"}
+    plan = {"scale": 1.0, "quick": False}
+    systems = {OTTLA: "Ottla 1", KAFKA: "Apache Kafka 4.3.1"}
+    return store.Results("2026-03-01T10:00", machine, systems, plan, [produce, growth, broken])
+
+
+def test_results_come_back_from_their_file(tmp_path: Path) -> None:
+    store.write(results(), tmp_path / "r.json")
+    assert store.read(tmp_path / "r.json") == results()
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text('{"cases": [{"figures": {}}]}')
+    with pytest.raises(ValueError, match="holds no results"):
+        store.read(tmp_path / "r.json")
+
+
+def test_a_later_run_replaces_the_cases_that_it_ran() -> None:
+    later = results()
+    later.cases = [CaseResult("produce-x", "anew", "produce"), CaseResult("more", "", "more")]
+    titles = {case.name: case.title for case in store.merged(results(), later).cases}
+    assert titles == {"produce-x": "anew", "growth-y": "curve", "groups-z": "not yet", "more": ""}
+
+
+def test_the_table_has_warm_and_cold_ratios_and_marks_what_misses() -> None:
+    text = table.markdown(results())
+    assert "| produce: 1 M × <b> | 0.5× (0.75×) |  |  |  | **1×** (1×) |  |" in text
+    assert "| growth: curve: 10 partitions |  |  |  |  |  | 0.2× |" in text
+    assert "groups" not in text
+    assert "0.5 cores" in text
+
+
+def test_misses_name_figure_and_goal_and_what_was_not_measured() -> None:
+    assert table.misses(results()) == [
+        "produce-x: p99_ms 1× (goal 0.7×)",
+        "groups-z: not measured: left out: it serves no groups",
+    ]
+
+
+def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    table.into_readme("new\n", readme)
+    assert readme.read_text() == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+    readme.write_text("no markers")
+    with pytest.raises(table.NoPlace):
+        table.into_readme("new\n", readme)
+
+
+def test_the_page_stands_alone_and_escapes() -> None:
+    text = page(results())
+    assert "<b>" not in text
+    assert "1 M × &lt;b&gt;" in text
+    assert not any(mark in text for mark in ("<script", "<link", "src=", "@import"))
+    assert text.count("<svg") == 2 + 2  # bars of CPU and p99; curves of memory and idle cost
+    assert "left out: it serves no groups" in text
+
+
+def test_plots_are_well_formed_and_keep_to_their_edges() -> None:
+    bar = ElementTree.fromstring(bars([Bar("a & b", Spread(0.001, 0.0005, 90.0), 0.6, misses=True)]))
+    for each in bar.iter("{http://www.w3.org/2000/svg}rect"):
+        assert 330 <= float(each.get("x", "0")) <= 860
+    ElementTree.fromstring(curves("c", {"ottla": [(1, 0.0), (10, 5.0)], "kafka": [(1, 2.0)]}))
+
+
+def test_the_exponent_tells_flat_from_linear_from_worse() -> None:
+    assert exponent([(1, 5.0), (10, 5.0), (100, 5.0)]) == pytest.approx(0)
+    assert exponent([(1, 1.0), (10, 10.0)]) == pytest.approx(1)
+    assert exponent([(1, 1.0), (10, 1.0), (100, 100.0)]) == pytest.approx(2)
+    assert exponent([(1, 1.0)]) is None
+
+
+def test_a_profile_is_summed_up_by_function_without_threads_that_wait() -> None:
+    rows = profile_table(STACKS).splitlines()[1:]
+    assert rows == ["  75.0%   75.0%  send (ottla/net.py)", "  25.0%  100.0%  parse (ottla/net.py)"]
+
+
+def test_a_flame_is_as_wide_as_its_share() -> None:
+    drawn = ElementTree.fromstring(flame_graph(STACKS, "a & b"))
+    space = "{http://www.w3.org/2000/svg}"
+    widths = {group[0].text: float(group[1].get("width", "0")) for group in drawn.iter(f"{space}g")}
+    assert widths["parse (ottla/net.py): 100.0%"] == 1400
+    assert widths["send (ottla/net.py): 75.0%"] == 1050
+    assert not any("_worker" in (name or "") for name in widths)
