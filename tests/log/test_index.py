@@ -163,3 +163,27 @@ def test_clearing_empties_memory_and_file(index: Index) -> None:
     assert list(index.entries()) == []
     index.append(1, 1)
     assert index.last() == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_searched_before_never_tells_of_what_is_gone(disk: SimulatedDisk, seed: int) -> None:
+    chance = Random(seed)
+    index = Index(disk, PATH, Layout.OFFSET, new=True)
+    model: list[tuple[int, int]] = []
+    for _ in range(3_000):
+        act = chance.random()
+        if act < 0.5:
+            key = (model[-1][0] if model else 0) + chance.randrange(3)
+            value = (model[-1][1] if model else 0) + chance.randrange(1, 9)
+            index.append(key, value)
+            model.append((key, value))
+        elif act < 0.53:
+            index.write()
+        elif act < 0.535 and model:
+            bound = chance.choice(model)[0]
+            index.truncate_keys(bound)
+            model = [entry for entry in model if entry[0] < bound]
+        else:
+            key = chance.randrange((model[-1][0] if model else 0) + 5)
+            expected = [entry for entry in model if entry[0] <= key]
+            assert index.floor(key) == (expected[-1] if expected else None)

@@ -22,7 +22,7 @@ from ottla.log.reading import Fetched, find_by_timestamp, find_latest_timestamp,
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_to
-from ottla.wire.batch import NO_PRODUCER_ID, batches
+from ottla.wire.batch import NO_PRODUCER_ID, batches, read_header
 from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_type
 from ottla.wire.records import Record, records
@@ -233,7 +233,7 @@ class LogMachine(RuleBasedStateMachine):
         if producer_id in self.last_sent:
             sent, base, last = self.last_sent[producer_id]
             appended = self.log.append(bytearray(sent), leader_epoch=self.epoch, now_ms=NOW)
-            assert appended == (base, last, -1, True)
+            assert appended == (base, last, read_header(sent).max_timestamp, True)
 
     @rule(producer_id=IDEMPOTENT)
     def append_with_a_gap(self, producer_id: int) -> None:

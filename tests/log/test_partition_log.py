@@ -84,7 +84,7 @@ class TestProducers:
             bench.append(batch(b"a", b"b", producer=Producer(1, number * 2)))
         for number in range(2, 7):
             again = bench.append(batch(b"a", b"b", producer=Producer(1, number * 2)))
-            assert again == (number * 2, number * 2 + 1, -1, True)
+            assert again == (number * 2, number * 2 + 1, NOW, True)
         with pytest.raises(OutOfOrderSequenceNumber):
             bench.append(batch(b"a", b"b", producer=Producer(1, 2)))
         assert bench.log.log_end_offset == 14

@@ -79,6 +79,16 @@ def test_a_length_beyond_the_frame_is_refused() -> None:
         decode(RequestHeader, 1, struct.pack(">hhih", 3, 4, 7, 900) + b"abc")
 
 
+def test_a_text_is_no_longer_than_its_older_form_allows() -> None:
+    for size, is_refused in ((0x7FFF, False), (0x8000, True)):
+        body = encode(ApiVersionsRequest(client_software_name="n" * size, client_software_version="1"), 3)
+        if is_refused:
+            with pytest.raises(ProtocolError, match="client_software_name: a text of 32768 bytes, at most 32767"):
+                decode(ApiVersionsRequest, 3, body)
+        else:
+            assert decode(ApiVersionsRequest, 3, body).client_software_name == "n" * size
+
+
 def test_null_where_null_is_not_allowed_is_refused() -> None:
     with pytest.raises(ProtocolError, match=r"topics: is null"):
         decode(MetadataRequest, 0, struct.pack(">i", -1))

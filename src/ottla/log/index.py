@@ -43,7 +43,7 @@ class Layout(Enum):
 class Index:
     """One index of one segment: entries `(key, value)` that never fall in either column."""
 
-    __slots__ = ("_disk", "_keys", "_layout", "_stored", "_values", "path")
+    __slots__ = ("_block", "_disk", "_keys", "_layout", "_stored", "_values", "path")
 
     def __init__(self, disk: Disk, path: str, layout: Layout, *, new: bool) -> None:
         self._disk = disk
@@ -52,6 +52,8 @@ class Index:
         self._stored = 0 if new else -1
         self._keys: array[int] | None = None
         self._values: array[int] | None = None
+        self._block: tuple[int, bytes] | None = None
+        """The stored entries that were last searched, from one on: whoever reads on will need them again."""
 
     def __len__(self) -> int:
         keys = self._keys
@@ -88,11 +90,31 @@ class Index:
         if keys and values and keys[0] <= key:
             at = bisect_right(keys, key) - 1
             return keys[at], values[at]
+        if self._block is not None and (known := self._floor_in_block(key, *self._block)):
+            return known
         low, block = self._block_around(key, column=0)
         at = bisect_right(block, key, key=_key) - 1
         if at >= 0:
             return block[at]
         return self._read(low - 1, 1)[0] if low else None
+
+    def _floor_in_block(self, key: int, low: int, block: bytes) -> tuple[int, int] | None:
+        """The same, if the block that was last searched holds the entry and tells that it is the last one."""
+        entry = self._layout.entry
+        count = len(block) // entry.size
+        if entry.unpack_from(block)[0] > key:
+            return None
+        if low + count < self._stored_count() and entry.unpack_from(block, len(block) - entry.size)[0] <= key:
+            return None
+        begin, end = 0, count
+        while end - begin > 1:
+            middle = (begin + end) // 2
+            if entry.unpack_from(block, middle * entry.size)[0] <= key:
+                begin = middle
+            else:
+                end = middle
+        found: tuple[int, int] = entry.unpack_from(block, begin * entry.size)
+        return found
 
     def ceiling_value(self, value: int) -> tuple[int, int] | None:
         """The first entry whose value is not below the given one."""
@@ -119,7 +141,7 @@ class Index:
 
     def clear(self) -> None:
         """Drop all entries."""
-        self._keys = self._values = None
+        self._keys = self._values = self._block = None
         self._stored = 0
         self._disk.close(self._disk.create(self.path))
 
@@ -178,6 +200,7 @@ class Index:
         keep = low + bisect_left(block, bound, key=_value if column else _key)
         if keep == self._stored_count():
             return
+        self._block = None
         file = self._disk.open(self.path)
         try:
             self._disk.truncate(file, keep * self._layout.entry.size)
@@ -200,9 +223,12 @@ class Index:
                     low = middle
                 else:
                     high = middle
-            return low, list(entry.iter_unpack(self._disk.pread(file, (high - low) * entry.size, low * entry.size)))
+            block = self._disk.pread(file, (high - low) * entry.size, low * entry.size)
         finally:
             self._disk.close(file)
+        if block:
+            self._block = low, block
+        return low, list(entry.iter_unpack(block))
 
     def _read(self, start: int, count: int) -> list[tuple[int, int]]:
         entry = self._layout.entry

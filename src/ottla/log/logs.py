@@ -13,7 +13,7 @@ from ottla.log.directory import LogDirectory, Name
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
-from ottla.log.truncation import truncate_to
+from ottla.log.truncation import truncate_fully, truncate_to
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +150,15 @@ class Logs:
                 touched.add(self.directories.index(directory))
         for number in touched:
             self.directories[number].checkpoint_recovery_points(wait=True)
+
+    def begin_anew(self, topic: str, partition: int, offset: int, *, now_ms: int) -> None:
+        """Drop all that a log has and let it begin at an offset, as a follower does that has nothing its leader has."""
+        log, directory = self.get(topic, partition), self.directory_of(topic, partition)
+        assert log is not None, f"{topic}-{partition} has no log to begin anew"
+        assert directory is not None
+        self.on_change(log)
+        truncate_fully(log, offset, now_ms=now_ms)
+        directory.checkpoint_recovery_points(wait=True)
 
     def remove_expired(self, now_ms: int) -> int:
         """Enforce retention; returns how many segments went."""

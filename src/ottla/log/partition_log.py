@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.errors import InvalidRecord, RecordListTooLarge
+from ottla.errors import RecordListTooLarge
 from ottla.log.aborted import Aborted
 from ottla.log.disk import write_all
 from ottla.log.epochs import LeaderEpochs
@@ -26,10 +26,9 @@ from ottla.log.producer_snapshot import encode, snapshot_name
 from ottla.log.producers import Changes, Completed, Origin, Producers
 from ottla.log.segment import SUFFIXES, Segment
 from ottla.log.settings import LogSettings
-from ottla.log.validate import Data, check, needs_records, prepare, to_api_error
+from ottla.log.validate import Data, accept
 from ottla.wire.batch import (
     CONTROL_BIT,
-    LENGTH_PREFIX_BYTES,
     MAX_INT32,
     NO_TIMESTAMP,
     BatchHeader,
@@ -42,7 +41,6 @@ from ottla.wire.batch import (
     read_header,
 )
 from ottla.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.wire.errors import ProtocolError
 from ottla.wire.records import records
 
 
@@ -170,30 +168,31 @@ class PartitionLog:
         return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
 
     def append(
-        self, data: Data, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT, prepared: bool = False
+        self,
+        data: Data,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        accepted: bool = False,
+        brief: bool = False,
     ) -> Appended:
         """Append one batch as the leader: check it, give it offsets, write it. The buffer's header is written to.
 
-        `prepared` says that `validate.prepare` has been at work on it already, in a thread.
+        `accepted` says that `validate.accept` has been at work on it already, in a thread; with `brief` it is asked not
+        to take long, and TooHeavy says that it would.
         """
         settings = self._settings
-        try:
+        if accepted:
             header = read_header(data, 0)
-            if header.batch_length + LENGTH_PREFIX_BYTES != len(data):
-                raise InvalidRecord(f"one batch is expected, of {header.size_bytes} bytes; {len(data)} bytes came")
-            if not prepared:
-                check(data, 0, header, settings, origin)
-        except ProtocolError as error:
-            raise to_api_error(error) from error
+        else:
+            data, header = accept(data, settings, origin, now_ms, brief=brief)
         tracked = header.producer_id >= 0
         if tracked:
             seen = self.producers.check(header, origin)
             if seen is not None:
-                append_time = seen.timestamp if settings.message_timestamp_type else NO_TIMESTAMP
-                return Appended(seen.base_offset, seen.last_offset, append_time, duplicate=True)
-        if not prepared and needs_records(header, settings, now_ms):
-            data = prepare(data, header, settings, now_ms)
-            header = read_header(data, 0)
+                # Whosever clock it is from: Kafka tells the first copy's timestamp as its time of appending.
+                return Appended(seen.base_offset, seen.last_offset, seen.timestamp, duplicate=True)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         assert leader_epoch >= self.epochs.latest, f"{self}: epoch {leader_epoch} after {self.epochs.latest}"

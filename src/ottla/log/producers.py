@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from ottla.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
 from ottla.log.producer_snapshot import BatchSeen, Producer, SnapshotEntry
+from ottla.log.verification import Guard, Guards
 from ottla.wire.batch import (
     MAX_INT32,
     NO_PRODUCER_EPOCH,
@@ -63,7 +64,7 @@ _NOBODY: Final = Producer(NO_PRODUCER_ID)
 class Producers:
     """The producers of one partition. Iterating gives each `Producer`."""
 
-    __slots__ = ("_ended", "_open", "_producers", "map_end_offset")
+    __slots__ = ("_ended", "_open", "_producers", "guards", "map_end_offset")
 
     def __init__(self, map_end_offset: int = 0) -> None:
         self._producers: dict[int, Producer] = {}
@@ -71,6 +72,7 @@ class Producers:
         """First offset → producer id, in the order of the offsets because logs grow at their end."""
         self._ended: dict[int, int] = {}
         """First → last offset of transactions whose marker may not be replicated, in the order of the markers."""
+        self.guards = Guards()
         self.map_end_offset = map_end_offset
         """All of the log below is accounted for; a snapshot is named after it. The log moves it with each append."""
 
@@ -120,6 +122,36 @@ class Producers:
         if header.attributes & TRANSACTIONAL_BIT and producer.transaction_start is None:
             producer.transaction_start = base_offset
             self._begin_transaction(base_offset, producer_id)
+            self.guards.on_batch(producer_id)
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, names_epochs: bool, now_ms: int
+    ) -> Guard | None:
+        """A guard for a transaction that the coordinator must be asked about; None if it is open here already."""
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            if epoch < producer.epoch:
+                raise InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id} is older than {producer.epoch}")
+            if producer.transaction_start is not None and epoch == producer.epoch:
+                return None
+        return self.guards.begin(producer_id, epoch, sequence, names_epochs=names_epochs, now_ms=now_ms)
+
+    def check_verified(self, header: BatchHeader, guard: Guard | None) -> None:
+        """Raise unless a batch of a transaction that is not open here was asked about; a repeat is let pass."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            if producer.transaction_start is not None and header.producer_epoch == producer.epoch:
+                return
+            if _find_duplicate(producer, header):
+                return
+        has_batches = producer is not None and bool(producer.batches)
+        self.guards.check(header, guard, has_batches=has_batches)
+
+    def check_open(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
+        """The same for a coordinator's records, which have no sequence."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.transaction_start is None or epoch != producer.epoch:
+            self.guards.check_current(producer_id, guard)
 
     def begin(self, origin: Origin) -> "Changes":
         """Start an append of several batches, or of markers."""
@@ -189,6 +221,7 @@ class Producers:
         idle = [key for key, producer in self._producers.items() if producer.is_expired(now_ms, expiration_ms)]
         for producer_id in idle:
             del self._producers[producer_id]
+        self.guards.expire(now_ms - expiration_ms)
         return len(idle)
 
     def clear(self, map_end_offset: int) -> None:
@@ -226,7 +259,7 @@ class Changes:
     appends several batches may do, and what is left of batches when an epoch returns within one append.
     """
 
-    __slots__ = ("_completed", "_origin", "_producers", "_started", "_updated")
+    __slots__ = ("_completed", "_markers", "_origin", "_producers", "_started", "_updated")
 
     def __init__(self, producers: Producers, origin: Origin) -> None:
         self._producers = producers
@@ -234,6 +267,7 @@ class Changes:
         self._updated: dict[int, Producer] = {}
         self._started: list[tuple[int, int]] = []
         self._completed: list[Completed] = []
+        self._markers: list[tuple[int, int]] = []
 
     def add(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> BatchSeen | None:
         """A data batch: raises if it may not be appended. When a repeat is returned, the append must be given up."""
@@ -272,6 +306,7 @@ class Changes:
             completed = Completed(producer_id, updated.transaction_start, offset, not commit)
             self._completed.append(completed)
         updated.move_to(epoch)
+        self._markers.append((producer_id, epoch))
         updated.coordinator_epoch = coordinator_epoch
         updated.transaction_start = None
         updated.last_timestamp = timestamp
@@ -288,6 +323,9 @@ class Changes:
                 current.take(updated)
         for first_offset, producer_id in self._started:
             self._producers._begin_transaction(first_offset, producer_id)
+            self._producers.guards.on_batch(producer_id)
+        for producer_id, epoch in self._markers:
+            self._producers.guards.on_marker(producer_id, epoch)
         return self._completed
 
     def _copy_of(self, producer_id: int, current: Producer) -> Producer:

@@ -151,6 +151,11 @@ class Segment:
         return self._aborted
 
     @property
+    def is_cold(self) -> bool:
+        """Whether a file must be read to tell the latest timestamp."""
+        return self._max_timestamp == _UNKNOWN
+
+    @property
     def max_timestamp(self) -> int:
         """The latest timestamp of any record, or -1."""
         if self._max_timestamp == _UNKNOWN:

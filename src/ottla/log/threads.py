@@ -21,6 +21,7 @@ class Threads:
         self._call_soon = call_soon
         self._call_later = call_later
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="ottla-log")
+        self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
         """Do the work in a thread; then, in the owner's thread, call `done` with its result, or `failed`.
@@ -31,7 +32,13 @@ class Threads:
         def settle(future: Future[T]) -> None:
             self._call_soon(partial(_settle, future, done, failed))
 
-        self._executor.submit(work).add_done_callback(settle)
+        try:
+            future = self._executor.submit(work)
+        except RuntimeError:
+            if not self._is_closed:
+                raise
+            return  # given up, as all that had not begun
+        future.add_done_callback(settle)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Call the action in the owner's thread after a while."""
@@ -39,6 +46,7 @@ class Threads:
 
     def close(self) -> None:
         """Wait for the work under way; what has not begun is given up."""
+        self._is_closed = True
         self._executor.shutdown(cancel_futures=True)
 
 

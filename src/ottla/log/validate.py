@@ -1,21 +1,21 @@
 """What a leader asks of the records that it is to append, and the changes that a topic's settings make to them.
 
-`check` looks at headers and checksums and is all that most batches need. `needs_records` tells whether a topic's
-settings ask for more, which means to look at every record; `prepare` does that and returns the batch as it is to be
-stored. It touches nothing but its arguments, so that it can run in a thread. Errors are what a producer is told; those
-about records name them, as answers from Produce v8 on do.
+`accept` takes one batch as a producer sent it, looks at header, checksum and every record, and returns the batch as it
+is to be stored: the same buffer where only the header changes or nothing does. It touches nothing but its arguments, so
+that it can run in a thread; asked to be `brief`, it raises TooHeavy instead of doing what would hold up an event loop.
+Errors are what a producer is told; those about records name them, as answers from Produce v8 on do.
 """
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
 from ottla.log.producers import Origin
 from ottla.log.settings import LogSettings
 from ottla.wire.batch import (
     COMPRESSION_MASK,
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
-    MAX_INT64,
     NO_TIMESTAMP,
     BatchHeader,
     BatchTooLarge,
@@ -24,13 +24,25 @@ from ottla.wire.batch import (
     check_crc,
     check_produced,
     check_stored,
+    read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import Compression
+from ottla.wire.compression import Compression, decompress
 from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, keys, records
+from ottla.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, records, with_payload
+from ottla.wire.summary import summarize
+from ottla.wire.varint import read_varint
 
 Data = bytearray | memoryview
+
+_BRIEF_BYTES: Final = 64 * 1024
+"""A compressed batch of up to so many bytes is opened at once."""
+_BRIEF_PAYLOAD_BYTES: Final = 256 * 1024
+"""... as long as not more than this comes out of it, which takes gzip about a millisecond."""
+
+
+class TooHeavy(Exception):
+    """The batch takes more time than an event loop has."""
 
 
 def to_api_error(error: ProtocolError) -> RecordError:
@@ -42,7 +54,21 @@ def to_api_error(error: ProtocolError) -> RecordError:
     return InvalidRecord(str(error))
 
 
-def check(data: Data, pos: int, header: BatchHeader, settings: LogSettings, origin: Origin) -> None:
+def accept(
+    data: Data, settings: LogSettings, origin: Origin, now_ms: int, *, brief: bool = False
+) -> tuple[Data, BatchHeader]:
+    """The one batch in `data` as it is to be stored, with its header; RecordError, or TooHeavy, if it cannot be."""
+    try:
+        header = read_header(data, 0)
+        if header.batch_length + LENGTH_PREFIX_BYTES != len(data):
+            raise InvalidRecord(f"one batch is expected, of {header.size_bytes} bytes; {len(data)} bytes came")
+        _check(data, header, settings, origin)
+        return _prepare(data, header, settings, now_ms, brief)
+    except ProtocolError as error:
+        raise to_api_error(error) from error
+
+
+def _check(data: Data, header: BatchHeader, settings: LogSettings, origin: Origin) -> None:
     """Raise ProtocolError unless the batch may be appended, as far as header and checksum tell."""
     if origin is Origin.CLIENT:
         check_produced(header, max_bytes=settings.max_message_bytes)
@@ -52,64 +78,81 @@ def check(data: Data, pos: int, header: BatchHeader, settings: LogSettings, orig
         check_stored(header)
         if header.batch_length + LENGTH_PREFIX_BYTES > settings.max_message_bytes:
             raise BatchTooLarge(f"batch of {header.size_bytes} bytes where {settings.max_message_bytes} are allowed")
-    check_crc(data, pos, header)
+    check_crc(data, 0, header)
 
 
-def needs_records(header: BatchHeader, settings: LogSettings, now_ms: int) -> bool:
-    """Whether the batch must be looked into, or stored otherwise than it came."""
-    return (
-        settings.compact
-        or settings.message_timestamp_type is TimestampType.LOG_APPEND
-        or (settings.compression is not None and settings.compression != header.attributes & COMPRESSION_MASK)
-        or settings.message_timestamp_before_max_ms != MAX_INT64
-        or header.max_timestamp > now_ms + settings.message_timestamp_after_max_ms
-    )
-
-
-def prepare(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int) -> Data:
-    """Check the records of the one batch in `data`, and return it as the topic stores it.
-
-    The same buffer comes back where only the header changes or nothing does.
-    """
-    try:
-        _check_records(data, header, settings, now_ms)
-        data = _recompressed(data, header, settings)
-    except ProtocolError as error:
-        raise to_api_error(error) from error
-    if settings.message_timestamp_type is TimestampType.LOG_APPEND:
+def _prepare(
+    data: Data, header: BatchHeader, settings: LogSettings, now_ms: int, brief: bool
+) -> tuple[Data, BatchHeader]:
+    """Check the records, and make of them what the topic wants."""
+    codec, target = header.attributes & COMPRESSION_MASK, settings.compression
+    changes_codec = target is not None and target != codec and not header.is_control
+    if not codec and not changes_codec:
+        found = summarize(data, HEADER_BYTES, header.record_count, header.base_timestamp)
+    else:
+        payload = _open(data, header, changes_codec, brief)
+        found = summarize(payload, 0, header.record_count, header.base_timestamp)
+    latest, earliest, keyless = found
+    is_create_time = settings.message_timestamp_type is TimestampType.CREATE
+    if (
+        (keyless and settings.compact)
+        or (is_create_time and latest > now_ms + settings.message_timestamp_after_max_ms)
+        or (is_create_time and earliest < now_ms - settings.message_timestamp_before_max_ms)
+    ):
+        _reject(data, header, settings, now_ms)
+    if changes_codec:
+        data = _recompressed(data, header, payload, settings)
+    elif is_create_time and latest == header.max_timestamp:
+        return data, header
+    if is_create_time:
+        set_max_timestamp(data, 0, latest, TimestampType.CREATE)
+    else:
         set_max_timestamp(data, 0, now_ms)
-    return data
+    return data, read_header(data, 0)
 
 
-def _check_records(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
+def _open(data: Data, header: BatchHeader, changes_codec: bool, brief: bool) -> bytes:
+    """The records, decompressed."""
+    if not brief:
+        return decompress(header.compression, memoryview(data)[HEADER_BYTES:], limit=MAX_PAYLOAD_BYTES)
+    if changes_codec or len(data) > _BRIEF_BYTES:
+        raise TooHeavy
+    try:
+        return decompress(header.compression, memoryview(data)[HEADER_BYTES:], limit=_BRIEF_PAYLOAD_BYTES)
+    except ProtocolError:
+        # Corrupt, or just larger: whoever has time finds out.
+        raise TooHeavy from None
+
+
+def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int) -> NoReturn:
+    """Say which records are at fault."""
     bad: list[tuple[int, str]] = []
-    late = settings.message_timestamp_type is TimestampType.CREATE
+    is_create_time = settings.message_timestamp_type is TimestampType.CREATE
     earliest = now_ms - settings.message_timestamp_before_max_ms
     latest = now_ms + settings.message_timestamp_after_max_ms
     bad_times = False
-    if not settings.compact and not (late and (earliest > 0 or header.max_timestamp > latest)):
-        return
     for number, (_, timestamp, key, _) in enumerate(keys(data, 0, header)):
         if settings.compact and key is None:
             bad.append((number, "Compacted topic cannot accept message without key"))
-        elif late and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+        elif is_create_time and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             bad.append((number, f"Timestamp {timestamp} is out of range: it should be within {earliest} to {latest}"))
             bad_times = True
-    if bad:
-        _reject(bad, bad_times)
-
-
-def _reject(bad: list[tuple[int, str]], bad_times: bool) -> NoReturn:
+    assert bad, "the records were found at fault before"
     shown = "; ".join(f"record {number}: {why}" for number, why in bad[:3])
     kind = InvalidTimestamp if bad_times else InvalidRecord
     raise kind(f"{len(bad)} records were rejected, and their batch with them: {shown}", tuple(bad))
 
 
-def _recompressed(data: Data, header: BatchHeader, settings: LogSettings) -> Data:
-    target = settings.compression
-    if target is None or target == header.attributes & COMPRESSION_MASK:
-        return data
-    batch = rebuild(header, list(records(data, 0, header)), compression=target, level=settings.compression_level)
+def _recompressed(data: Data, header: BatchHeader, payload: bytes, settings: LogSettings) -> bytearray:
+    """The batch with its topic's compression."""
+    target, level = settings.compression, settings.compression_level
+    assert target is not None
+    _, start = read_varint(payload, 0)
+    if payload[start + 1] == 0:
+        # The usual case: the first record's timestamp is the base of all. Then records stay as they are.
+        batch = with_payload(data, header, payload, target, level)
+    else:
+        batch = rebuild(header, list(records(data, 0, header)), compression=target, level=level)
     if len(batch) > settings.max_message_bytes:
         raise BatchTooLarge(f"batch of {len(batch)} bytes when compressed with {target.name.lower()}")
     return batch

@@ -22,6 +22,9 @@ MAX_TAGGED_FIELDS = 1_000
 MAX_ELEMENTS = 1 << 18
 """More structs or texts than this in one array are refused: as objects they take fifty times the bytes they came in."""
 
+MAX_TEXT_BYTES = 0x7FFF
+"""Longer texts are refused in whatever form: the older one has no room for their length."""
+
 PLAIN_NULL, TAGGED_NULL = -1, 0
 """What marks a nullable struct as null; 1 marks it as present. Inside a tagged field the mark is another one."""
 
@@ -177,6 +180,9 @@ class _Reader:
         if compact:
             line(depth, f"if {count} > 127:", path)
             line(depth + 1, f"{count}, pos = uvarint(buf, pos - 1)", path)
+            if isinstance(shape, Text):
+                line(depth + 1, f"if {count} > {MAX_TEXT_BYTES + 1}:", path)
+                line(depth + 2, f"raise Malformed(f'a text of {{{count} - 1}} bytes, at most {MAX_TEXT_BYTES}')", path)
         size = f"{count} - 1" if compact else count
         line(depth, f"if {count}{'' if compact else ' >= 0'}:", path)
         if isinstance(shape, Array):

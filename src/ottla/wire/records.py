@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.wire.batch import (
+    COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -65,6 +66,11 @@ def records(
     if header is None:
         header = read_header(buf, pos)
     return _decode(header, _payload(buf, pos, header, limit))
+
+
+def decoded(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+    """The records of a batch that somebody has decompressed already."""
+    return _decode(header, payload)
 
 
 def keys(
@@ -240,6 +246,18 @@ def build_batch(
         raise ProtocolError(f"batch header field out of range: {error}") from None
     assign_crc(batch, 0, len(batch))
     return batch
+
+
+def with_payload(
+    batch: Buffer, header: BatchHeader, payload: bytes, compression: Compression, level: int | None = None
+) -> bytearray:
+    """A batch with its records, given decompressed, in another compression; nothing else of it changes."""
+    compressed = compress(compression, payload, level)
+    out = bytearray(memoryview(batch)[:HEADER_BYTES]) + compressed
+    attributes = header.attributes & ~COMPRESSION_MASK | compression
+    HEADER.pack_into(out, 0, *header._replace(batch_length=len(out) - LENGTH_PREFIX_BYTES, attributes=attributes))
+    assign_crc(out, 0, len(out))
+    return out
 
 
 def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:

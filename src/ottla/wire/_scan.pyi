@@ -1,0 +1,3 @@
+from ottla.wire.varint import Buffer
+
+def scan(data: Buffer, start: int, count: int, base_timestamp: int, /) -> tuple[int, int, bool] | None: ...

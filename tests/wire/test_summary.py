@@ -1,0 +1,98 @@
+"""What is said of a batch's records is true, and compiled code says the same as Python does."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ottla.wire.batch import HEADER_BYTES, MAX_INT64, NO_TIMESTAMP, read_header
+from ottla.wire.errors import ProtocolError
+from ottla.wire.records import Record, build_batch
+from ottla.wire.records import records as decoded
+from ottla.wire.summary import compiled, summarize, summarize_in_python
+
+BASE = 1_700_000_000_000
+small = st.none() | st.binary(max_size=200)
+a_record = st.tuples(
+    st.integers(-(1 << 40), 1 << 40),
+    small,
+    small,
+    st.lists(st.tuples(st.text(max_size=5), small), max_size=3),
+)
+some_records = st.lists(a_record, min_size=1, max_size=20).map(
+    lambda given: [
+        Record(number, BASE + skew, key, value, headers) for number, (skew, key, value, headers) in enumerate(given)
+    ]
+)
+
+
+def say(scan: object, data: bytes | bytearray, count: int, base: int = BASE) -> object:
+    """The answer of one of the scans; None where it has a complaint."""
+    assert callable(scan)
+    try:
+        return scan(data, HEADER_BYTES, count, base)
+    except ProtocolError:
+        return None
+
+
+@given(some_records)
+def test_a_summary_is_about_all_records(given: list[Record]) -> None:
+    data = build_batch(given)
+    times = [record.timestamp for record in given]
+    latest, earliest, keyless = summarize(data, HEADER_BYTES, len(given), given[0].timestamp)
+    assert latest == max(NO_TIMESTAMP, *times)
+    assert earliest == min((each for each in times if each != NO_TIMESTAMP), default=MAX_INT64)
+    assert keyless == any(record.key is None for record in given)
+
+
+@given(some_records, st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255)), max_size=2), st.integers(-3, 3))
+@example([Record(0, BASE, None, bytes(64))], [], 0)
+def test_bytes_are_found_in_order_if_and_only_if_they_can_be_read(
+    given: list[Record], flips: list[tuple[int, int]], cut: int
+) -> None:
+    """Records, some of whose bytes are changed, cut off or too many."""
+    data, count = build_batch(given), len(given)
+    for place, bits in flips:
+        data[HEADER_BYTES + place % (len(data) - HEADER_BYTES)] ^= bits
+    data = data + bytes(cut) if cut >= 0 else data[:cut]
+    header = read_header(data)._replace(batch_length=len(data) - 12)
+    found = say(summarize_in_python, data, count, header.base_timestamp)
+    try:
+        readable = [record.offset for record in decoded(data, 0, header)] == list(range(count))
+    except ProtocolError:
+        readable = False
+    assert (found is not None) == readable
+    if compiled is not None:
+        assert say(compiled, data, count, header.base_timestamp) == found
+
+
+@pytest.mark.parametrize("base", [MAX_INT64, -MAX_INT64 - 1])
+@pytest.mark.parametrize("skew", [-1, 0, 1])
+def test_timestamps_stay_within_their_bounds(base: int, skew: int) -> None:
+    data = build_batch([Record(0, BASE, None, None), Record(1, BASE + skew, None, None)])
+    fits = -MAX_INT64 - 1 <= base + skew <= MAX_INT64
+    assert (say(summarize, data, 2, base) is not None) == fits
+    assert (say(summarize_in_python, data, 2, base) is not None) == fits
+
+
+@pytest.mark.skipif(compiled is None, reason="the package was built without its compiled part")
+class TestCompiled:
+    def test_large_batches_let_other_threads_run(self) -> None:
+        assert compiled is not None
+        given = [Record(number, BASE, b"k", bytes(10_000)) for number in range(300)]
+        assert compiled(memoryview(build_batch(given)), HEADER_BYTES, 300, BASE) == (BASE, BASE, False)
+
+    @pytest.mark.parametrize("start", [-1, 10_000])
+    def test_a_start_outside_of_the_buffer_is_no_batch(self, start: int) -> None:
+        assert compiled is not None
+        assert compiled(build_batch([Record(0, BASE, None, None)]), start, 1, BASE) is None
+
+    def test_wrong_arguments_are_errors(self) -> None:
+        assert compiled is not None
+        with pytest.raises(TypeError):
+            compiled(b"")  # type: ignore[call-arg]
+        with pytest.raises(TypeError):
+            compiled("text", 0, 1, BASE)  # type: ignore[arg-type]
+        with pytest.raises(OverflowError):
+            compiled(b"", 0, 1 << 64, BASE)
+        with pytest.raises(BufferError):
+            compiled(memoryview(bytes(10))[::2], 0, 1, BASE)
