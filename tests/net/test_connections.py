@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -29,10 +30,18 @@ def echo(request: Request) -> None:
 class Server:
     """A listener on a free port of this machine."""
 
-    def __init__(self, handle: Callable[[Request], None], limits: Limits, *, workers: int, capacity: int) -> None:
+    def __init__(
+        self,
+        handle: Callable[[Request], None],
+        limits: Limits,
+        *,
+        workers: int,
+        capacity: int,
+        counts: Connections | None,
+    ) -> None:
         self.sent: list[Request] = []
         self.intake = Intake(handle, workers=workers, capacity=capacity)
-        self.counts = Connections()
+        self.counts = counts or Connections()
         self.listener = Listener(
             asyncio.get_running_loop(),
             "TEST",
@@ -55,8 +64,9 @@ async def serving(
     *,
     workers: int = 8,
     capacity: int = 500,
+    counts: Connections | None = None,
 ) -> AsyncIterator[Server]:
-    server = Server(handle, limits or Limits(), workers=workers, capacity=capacity)
+    server = Server(handle, limits or Limits(), workers=workers, capacity=capacity, counts=counts)
     try:
         yield server
     finally:
@@ -381,6 +391,58 @@ def test_connections_beyond_the_limit_wait_until_one_ends() -> None:
     run(test)
 
 
+def test_a_listener_may_have_a_limit_of_its_own() -> None:
+    async def test() -> None:
+        async with serving(limits=Limits(max_connections=10, max_listener_connections=1)) as server:
+            first, second = [await server.connect() for _ in range(2)]
+            second[1].write(frame(b"x"))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(receive(second[0]), 0.1)
+            first[1].close()
+            assert await receive(second[0]) == b"x"
+            second[1].close()
+
+    run(test)
+
+
+def test_a_listener_goes_on_when_a_connection_of_another_ends() -> None:
+    async def test() -> None:
+        counts = Connections()
+        limits = Limits(max_connections=1)
+        async with serving(limits=limits, counts=counts) as one, serving(limits=limits, counts=counts) as other:
+            first, second = await one.connect(), await other.connect()
+            second[1].write(frame(b"x"))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(receive(second[0]), 0.1)
+            first[1].close()
+            assert await receive(second[0]) == b"x"
+            second[1].close()
+
+    run(test)
+
+
+def test_an_address_that_comes_too_often_is_kept_waiting_and_closed() -> None:
+    async def test() -> None:
+        counts = Connections()
+        counts.throttle_ms = lambda address: 50 if address == "127.0.0.1" else 0
+        async with serving(limits=Limits(), counts=counts) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"x"))
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+            assert server.listener.refused == 1
+            # What waits is closed with the listener.
+            counts.throttle_ms = lambda _: 100_000
+            reader, writer = await server.connect()
+            while server.listener.refused < 2:
+                await asyncio.sleep(0.01)
+        assert await reader.read() == b""
+        writer.close()
+
+    run(test)
+
+
 def test_the_rate_of_new_connections_is_limited() -> None:
     async def test() -> None:
         async with serving(limits=Limits(max_creation_rate=5)) as server:
@@ -428,5 +490,88 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
             assert server.counts.count == 0
             assert not server.counts.by_ip
             assert not server.listener.connections
+
+    run(test)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_requests_that_come_together_are_answered_in_order_whatever_their_kind(seed: int) -> None:
+    chance = random.Random(seed)
+    kinds = [chance.choice(("now", "later", "large", "nothing", "throttled")) for _ in range(400)]
+
+    def handle(request: Request) -> None:
+        assert request.frame is not None
+        body = bytes(request.frame)
+        kind = kinds[int(body)]
+        answer: list[Chunk] = [struct.pack(">i", len(body)), body]
+        if kind == "later":
+            asyncio.get_running_loop().call_later(chance.random() / 1000, request.reply, answer)
+        elif kind == "nothing":
+            request.skip()
+        elif kind == "throttled":
+            request.reply(answer, mute_ms=1)
+        elif kind == "large":
+            padded = body + bytes(100_000)
+            request.reply([struct.pack(">i", len(padded)), padded])
+        else:
+            request.reply(answer)
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(b"".join(frame(str(number).encode()) for number in range(len(kinds))))
+            await asyncio.sleep(0.05)  # the socket fills up
+            for number, kind in enumerate(kinds):
+                if kind != "nothing":
+                    body = await receive(reader)
+                    assert body.rstrip(b"\0") == str(number).encode()
+            while len(server.sent) < len(kinds):
+                await asyncio.sleep(0.01)
+            assert [request.sent_ns > 0 for request in server.sent] == [True] * len(kinds)
+            writer.close()
+
+    run(test)
+
+
+def test_answers_to_requests_that_came_together_leave_together() -> None:
+    sizes: list[int] = []
+
+    async def test() -> None:
+        async with serving() as server:
+            _, writer = await server.connect()
+            while not server.listener.connections:
+                await asyncio.sleep(0.01)
+            connection = next(iter(server.listener.connections))
+            sock = connection._socket
+
+            class Spy:
+                def __getattr__(self, name: str) -> object:
+                    return getattr(sock, name)
+
+                def sendmsg(self, buffers: list[bytes], *rest: object) -> int:
+                    sizes.append(len(buffers))
+                    return sock.sendmsg(buffers, *rest)  # type: ignore[arg-type]
+
+            connection._socket = Spy()  # type: ignore[assignment]
+            writer.write(frame(b"a") * 10)
+            while len(server.sent) < 10:
+                await asyncio.sleep(0.01)
+            writer.close()
+
+    run(test)
+    assert sum(sizes) == 20
+    assert len(sizes) < 5
+
+
+def test_a_client_that_leaves_while_answers_are_held_is_no_harm() -> None:
+    async def test() -> None:
+        async with serving() as server:
+            _, writer = await server.connect()
+            writer.write(frame(b"x" * 10_000) * 2_000)
+            await asyncio.sleep(0.02)
+            writer.transport.abort()
+            while server.listener.connections:
+                await asyncio.sleep(0.01)
+            assert len(server.sent) == len({id(request) for request in server.sent})
 
     run(test)

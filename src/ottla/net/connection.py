@@ -3,7 +3,9 @@
 Frames are parsed where they were received: small ones in a buffer that all connections share, large ones in a buffer
 of the connection's own, which grows with the bytes that have come and not with those that were announced. While a
 request is under way nothing more is read. An answer goes out as far as the socket takes it; the rest follows when there
-is room. File ranges are sent from the file (`sendfile`) without passing through the process.
+is room. Small answers to requests that came together go out together, since sending is much of what they cost. File
+ranges are sent from the file (`sendfile`) without passing through the process, unless they are so small that one call
+for everything costs less.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.log.disk import FileRange
 from ottla.net.request import Request
 from ottla.wire.types import Chunk
+from ottla.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener
@@ -29,7 +32,13 @@ _KEPT_BUFFER_BYTES = 1024 * 1024
 _FRAMES_A_TURN = 64
 """After so many requests in one go, other connections get their turn."""
 _IOV_MAX = 64
+_HELD_ANSWERS = 16
+"""So many answers go out together at most, so that none waits long for the requests behind its own."""
+_HELD_CHUNKS = 4
+"""An answer of more pieces is large enough to go out on its own."""
 _MORE = getattr(socket, "MSG_MORE", 0)
+_SMALL_BYTES = 32 * 1024
+"""Up to here a copy is cheaper than the two system calls more that `sendfile` takes."""
 
 
 class Connection:
@@ -38,6 +47,7 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_filled",
+        "_has_more",
         "_is_parsing",
         "_is_reading",
         "_is_writing",
@@ -66,8 +76,11 @@ class Connection:
         self._socket = sock
         self._buffer: bytearray | None = None
         self._start = self._filled = 0
-        self._out: deque[Chunk] | None = None
-        self._sending: Request | None = None
+        self._out: deque[Chunk] = deque()
+        self._sending: list[Request] = []
+        """The requests whose answers are in `_out`; all but the last are over as far as the next one is concerned."""
+        self._has_more = False
+        """Whether the request that is being handed over was followed by another."""
         self._is_parsing = False
         self._is_writing = False
         self._muted = False
@@ -78,13 +91,29 @@ class Connection:
         return f"Connection({self.peer} on {self.listener.name})"
 
     def send(self, chunks: list[Chunk], request: Request) -> None:
-        """Send an answer; the next request is taken up when it is out."""
+        """Send an answer; the next request is taken up when it is out, or is to be answered together with it."""
         if self.closed:
             self.listener.on_sent(request)
             return
-        self._sending = request
-        self._out = deque(chunks)
+        self._sending.append(request)
+        self._out.extend(chunks)
+        request.sent_bytes = sum(map(len, chunks))
+        if self._is_parsing and self._has_more and self._can_hold(chunks, request):
+            self.in_flight = None
+            return
+        if len(chunks) > 1:
+            self._read_small(self._out)
         self._flush()
+
+    def _can_hold(self, chunks: list[Chunk], request: Request) -> bool:
+        """Whether an answer may wait for those to the requests that came with its own."""
+        return (
+            len(chunks) <= _HELD_CHUNKS
+            and len(self._sending) < _HELD_ANSWERS
+            and not request.mute_ms
+            and not self._is_writing
+            and FileRange not in map(type, chunks)
+        )
 
     def done(self, request: Request) -> None:
         """A request's outcome is complete: go on with the next."""
@@ -107,14 +136,15 @@ class Connection:
         if self._is_writing:
             loop.remove_writer(number)
         self._socket.close()
-        self._out = self._buffer = None
-        unsent, self._sending = self._sending, None
+        self._out.clear()
+        self._buffer = None
+        unsent, self._sending = self._sending, []
         self.listener.forget(self, why)
-        if unsent is not None:
-            self.listener.on_sent(unsent)
+        for request in unsent:
+            self.listener.on_sent(request)
 
     def _readable(self) -> None:
-        if self.in_flight is not None or self._muted:
+        if self.in_flight is not None or self._muted or self._out:
             self._stop_reading()
             return
         if self.listener.intake.is_full:
@@ -204,11 +234,14 @@ class Connection:
             if stop > end or not turns:
                 break
             turns -= 1
+            self._has_more = end - stop >= _LENGTH_BYTES
             request = Request(self, view[start + _LENGTH_BYTES : stop], perf_counter_ns())
             self.in_flight = request
             self.last_ns = request.arrived_ns
             start = stop
             self.listener.intake.submit(request)
+        if self._out and not self._is_writing:
+            self._flush()
         self._is_parsing = False
         if not turns and not self.closed:
             self.listener.loop.call_soon(self._proceed)
@@ -216,14 +249,14 @@ class Connection:
 
     def _proceed(self) -> None:
         """Go on with what has been received already, then with the socket."""
-        if self.closed or self.in_flight is not None or self._muted:
+        if self.closed or self.in_flight is not None or self._muted or self._out:
             return
         if self._buffer is not None and self._filled > self._start:
             self._parse_own(self._buffer)
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        if self.in_flight is None and not (self.closed or self._muted or self._is_reading):
+        if self.in_flight is None and not (self.closed or self._muted or self._is_reading or self._out):
             self._is_reading = True
             self.listener.loop.add_reader(self._socket.fileno(), self._readable)
 
@@ -238,13 +271,13 @@ class Connection:
 
     def _flush(self) -> None:
         """Send as much as the socket takes."""
-        out, request = self._out, self._sending
-        assert out is not None
-        assert request is not None
+        out = self._out
         try:
             while out:
-                sent = self._send_file(out[0], out) if isinstance(out[0], FileRange) else self._send_buffers(out)
-                request.sent_bytes += sent
+                if type(out[0]) is FileRange:
+                    self._send_file(out[0], out)
+                else:
+                    self._send_buffers(out)
         except BlockingIOError:
             if not self._is_writing:
                 self._is_writing = True
@@ -256,32 +289,45 @@ class Connection:
         if self._is_writing:
             self._is_writing = False
             self.listener.loop.remove_writer(self._socket.fileno())
-        self._out = self._sending = None
-        request.sent_ns = perf_counter_ns()
-        self.done(request)
+        sending, self._sending = self._sending, []
+        now_ns = perf_counter_ns()
+        for request in sending:
+            request.sent_ns = now_ns
+            if request is not self.in_flight:
+                self.listener.on_sent(request)
+        if self.in_flight is sending[-1]:
+            self.done(sending[-1])
+        elif not self._is_parsing:
+            self._proceed()
 
-    def _send_buffers(self, out: deque[Chunk]) -> int:
+    def _read_small(self, out: deque[Chunk]) -> None:
+        for number, chunk in enumerate(out):
+            if isinstance(chunk, FileRange) and chunk.size <= _SMALL_BYTES:
+                data = os.pread(chunk.file.number, chunk.size, chunk.position)
+                if len(data) == chunk.size:  # else the log was cut meanwhile, as sending will find out
+                    out[number] = data
+
+    def _send_buffers(self, out: deque[Chunk]) -> None:
         """Send the buffers in front of the next file range in one call."""
-        buffers: list[bytes | bytearray | memoryview] = []
+        buffers: list[Buffer] = []
         more = 0
         for chunk in out:
-            if isinstance(chunk, FileRange):
+            if type(chunk) is FileRange:
                 more = _MORE
                 break
             if len(buffers) == _IOV_MAX:
                 break
-            assert isinstance(chunk, bytes | bytearray | memoryview)
-            buffers.append(chunk)
-        sent = total = self._socket.sendmsg(buffers, (), more)
-        while out and not isinstance(out[0], FileRange) and len(out[0]) <= sent:
-            sent -= len(out.popleft())
-        if sent:
-            first = out[0]
-            assert isinstance(first, bytes | bytearray | memoryview)
-            out[0] = memoryview(first)[sent:]
-        return total
+            buffers.append(chunk)  # type: ignore[arg-type] # it is no file range
+        sent = self._socket.sendmsg(buffers, (), more)
+        for buffer in buffers:
+            size = len(buffer)
+            if size > sent:
+                out[0] = memoryview(buffer)[sent:]
+                return
+            sent -= size
+            out.popleft()
 
-    def _send_file(self, chunk: FileRange, out: deque[Chunk]) -> int:
+    def _send_file(self, chunk: FileRange, out: deque[Chunk]) -> None:
         sent = os.sendfile(self._socket.fileno(), chunk.file.number, chunk.position, chunk.size)
         if not sent and chunk.size:
             raise OSError(f"{chunk} ends early: the log was cut meanwhile")
@@ -289,4 +335,3 @@ class Connection:
             out.popleft()
         else:
             out[0] = FileRange(chunk.file, chunk.position + sent, chunk.size - sent)
-        return sent

@@ -28,10 +28,13 @@ class Limits:
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
     max_connections: int = 2_147_483_647
+    max_listener_connections: int = 2_147_483_647
+    """Of this listener alone, besides the limit for all of them."""
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
     max_creation_rate: int = 2_147_483_647
-    """New connections a second; above that they wait in the backlog."""
+    """New connections a second, over all listeners; above that they wait in the backlog."""
+    max_listener_creation_rate: int = 2_147_483_647
     send_buffer_bytes: int = 102_400
     receive_buffer_bytes: int = 102_400
     """-1: as the operating system thinks best."""
@@ -43,6 +46,10 @@ class Connections:
     def __init__(self) -> None:
         self.count = 0
         self.by_ip: Counter[str] = Counter()
+        self.full: set[Listener] = set()
+        """Those that have stopped to accept until there is room again."""
+        self.throttle_ms: Callable[[str], int] | None = None
+        """Counts a connection of an address: how long it is kept waiting before it is closed; 0 if it may stay."""
 
 
 class Listener:
@@ -69,7 +76,11 @@ class Listener:
         self.refused = 0
         """Connections that were closed at once, because their address had too many."""
         self.closed = 0
+        self.on_closed: Callable[[Connection], None] | None = None
+        """Told of each connection that has ended."""
         self._counts = counts
+        self._delayed: set[socket.socket] = set()
+        """Connections that came too often for their address, and are closed in a while."""
         self._socket: socket.socket | None = None
         self._is_accepting = False
         self._accepted_in_second = 0
@@ -89,12 +100,14 @@ class Listener:
     def start(self) -> None:
         """Accept connections."""
         assert self._socket is not None, "bind comes first"
+        self._counts.full.discard(self)
         if not self._is_accepting:
             self._is_accepting = True
             self.loop.add_reader(self._socket.fileno(), self._accept)
 
     def stop(self) -> None:
         """Accept no more."""
+        self._counts.full.discard(self)
         if self._is_accepting and self._socket is not None:
             self._is_accepting = False
             self.loop.remove_reader(self._socket.fileno())
@@ -107,6 +120,8 @@ class Listener:
             self._socket = None
         for connection in list(self.connections):
             connection.close("the node stops")
+        for sock in list(self._delayed):
+            self._close_delayed(sock)
 
     def close_idle(self) -> None:
         """End connections that were silent for too long, those that wait for an answer excepted."""
@@ -125,8 +140,10 @@ class Listener:
             del self._counts.by_ip[connection.peer]
         if why:
             logger.info("%s was closed: %s", connection, why)
-        if self._socket is not None and not self._is_accepting and self._counts.count < self.limits.max_connections:
-            self.start()
+        if self.on_closed is not None:
+            self.on_closed(connection)
+        for listener in [full for full in self._counts.full if full._has_room]:
+            listener.start()
 
     def reject(self, connection: Connection, why: str) -> None:
         """End a connection whose client breaks the rules."""
@@ -150,14 +167,20 @@ class Listener:
             self._accepted_in_second += 1
             self._admit(sock, str(address[0]))
 
+    @property
+    def _has_room(self) -> bool:
+        limits = self.limits
+        return self._counts.count < limits.max_connections and len(self.connections) < limits.max_listener_connections
+
     def _may_accept(self) -> bool:
-        if self._counts.count >= self.limits.max_connections:
-            self.stop()  # goes on when a connection ends
+        if not self._has_room:
+            self.stop()
+            self._counts.full.add(self)  # goes on when a connection ends, be it another listener's
             return False
         now_ns = perf_counter_ns()
         if now_ns - self._second_began_ns >= 1_000_000_000:
             self._second_began_ns, self._accepted_in_second = now_ns, 0
-        if self._accepted_in_second >= self.limits.max_creation_rate:
+        if self._accepted_in_second >= min(self.limits.max_creation_rate, self.limits.max_listener_creation_rate):
             self._pause(1.0 - (now_ns - self._second_began_ns) / 1e9)
             return False
         return True
@@ -170,6 +193,13 @@ class Listener:
             self.refused += 1
             sock.close()
             return
+        throttle = self._counts.throttle_ms
+        if throttle is not None and (wait_ms := throttle(ip)) > 0:
+            # Not read from and not told: a client that connects anew at once would only come more often.
+            self.refused += 1
+            self._delayed.add(sock)
+            self.loop.call_later(wait_ms / 1000, self._close_delayed, sock)
+            return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -181,6 +211,10 @@ class Listener:
         self._counts.count += 1
         self._counts.by_ip[ip] += 1
         self.connections.add(Connection(self, sock, ip))
+
+    def _close_delayed(self, sock: socket.socket) -> None:
+        self._delayed.discard(sock)
+        sock.close()
 
     def _pause(self, seconds: float) -> None:
         self.stop()
