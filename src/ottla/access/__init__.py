@@ -1,0 +1,1 @@
+"""Who may do what, and how much of it: access rules and quotas. Pure: images and times come in, answers go out."""

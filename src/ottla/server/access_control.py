@@ -1,0 +1,76 @@
+"""The authorizer and the quotas of a node, as its settings say, kept up with the cluster's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.access.quotas import ClientQuotas, Windows
+from ottla.access.standard import StandardAuthorizer, super_users
+from ottla.api.dispatch import Dispatch
+from ottla.api.throttling import Throttling
+from ottla.image.loader import Update
+from ottla.net.listener import Connections
+from ottla.server.listeners import WrongSetting
+from ottla.server.node_settings import NodeSettings
+
+AUTHORIZER: Final = "authorizer.class.name"
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def authorizer_of(settings: NodeSettings) -> StandardAuthorizer | None:
+    """The authorizer that the settings name, without rules yet; None if they name none. WrongSetting if it is none."""
+    name = settings.text(AUTHORIZER)
+    if not name:
+        return None
+    if name != STANDARD:
+        raise WrongSetting(AUTHORIZER, f"{name} cannot be loaded; there is {STANDARD}")
+    try:
+        users = super_users(settings.given.get(SUPER_USERS, ""))
+    except ValueError as error:
+        raise WrongSetting(SUPER_USERS, str(error)) from None
+    return StandardAuthorizer(
+        super_users=users,
+        allow_without_rules=settings.given.get(ALLOW_EVERYONE, "false").strip().lower() == "true",
+    )
+
+
+class AccessControl:
+    """Puts rules and quotas into force as the metadata bring them."""
+
+    def __init__(self, settings: NodeSettings, connections: Connections, now_ms: Callable[[], int]) -> None:
+        self.authorizer = authorizer_of(settings)
+        self.throttled: list[Dispatch[Any]] = []
+        """Whose clients are held to their quotas."""
+        self._connections = connections
+        self._now_ms = now_ms
+        self._quotas = ClientQuotas(_windows(settings, "quota"), _windows(settings, "controller.quota"))
+        self.throttling = Throttling(self._quotas, now_ms)
+
+    def on_update(self, update: Update) -> None:
+        """The cluster's metadata have changed."""
+        if self.authorizer is not None:
+            for change in update.changes.acls:
+                if change.old is not None:
+                    self.authorizer.remove(change.key, change.old)
+                if change.new is not None:
+                    self.authorizer.add(change.key, change.new)
+        if update.changes.quotas:
+            for each in update.changes.quotas:
+                self._quotas.set(each.key, each.new)
+            self.hold_to_quotas()
+
+    def hold_to_quotas(self) -> None:
+        """Count what clients use, as long as any of them has a quota: nobody else pays for it."""
+        for dispatch in self.throttled:
+            dispatch.throttling = self.throttling if self._quotas.is_active else None
+        self._connections.throttle_ms = self._connect if self._quotas.connections.is_active else None
+
+    def _connect(self, address: str) -> int:
+        return self._quotas.connect(address, self._now_ms())
+
+
+def _windows(settings: NodeSettings, prefix: str) -> Windows:
+    return Windows(settings.number(f"{prefix}.window.num"), settings.number(f"{prefix}.window.size.seconds") * 1000)

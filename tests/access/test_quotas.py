@@ -1,0 +1,145 @@
+"""Who has which quota, who shares it, and how long one waits who used more."""
+
+import pytest
+
+from ottla.access.quotas import ClientQuotas, Windows
+from ottla.access.rates import Rate, TokenBucket
+from ottla.image.values import quota_entity
+
+NOW = 1_700_000_000_000
+Entity = dict[str, str | None]
+ENTITIES: list[Entity] = [
+    {"user": "u", "client-id": "c"},
+    {"user": "u", "client-id": None},
+    {"user": "u"},
+    {"user": None, "client-id": "c"},
+    {"user": None, "client-id": None},
+    {"user": None},
+    {"client-id": "c"},
+    {"client-id": None},
+]
+
+
+def produced(found: ClientQuotas, size: float, user: str = "u", client_id: str = "c", now_ms: int = NOW) -> int:
+    return found.use(found.produced, user, client_id, size, now_ms)
+
+
+class TestClosest:
+    @pytest.mark.parametrize("number", range(len(ENTITIES)))
+    def test_it_counts(self, number: int) -> None:
+        found = ClientQuotas()
+        for place, entity in enumerate(ENTITIES[number:]):
+            found.set(quota_entity(entity), {"producer_byte_rate": 100.0 + place})
+        share = found.produced.of("u", "c", NOW)
+        assert share is not None
+        assert share.limit == 100
+
+    def test_without_any_there_is_no_limit(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"user": "somebody"}), {"producer_byte_rate": 1.0})
+        assert found.is_active
+        assert produced(found, 1e12) == 0
+
+    def test_what_is_taken_away_counts_no_more(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1.0})
+        assert produced(found, 1e6) > 0
+        found.set(quota_entity({"user": "u"}), None)
+        assert not found.is_active
+        assert produced(found, 1e6) == 0
+
+    def test_what_was_used_stays_used_when_the_limit_changes(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1e6})
+        assert produced(found, 50_000) == 0
+        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
+        assert produced(found, 0) == 40_000
+
+
+class TestSharing:
+    def test_a_user_shares_with_all_its_clients(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
+        assert produced(found, 10_000, client_id="one") == 0
+        assert produced(found, 10_000, client_id="two") == 10_000
+        assert produced(found, 10_000, user="other") == 0
+
+    def test_each_has_a_default_for_itself(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
+        assert produced(found, 10_000, client_id="one") == 0
+        assert produced(found, 10_000, client_id="two") == 0
+        assert produced(found, 10_000, client_id="one", user="other") == 10_000
+
+    def test_many_who_have_gone_are_forgotten(self) -> None:
+        found = ClientQuotas()
+        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
+        for number in range(30_000):
+            produced(found, 1, client_id=str(number), now_ms=NOW + number * 10)
+        assert len(found.produced._used) <= 10_000
+
+
+class TestRate:
+    def test_it_is_taken_over_the_windows(self) -> None:
+        rate = Rate(11, 1000)
+        rate.record(1000, NOW)
+        assert rate.measure(NOW) == (100, 10_000)
+        assert rate.measure(NOW + 9_999) == (1000 * 1000 / 10_999, 10_999)
+        assert rate.measure(NOW + 11_000) == (0, 1000)
+
+    def test_windows_slide(self) -> None:
+        rate = Rate(3, 1000)
+        for second in range(10):
+            rate.record(500, NOW + second * 1000)
+        assert rate.measure(NOW + 9500)[0] == 1500 * 1000 / 2500
+
+    def test_one_waits_until_it_is_back_at_the_limit(self) -> None:
+        rate = Rate(11, 1000)
+        rate.record(30_000, NOW)
+        assert rate.throttle_ms(1000, NOW) == 20_000
+        assert rate.throttle_ms(3000, NOW) == 0
+
+    def test_it_is_idle_when_all_windows_have_passed(self) -> None:
+        rate = Rate(11, 1000)
+        assert rate.is_idle(NOW)
+        rate.record(1, NOW)
+        assert not rate.is_idle(NOW + 10_000)
+        assert rate.is_idle(NOW + 11_000)
+
+
+class TestTokenBucket:
+    def test_what_was_saved_up_may_be_overdrawn_once(self) -> None:
+        bucket = TokenBucket(11, 1000)
+        assert bucket.throttle_ms(2, NOW) == 0
+        bucket.take(22, 2, NOW)
+        assert bucket.throttle_ms(2, NOW) == 0
+        bucket.take(4, 2, NOW)
+        assert bucket.throttle_ms(2, NOW) == 2000
+        assert bucket.throttle_ms(2, NOW + 500) == 1500
+        assert bucket.throttle_ms(2, NOW + 2000) == 0
+
+    def test_it_holds_no_more_than_the_windows(self) -> None:
+        bucket = TokenBucket(11, 1000)
+        bucket.take(0, 1, NOW)
+        bucket.take(12, 1, NOW + 1_000_000)
+        assert bucket.throttle_ms(1, NOW + 1_000_000) == 1000
+        assert not bucket.is_idle(NOW + 1_000_000)
+        bucket.take(0, 1, NOW + 1_001_000)
+        assert bucket.is_idle(NOW + 1_020_000)
+
+
+class TestAddresses:
+    def test_who_connects_too_often_waits_a_window_at_most(self) -> None:
+        found = ClientQuotas(Windows(2, 1000))
+        found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
+        waits = [found.connect("10.0.0.1", NOW) for _ in range(4)]
+        assert waits == [0, 1000, 1000, 1000]
+        assert found.connect("10.0.0.2", NOW) == 0
+        found.set(quota_entity({"ip": "10.0.0.1"}), {"connection_creation_rate": 100.0})
+        assert found.connect("10.0.0.1", NOW) == 0
+
+    def test_a_consumer_is_sent_no_more_at_once_than_windows_hold(self) -> None:
+        found = ClientQuotas()
+        assert found.most_in_window("u", "c", NOW) == float("inf")
+        found.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
+        assert found.most_in_window("u", "c", NOW) == 1000

@@ -1,0 +1,160 @@
+"""What rules allow, held against a naive reading of the same rules; and the corners that matter."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.access.actions import Action, Kind, Operation
+from ottla.access.standard import StandardAuthorizer, super_users
+from ottla.image.values import Acl
+
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+
+
+class Client(NamedTuple):
+    principal: str = "User:alice"
+    address: str = "10.0.0.1"
+
+
+ALICE = Client()
+
+
+def rule(
+    name: str,
+    operation: int = Operation.READ,
+    permission: int = ALLOW,
+    *,
+    pattern: int = LITERAL,
+    principal: str = "User:alice",
+    host: str = "*",
+    kind: int = Kind.TOPIC,
+) -> Acl:
+    return Acl(kind, name, pattern, principal, host, operation, permission)
+
+
+def authorizer(*rules: Acl, **settings: bool) -> StandardAuthorizer:
+    found = StandardAuthorizer(super_users=frozenset({"User:root"}), **settings)
+    for number, acl in enumerate(rules):
+        found.add(number.to_bytes(16), acl)
+    return found
+
+
+def may(
+    found: StandardAuthorizer, operation: Operation, name: str, client: Client = ALICE, kind: Kind = Kind.TOPIC
+) -> bool:
+    (result,) = found.authorize(client, [Action(operation, kind, name)])
+    return result
+
+
+names = st.sampled_from(["*", "a", "ab", "abc", "abd", "b", "ba"])
+acls = st.builds(
+    Acl,
+    resource_type=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    resource_name=names,
+    pattern_type=st.sampled_from([LITERAL, PREFIXED]),
+    principal=st.sampled_from(["User:alice", "User:bob", "User:*"]),
+    host=st.sampled_from(["*", "10.0.0.1", "10.0.0.2"]),
+    operation=st.sampled_from(
+        [Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALTER_CONFIGS]
+    ),
+    permission_type=st.sampled_from([DENY, ALLOW, ALLOW]),
+)
+actions = st.builds(
+    Action,
+    operation=st.sampled_from([Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.WRITE]),
+    kind=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    name=names,
+)
+
+
+def naive(rules: list[Acl], client: Client, action: Action, default: bool) -> bool:
+    """The rules, read one by one as the documentation has them."""
+    concerning = [
+        acl
+        for acl in rules
+        if acl.resource_type == action.kind
+        and (
+            action.name.startswith(acl.resource_name)
+            if acl.pattern_type == PREFIXED
+            else acl.resource_name in ("*", action.name)
+        )
+    ]
+    if not concerning:
+        return default
+    for_client = [
+        acl for acl in concerning if acl.principal in ("User:*", client.principal) and acl.host in ("*", client.address)
+    ]
+    if any(acl.permission_type == DENY and acl.operation in (action.operation, Operation.ALL) for acl in for_client):
+        return False
+    enough: set[int] = {Operation.ALL, action.operation}
+    if action.operation == Operation.DESCRIBE:
+        enough |= {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    if action.operation == Operation.DESCRIBE_CONFIGS:
+        enough |= {Operation.ALTER_CONFIGS}
+    return any(acl.permission_type == ALLOW and acl.operation in enough for acl in for_client)
+
+
+@given(st.lists(acls, max_size=6), st.lists(actions, min_size=1, max_size=4), st.booleans(), st.data())
+def test_rules_are_read_as_they_are_written(
+    rules: list[Acl], asked: list[Action], default: bool, data: st.DataObject
+) -> None:
+    found = authorizer(*rules, allow_without_rules=default)
+    client = Client()
+    assert found.authorize(client, asked) == [naive(rules, client, action, default) for action in asked]
+    # Rules that go leave nothing behind.
+    gone = data.draw(st.sets(st.integers(0, max(len(rules) - 1, 0)))) if rules else set()
+    for number in gone:
+        found.remove(number.to_bytes(16), rules[number])
+    left = [acl for number, acl in enumerate(rules) if number not in gone]
+    assert found.authorize(client, asked) == [naive(left, client, action, default) for action in asked]
+
+
+@given(st.lists(acls, max_size=6), st.booleans())
+def test_something_may_be_written_if_some_name_may(rules: list[Acl], default: bool) -> None:
+    """Of names that are made up: those of the rules, and longer ones."""
+    found = authorizer(*rules, allow_without_rules=default)
+    literal = [acl.resource_name for acl in rules if acl.resource_name != "*"]
+    candidates = ["hardcode", *literal, *(f"{name}!" for name in literal)]
+    written = any(may(found, Operation.WRITE, name) for name in candidates)
+    if found.authorize_any(Client(), Operation.WRITE, Kind.TOPIC):
+        assert written or default
+    else:
+        assert not may(found, Operation.WRITE, "hardcode")
+
+
+def test_super_users_may_do_anything() -> None:
+    found = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
+    assert may(found, Operation.DELETE, "t", Client("User:root"))
+    assert not may(found, Operation.DELETE, "t")
+    assert found.authorize_any(Client("User:root"), Operation.WRITE, Kind.TOPIC)
+
+
+def test_to_be_denied_reading_is_not_to_be_denied_describing() -> None:
+    found = authorizer(rule("t", Operation.READ, DENY), rule("t", Operation.WRITE))
+    assert may(found, Operation.DESCRIBE, "t")
+    assert not may(found, Operation.READ, "t")
+
+
+def test_the_same_rule_twice_goes_when_both_have_gone() -> None:
+    found = authorizer(rule("t"), rule("t"))
+    found.remove((0).to_bytes(16), rule("t"))
+    assert may(found, Operation.READ, "t")
+    found.remove((1).to_bytes(16), rule("t"))
+    assert not may(found, Operation.READ, "t")
+
+
+def test_answers_are_not_remembered_beyond_a_change() -> None:
+    found = authorizer(rule("t"))
+    for number in range(20_000):
+        assert not may(found, Operation.READ, f"other-{number}")
+    found.add(b"x" * 16, rule("other-", pattern=PREFIXED))
+    assert may(found, Operation.READ, "other-5")
+
+
+def test_super_users_are_named_between_semicolons() -> None:
+    assert super_users(" User:a ; User:CN=x,OU=y;") == {"User:a", "User:CN=x,OU=y"}
+    with pytest.raises(ValueError, match="alice"):
+        super_users("User:a;alice")

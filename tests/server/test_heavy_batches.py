@@ -1,0 +1,171 @@
+"""Batches that take long to look at: their producers wait, and nobody else does; what is stored keeps its order."""
+
+import gzip
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.messages.metadata import MetadataRequest
+from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.batch import HEADER_BYTES, assign_crc, read_header
+from ottla.wire.codec import decode
+from ottla.wire.compression import Compression
+from ottla.wire.records import Record, build_batch, with_payload
+from tests.differential.harness import frame_of as unframed
+from tests.differential.ottla_node import OttlaNode
+from tests.server.test_node_process import SETTINGS
+
+TIMEOUT_S = 60
+BOMBS = 12
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
+    made = OttlaNode(tmp_path_factory.mktemp("heavy"), {**SETTINGS, "message.max.bytes": "4000000"})
+    made.format()
+    with made.running():
+        yield made
+    assert not made.complaints()
+
+
+def connect(node: OttlaNode) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", node.ports["PLAINTEXT"]))
+    sock.settimeout(TIMEOUT_S)
+    return sock
+
+
+def receive(sock: socket.socket) -> bytes:
+    """The next answer, behind its correlation id."""
+    with sock.makefile("rb", buffering=0) as stream:
+
+        def exactly(size: int) -> bytes:
+            data = b""
+            while len(data) < size:
+                got = stream.read(size - len(data))
+                assert got, "the connection was closed"
+                data += got
+            return data
+
+        (size,) = struct.unpack(">i", exactly(4))
+        return exactly(size)[4:]
+
+
+def frame_of(request: object, version: int) -> bytes:
+    frame = unframed(request, version, 1, "test")
+    return struct.pack(">i", len(frame)) + frame
+
+
+def create(node: OttlaNode, topic: str, **configs: str) -> None:
+    given = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=given)
+    with connect(node) as sock:
+        sock.sendall(frame_of(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 4))
+        receive(sock)
+
+
+def produce(topic: str, *batches: bytes | bytearray) -> bytes:
+    parts = [PartitionProduceData(index=0, records=each) for each in batches]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=parts)]
+    )
+    return frame_of(request, 9)
+
+
+def answers(sock: socket.socket) -> list[tuple[int, int]]:
+    """Error and offset of each partition."""
+    response = decode(ProduceResponse, 9, receive(sock)[1:])
+    return [(part.error_code, part.base_offset) for topic in response.responses for part in topic.partition_responses]
+
+
+def bomb(size: int = 400 << 20) -> bytearray:
+    """A batch of a few hundred KiB that decompresses to far more than any batch may."""
+    data = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
+    data[HEADER_BYTES:] = gzip.compress(bytes(size), 9)
+    data[8:12] = (len(data) - 12).to_bytes(4)
+    data[21:23] = Compression.GZIP.to_bytes(2)
+    assign_crc(data, 0, len(data))
+    return data
+
+
+def test_round_trips_of_others_go_on_between_bombs(node: OttlaNode) -> None:
+    create(node, "bombs")
+    frame = produce("bombs", bomb())
+    with connect(node) as hostile, connect(node) as other:
+        for _ in range(BOMBS):
+            hostile.sendall(frame)
+        served = answered = 0
+        while answered < BOMBS:
+            if select.select([hostile], [], [], 0)[0]:
+                assert answers(hostile) == [(87, -1)]
+                answered += 1
+                continue
+            other.sendall(frame_of(MetadataRequest(topics=[]), 9))
+            receive(other)
+            served += 1
+        # Were bombs opened between the others' requests, each of these would have to wait for one of those.
+        assert served > 10 * BOMBS
+
+
+def test_large_batches_are_recompressed_aside_and_stay_in_order(node: OttlaNode) -> None:
+    create(node, "squeezed", compression_type="zstd")
+    producer = Producer({"bootstrap.servers": node.address, "linger.ms": 50, "batch.size": 500_000})
+    count = 3000
+    for number in range(count):
+        producer.produce("squeezed", b"%06d" % number * 200, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = Consumer({"bootstrap.servers": node.address, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("squeezed", 0, 0)])
+    found: list[bytes] = []
+    while len(found) < count:
+        for message in consumer.consume(count - len(found), timeout=TIMEOUT_S):
+            assert message.error() is None
+            value = message.value()
+            assert value is not None
+            found.append(value[:6])
+    consumer.close()
+    assert found == [b"%06d" % number for number in range(count)]
+
+
+def test_heavy_and_light_batches_of_one_request_are_appended_in_their_order(node: OttlaNode) -> None:
+    create(node, "mixed")
+
+    def heavy(number: int) -> bytearray:
+        plain = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, bytes(2 << 20))])
+        header = read_header(plain)
+        return with_payload(plain, header, bytes(plain[HEADER_BYTES:]), Compression.GZIP)
+
+    light = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
+    with connect(node) as sock:
+        sock.sendall(produce("mixed", light, heavy(1), light, bomb(), heavy(2), light))
+        assert answers(sock) == [(0, 0), (0, 1), (0, 2), (87, -1), (0, 3), (0, 4)]
+
+
+def test_a_bomb_without_acks_ends_its_connection(node: OttlaNode) -> None:
+    create(node, "unanswered")
+    request = ProduceRequest(
+        acks=0,
+        topic_data=[
+            TopicProduceData(name="unanswered", partition_data=[PartitionProduceData(index=0, records=bomb())])
+        ],
+    )
+    with connect(node) as sock:
+        sock.sendall(frame_of(request, 9))
+        assert sock.recv(1) == b""
+
+
+def test_a_node_stops_in_order_while_batches_are_looked_at(tmp_path: Path) -> None:
+    made = OttlaNode(tmp_path, SETTINGS)
+    made.format()
+    with made.running():
+        create(made, "t")
+        with connect(made) as sock:
+            for _ in range(3):
+                sock.sendall(produce("t", bomb()))
+            made.stop()
+    assert not made.complaints()
