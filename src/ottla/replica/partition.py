@@ -2,17 +2,20 @@
 
 A leader appends, and lets consumers see what all in-sync replicas have: the high watermark. It is the least log end of
 the in-sync replicas, and of those that were proposed to become so: they count from the moment of the proposal, because
-the controller may have accepted it already. The controller alone changes who is in sync; a leader proposes.
+the controller may have accepted it already. Followers that have all but caught up hold it back too, so that they can
+join; and with too few replicas in sync it does not rise at all (KIP-966).
 
 Everything runs in the event loop's thread, so that a check and what follows from it are one step.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.errors import (
+    ApiError,
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -27,26 +30,14 @@ from ottla.log.producers import Origin
 from ottla.log.reading import Fetched, read
 from ottla.log.truncation import advance_log_start
 from ottla.log.validate import Data
+from ottla.messages.alter_partition import ResponsePartitionData
+from ottla.replica.followers import NO_OFFSET, Follower
+from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
 from ottla.replica.waiting import Completions, WaitingList
 
 NO_EPOCH = -1
-NO_OFFSET = -1
 
-
-class Follower:
-    """What the leader knows of one of its followers."""
-
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_end", "fetched_ms", "log_end_offset", "log_start_offset")
-
-    def __init__(self) -> None:
-        self.log_end_offset = NO_OFFSET
-        self.log_start_offset = NO_OFFSET
-        self.broker_epoch = NO_EPOCH
-        self.caught_up_ms = 0
-        """When it last had everything that the leader had at the time of its fetch before."""
-        self.fetched_ms = 0
-        self.fetched_end = NO_OFFSET
-        """The leader's log end at its last fetch."""
+logger = logging.getLogger(__name__)
 
 
 class Diverging(NamedTuple):
@@ -70,11 +61,13 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "log",
-        "proposed_isr",
+        "proposal",
+        "rules",
         "topic",
         "topic_id",
         "waiting_deletes",
         "waiting_fetches",
+        "waiting_followers",
         "waiting_produces",
     )
 
@@ -87,9 +80,11 @@ class Partition:
         log: PartitionLog,
         assignment: Assignment,
         completions: Completions,
+        rules: InSyncRules,
     ) -> None:
         self.broker_id = broker_id
         self.completions = completions
+        self.rules = rules
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -97,16 +92,19 @@ class Partition:
         self.future: PartitionLog | None = None
         """In another directory, where the partition is being moved to."""
         self.assignment = assignment
-        """What the controller last said."""
+        """What the controller last said, in the metadata or in answer to a proposal."""
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = NO_OFFSET
         """The log's end when this leader began: below it are promises of its predecessors."""
         self.followers: dict[int, Follower] = {}
-        self.proposed_isr: tuple[int, ...] | None = None
-        """Sent to the controller and not answered yet."""
+        self.proposal: Proposal | None = None
+        """Sent to the controller and not settled yet."""
         self.waiting_produces = WaitingList()
         self.waiting_fetches = WaitingList()
+        """Consumers, for the high watermark."""
+        self.waiting_followers = WaitingList()
+        """Fetches of followers, for the log's end."""
         self.waiting_deletes = WaitingList()
 
     def __repr__(self) -> str:
@@ -119,27 +117,30 @@ class Partition:
 
     def lead(self, assignment: Assignment, now_ms: int) -> None:
         """Become the leader, or go on as one with other replicas."""
-        is_new_term = not self.is_leader or assignment.leader_epoch != self.leader_epoch
+        is_new_leader = not self.is_leader
+        is_new_term = is_new_leader or assignment.leader_epoch != self.leader_epoch
+        if not is_new_term and assignment.partition_epoch < self.assignment.partition_epoch:
+            return  # the answer to a proposal was ahead of the metadata
+        if is_new_term or assignment.partition_epoch > self.assignment.partition_epoch:
+            self.proposal = None
         self.assignment = assignment
-        self.proposed_isr = None
         others = [replica for replica in assignment.replicas if replica != self.broker_id]
+        self.followers = {replica: self.followers.get(replica) or Follower(replica) for replica in others}
         if is_new_term:
             self.is_leader = True
             self.leader_epoch = assignment.leader_epoch
-            self.epoch_start_offset = self.log.log_end_offset
-            self.log.epochs.assign(assignment.leader_epoch, self.log.log_end_offset)
-            self.followers = {replica: Follower() for replica in others}
+            end = self.epoch_start_offset = self.log.log_end_offset
+            self.log.epochs.assign(assignment.leader_epoch, end)
             for follower in self.followers.values():
-                follower.caught_up_ms = now_ms  # none is late before it had time to fetch
-        else:
-            self.followers = {replica: self.followers.get(replica) or Follower() for replica in others}
+                in_sync = follower.broker in assignment.isr
+                follower.begin(in_sync=in_sync, is_new_leader=is_new_leader, leader_end=end, now_ms=now_ms)
         self._advance()
         self.wake_all()
 
     def follow(self, assignment: Assignment) -> None:
         """Become a follower, or follow another leader."""
         self.assignment = assignment
-        self.proposed_isr = None
+        self.proposal = None
         self.is_leader = False
         self.leader_epoch = assignment.leader_epoch
         self.epoch_start_offset = NO_OFFSET
@@ -161,18 +162,25 @@ class Partition:
             raise NotLeader(f"{self} is not the leader")
 
     def append(
-        self, data: Data, *, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, prepared: bool = False
+        self,
+        data: Data,
+        *,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        accepted: bool = False,
+        brief: bool = False,
     ) -> Appended:
         """Append a batch as the leader; consumers see it when the in-sync replicas have it."""
         if not self.is_leader:
             raise NotLeader(f"{self} is not the leader")
-        if acks == -1 and len(self.assignment.isr) < self.log.settings.min_insync_replicas:
+        if acks == -1 and self.is_under_min_isr:
             raise NotEnoughReplicas(
                 f"{self.topic}-{self.index} has {len(self.assignment.isr)} replicas in sync, "
                 f"{self.log.settings.min_insync_replicas} are needed"
             )
         appended = self.log.append(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, prepared=prepared
+            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, accepted=accepted, brief=brief
         )
         if not appended.duplicate:
             self.on_appended()
@@ -180,16 +188,16 @@ class Partition:
 
     def on_appended(self) -> None:
         """The log has grown: the high watermark may rise, and followers may fetch."""
-        if not self._advance():
-            self.completions.add(self.waiting_fetches)
+        self._advance()
+        self.completions.add(self.waiting_followers)
 
     def has_replicated(self, offset: int) -> bool:
         """Whether a produce that waits for all can be answered; raises if it cannot be promised any more."""
         self.check_leader()
         if self.log.high_watermark < offset:
             return False
-        needed = self.log.settings.min_insync_replicas
-        if len(self.assignment.isr) < needed:
+        needed = min(self.log.settings.min_insync_replicas, len(self.assignment.replicas))
+        if len(self.counted) < needed:
             raise NotEnoughReplicasAfterAppend(f"{self.topic}-{self.index} has less than {needed} replicas in sync")
         return True
 
@@ -216,26 +224,123 @@ class Partition:
                 raise OffsetOutOfRange(
                     f"{self} knows no epoch {last_fetched_epoch}, which was fetched up to offset {offset}"
                 )
+            if offset < log.log_start_offset:
+                raise OffsetOutOfRange(f"{self} begins at {log.log_start_offset}, and {offset} was asked for")
             if epoch < last_fetched_epoch or end_offset < offset:
                 return Diverging(epoch, end_offset)
         return read(log, offset, max_bytes, isolation, whole_first=whole_first)
 
-    def on_follower_fetch(self, replica: int, offset: int, log_start_offset: int, now_ms: int) -> None:
-        """A follower asks for an offset, and so has everything before it."""
+    def read_for_follower(
+        self,
+        replica: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        leader_epoch: int,
+        last_fetched_epoch: int,
+        whole_first: bool,
+    ) -> Fetched | Diverging:
+        """Read for a follower; what it tells of itself is another step."""
+        self.check_leader(leader_epoch)
+        if replica not in self.followers:
+            # Its metadata may be ahead of this leader's: with an epoch it can tell, and tries again.
+            why = f"{self} has no replica on broker {replica}"
+            raise NotLeader(why) if leader_epoch == NO_EPOCH else UnknownLeaderEpoch(why)
+        return self.read(
+            offset,
+            max_bytes,
+            Isolation.LOG_END,
+            last_fetched_epoch=last_fetched_epoch,
+            whole_first=whole_first,
+        )
+
+    def on_follower_fetch(
+        self, replica: int, offset: int, log_start_offset: int, now_ms: int, *, broker_epoch: int = -1
+    ) -> None:
+        """A follower asks for an offset, and so has everything before it. Told once for each of its requests."""
         follower = self.followers.get(replica)
         if follower is None:
             raise NotLeader(f"{self} has no replica on broker {replica}")
-        end = self.log.log_end_offset
-        if offset >= end:
-            follower.caught_up_ms = now_ms
-        elif offset >= follower.fetched_end >= 0:
-            follower.caught_up_ms = follower.fetched_ms
-        follower.fetched_ms, follower.fetched_end = now_ms, end
-        start_moved = follower.log_start_offset != log_start_offset
-        follower.log_end_offset, follower.log_start_offset = offset, log_start_offset
-        self._advance()
-        if start_moved:
+        if self.rules.is_stale(replica, broker_epoch):
+            raise NotLeader(f"{self} was fetched by broker {replica} in an earlier life, of epoch {broker_epoch}")
+        old_end, old_start = follower.log_end_offset, follower.log_start_offset
+        follower.fetched(
+            offset, log_start_offset, leader_end=self.log.log_end_offset, broker_epoch=broker_epoch, now_ms=now_ms
+        )
+        self.maybe_expand(replica)
+        if offset != old_end:
+            self._advance()
+        if log_start_offset != old_start:
             self.completions.add(self.waiting_deletes)
+
+    # -- who is in sync --
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """The replicas that must have a batch before it is committed: those in sync, and those proposed to be."""
+        proposal = self.proposal
+        if proposal is None:
+            return self.assignment.isr
+        return tuple({*self.assignment.isr, *proposal.isr})
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than `min.insync.replicas`, or than all if there are not even so many."""
+        in_sync = len(self.assignment.isr)
+        return in_sync < self.log.settings.min_insync_replicas and in_sync < len(self.assignment.replicas)
+
+    def maybe_expand(self, replica: int) -> None:
+        """Propose a follower for the ISR if it has caught up."""
+        if self.proposal is not None or replica in self.assignment.isr:
+            return
+        follower = self.followers[replica]
+        end = follower.log_end_offset
+        if end < self.log.high_watermark or end < self.epoch_start_offset:
+            return
+        if self.rules.is_eligible(replica, follower.broker_epoch):
+            self._propose((*self.assignment.isr, replica))
+
+    def maybe_shrink(self, now_ms: int) -> None:
+        """Propose an ISR without those that lag behind for too long."""
+        if not self.is_leader or self.proposal is not None or len(self.assignment.isr) < 2:
+            return
+        end, max_lag_ms = self.log.log_end_offset, self.rules.max_lag_ms
+        late = [
+            replica
+            for replica in self.assignment.isr
+            if replica != self.broker_id and not self.followers[replica].is_caught_up(end, now_ms, max_lag_ms)
+        ]
+        if late:
+            logger.info("%s: brokers %s are not in sync with offset %d any more", self, late, end)
+            self._propose(tuple(replica for replica in self.assignment.isr if replica not in late))
+
+    def on_isr_decided(self, proposal: Proposal, answer: ResponsePartitionData) -> None:
+        """The controller took a proposal, unless this partition has gone on since."""
+        if self.proposal is not proposal or answer.leader_epoch != self.leader_epoch:
+            return
+        if answer.partition_epoch >= self.assignment.partition_epoch:
+            self.proposal = None
+            self.assignment = self.assignment._replace(
+                isr=tuple(answer.isr),
+                partition_epoch=answer.partition_epoch,
+                leader_recovery=answer.leader_recovery_state,
+            )
+            logger.info("%s: in sync are now %s", self, answer.isr)
+            self._advance()
+
+    def on_isr_refused(self, proposal: Proposal, error: ApiError) -> bool:
+        """The controller did not take a proposal; whether it is to be asked again."""
+        if self.proposal is not proposal or is_outdated(error):
+            return False
+        if is_refused(error):
+            self.proposal = None
+            return False
+        return True
+
+    def _propose(self, isr: tuple[int, ...]) -> None:
+        if self.rules.propose is not None:
+            self.proposal = Proposal(isr, self.leader_epoch, self.assignment.partition_epoch)
+            self.rules.propose(self, self.proposal)
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """Where the logs of all replicas begin whose brokers are alive, at the least: what DeleteRecords waits for."""
@@ -261,19 +366,32 @@ class Partition:
     def _advance(self) -> bool:
         """Raise the high watermark to what all in-sync replicas have; whether it rose."""
         log = self.log
-        end = log.log_end_offset
-        if self.followers:
-            counted = self.proposed_isr or self.assignment.isr
-            for replica in counted:
-                if replica != self.broker_id:
-                    end = min(end, self.followers[replica].log_end_offset)
+        end = self._replicated_end() if self.followers else log.log_end_offset
         if not log.advance_high_watermark(end):
             return False
         self.completions.add(self.waiting_produces)
         self.completions.add(self.waiting_fetches)
         return True
 
+    def _replicated_end(self) -> int:
+        """The end of what all have who count; -1 where nothing may be committed."""
+        if self.is_under_min_isr:
+            return NO_OFFSET
+        leader_end = end = self.log.log_end_offset
+        counted = self.counted
+        for replica, follower in self.followers.items():
+            if follower.log_end_offset < end and (replica in counted or self._is_joining(follower, leader_end)):
+                end = follower.log_end_offset
+        return end
+
+    def _is_joining(self, follower: Follower, leader_end: int) -> bool:
+        """Whether a follower is so close that it is waited for: else the high watermark would always be ahead of it."""
+        rules = self.rules
+        return follower.is_caught_up(leader_end, rules.now_ms(), rules.max_lag_ms) and rules.is_eligible(
+            follower.broker, follower.broker_epoch
+        )
+
     def wake_all(self) -> None:
         """Let everyone look again who waits for something of this partition."""
-        for waiting in (self.waiting_produces, self.waiting_fetches, self.waiting_deletes):
+        for waiting in (self.waiting_produces, self.waiting_fetches, self.waiting_followers, self.waiting_deletes):
             self.completions.add(waiting)

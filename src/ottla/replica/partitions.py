@@ -9,20 +9,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from ottla.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.image.changes import Changes, PartitionChange
 from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.image.values import DIRECTORY_UNASSIGNED, ResourceType
 from ottla.log.logs import Logs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.replica.in_sync import InSyncRules
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions
 
 logger = logging.getLogger(__name__)
 
 SettingsOf = Callable[[Image, str], LogSettings]
+
+
+class Fetching(Protocol):
+    """Whoever fetches for the partitions that follow."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the leader that the partition has now, if it has one."""
+        ...
+
+    def leave(self, partition: Partition) -> None:
+        """Do not fetch any more."""
+        ...
+
+    def settle(self) -> None:
+        """All changes of an image have been told."""
+        ...
 
 
 class Partitions:
@@ -36,9 +54,15 @@ class Partitions:
         *,
         settings_of: SettingsOf,
         now_ms: Callable[[], int],
+        rules: InSyncRules | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.logs = logs
+        self.rules = rules or InSyncRules(now_ms=now_ms)
+        self.fetching: Fetching | None = None
+        """Put in when the broker can fetch; None for a broker without followers."""
+        self.on_placed: Callable[[Partition], None] | None = None
+        """Told of replicas that are new here, or elsewhere by what the metadata say."""
         self.image = Image()
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
@@ -71,7 +95,7 @@ class Partitions:
 
     def apply(self, changes: Changes) -> None:
         """Act on what changed."""
-        self.image = changes.new
+        self.image = self.rules.image = changes.new
         mine = changes.on_broker(self.broker_id)
         for change in mine.deleted:
             self._remove(change)
@@ -79,9 +103,23 @@ class Partitions:
             self._guard(change, self._lead)
         for change in mine.following:
             self._guard(change, self._follow)
+        for change in mine.moved:
+            partition = self.by_name.get(change.topic.name, {}).get(change.number)
+            if partition is not None and self.on_placed is not None:
+                self.on_placed(partition)
         for resource in {change.key for change in changes.configs}:
             self._reconfigure(resource.type, resource.name)
+        for broker in changes.brokers:
+            if broker.new is not None and not broker.new.fenced:
+                self._expand(broker.key)
+        if self.fetching is not None:
+            self.fetching.settle()
         self._completions.run()
+
+    def shrink(self, now_ms: int) -> None:
+        """Propose to leave those out of ISRs that lag behind for too long. Comes back at half of that time."""
+        for partition in self:
+            partition.maybe_shrink(now_ms)
 
     def reconfigure_all(self) -> None:
         """The defaults of all topics changed."""
@@ -89,6 +127,17 @@ class Partitions:
             settings = self._settings_of(self.image, topic)
             for partition in partitions.values():
                 partition.log.settings = settings
+
+    def take_offline(self) -> None:
+        """Give up the replicas in directories that have failed: they neither lead nor fetch any more."""
+        for partition in list(self):
+            directory = self.logs.directory_of(partition.topic, partition.index)
+            if directory is not None and not directory.is_online:
+                logger.error("%s is offline with its directory", partition)
+                self._forget(partition)
+        if self.fetching is not None:
+            self.fetching.settle()
+        self._completions.run()
 
     def _missing(self, topic: str, index: int) -> UnknownTopicOrPartition | NotLeader | StorageFailed:
         if self.image.partition(topic, index) is None:
@@ -107,11 +156,23 @@ class Partitions:
 
     def _lead(self, change: PartitionChange) -> None:
         assert change.new is not None
-        self._partition(change).lead(change.new, self._now_ms())
+        partition = self._partition(change)
+        if self.fetching is not None:
+            self.fetching.leave(partition)
+        partition.lead(change.new, self._now_ms())
 
     def _follow(self, change: PartitionChange) -> None:
         assert change.new is not None
-        self._partition(change).follow(change.new)
+        partition = self._partition(change)
+        partition.follow(change.new)
+        if self.fetching is not None:
+            self.fetching.follow(partition)
+
+    def _expand(self, broker_id: int) -> None:
+        """A broker came into service: where it has caught up already, no fetch may tell so for a while."""
+        for partition in self:
+            if broker_id in partition.followers:
+                partition.maybe_expand(broker_id)
 
     def _partition(self, change: PartitionChange) -> Partition:
         topic, index = change.topic, change.number
@@ -120,7 +181,9 @@ class Partitions:
         if partition is None:
             assert change.new is not None
             log = self._log(change)
-            partition = Partition(self.broker_id, topic.name, topic.id, index, log, change.new, self._completions)
+            partition = Partition(
+                self.broker_id, topic.name, topic.id, index, log, change.new, self._completions, self.rules
+            )
             known[index] = partition
             self.by_id.setdefault(topic.id, {})[index] = partition
         return partition
@@ -138,6 +201,7 @@ class Partitions:
             log = self._moved_log(change)
         if log is None:
             assert change.new is not None
+            self._check_place(change.new.directory_of(self.broker_id))
             return self.logs.create(
                 topic.name,
                 index,
@@ -165,23 +229,34 @@ class Partitions:
                 return self.logs.promote_future(*name)
         return None
 
+    def _check_place(self, directory_id: bytes | None) -> None:
+        """Raise if the log may be in a directory that failed: an empty one in its place would pass for it."""
+        online = {directory.meta.directory_id for directory in self.logs.directories if directory.is_online}
+        if len(online) < len(self.logs.directories) and directory_id not in (DIRECTORY_UNASSIGNED, *online):
+            raise StorageFailed("its log may be in a directory that is offline")
+
     def _wanted_directory(self, directory_id: bytes | None) -> bytes | None:
         """The directory that the metadata name, if this broker has it."""
         known = {directory.meta.directory_id for directory in self.logs.directories if directory.is_online}
         return directory_id if directory_id in known else None
 
     def _remove(self, change: PartitionChange) -> None:
-        topic, index = change.topic, change.number
-        partition = self.by_name.get(topic.name, {}).pop(index, None)
-        self.by_id.get(topic.id, {}).pop(index, None)
-        if not self.by_name.get(topic.name):
-            self.by_name.pop(topic.name, None)
-        if not self.by_id.get(topic.id):
-            self.by_id.pop(topic.id, None)
+        partition = self.by_name.get(change.topic.name, {}).get(change.number)
         if partition is not None:
-            partition.is_leader = False
-            partition.wake_all()
-            self.logs.delete(topic.name, index)
+            self._forget(partition)
+            self.logs.delete(change.topic.name, change.number)
+
+    def _forget(self, partition: Partition) -> None:
+        by_name, by_id = self.by_name[partition.topic], self.by_id[partition.topic_id]
+        del by_name[partition.index], by_id[partition.index]
+        if not by_name:
+            del self.by_name[partition.topic]
+        if not by_id:
+            del self.by_id[partition.topic_id]
+        if self.fetching is not None:
+            self.fetching.leave(partition)
+        partition.is_leader = False
+        partition.wake_all()
 
     def _reconfigure(self, kind: int, name: str) -> None:
         if kind == ResourceType.TOPIC:

@@ -34,6 +34,15 @@ class ProducerIds:
         self._prefetch_at = -1
         self._fetching: asyncio.Task[None] | None = None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is an id to be taken at once."""
+        return bool(self._blocks)
+
+    async def refill(self) -> None:
+        """Wait for the next block, though not for long."""
+        await asyncio.wait([self._fetch()], timeout=_WAIT_S)
+
     def take(self) -> int | None:
         """The next id, at once; None if there is none left."""
         if not self._blocks:

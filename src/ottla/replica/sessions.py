@@ -168,6 +168,17 @@ class SessionCache:
                 target.has_news(answer)
         return session_id, chosen
 
+    def take_back(self, request: FetchRequest, session_id: int) -> int:
+        """An answer is not sent after all, but an empty one: what it told counts as untold. Returns its session."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self.sessions.pop(session_id, None)
+            return NO_SESSION
+        session = self.sessions.get(session_id)
+        if session is not None:
+            for target in session.targets.values():
+                target.sent_high_watermark = -1
+        return session_id
+
     def _open(self, fetch: Fetch, *, for_follower: bool, by_id: bool, now_ms: int) -> int:
         if not self._make_room(len(fetch.targets), for_follower, now_ms):
             return NO_SESSION

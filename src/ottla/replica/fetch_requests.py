@@ -1,0 +1,132 @@
+"""The requests of one fetcher to its leader: what a fetch session was told, and what must be told anew (KIP-227)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.replica.following import Following, Key, Phase
+from ottla.replica.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from ottla.wire.batch import MAX_INT32
+
+_LATEST = -1
+_EARLIEST = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How much is fetched at a time, and how long is waited for it: `replica.fetch.*`."""
+
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    partition_max_bytes: int = 1 << 20
+    response_max_bytes: int = 10 << 20
+    backoff_ms: int = 1000
+
+
+class Asked(NamedTuple):
+    """What the leader was told of a partition."""
+
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start_offset: int
+
+
+def asked_of(following: Following) -> Asked:
+    """What a partition asks for now."""
+    log = following.partition.log
+    return Asked(following.leader_epoch, log.log_end_offset, log.epochs.latest, log.log_start_offset)
+
+
+class FollowerSession:
+    """What the leader remembers of this fetcher."""
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.told: dict[Key, Asked] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request names everything."""
+        return self.epoch == INITIAL_EPOCH
+
+    def reset(self) -> None:
+        """The leader does not know the session, or whether it took the last request is not known."""
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.told.clear()
+
+    def answered(self, session_id: int) -> None:
+        """The leader took the request; it gives no session if it has no room for one, or nothing to remember."""
+        if session_id == NO_SESSION:
+            self.reset()
+        else:
+            self.id = session_id
+            self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
+
+
+class Requests:
+    """Makes requests in the name of one broker."""
+
+    def __init__(self, broker_id: int, limits: FetchLimits) -> None:
+        self._broker_id = broker_id
+        self.limits = limits
+
+    def fetch(
+        self,
+        wanted: Iterable[tuple[Key, Asked]],
+        forgotten: Iterable[Key],
+        *,
+        session: FollowerSession | None,
+        broker_epoch: int,
+    ) -> FetchRequest:
+        """A fetch within a session, or one that leaves nothing behind."""
+        limits = self.limits
+        topics: dict[bytes, FetchTopic] = {}
+        for (topic_id, index), asked in wanted:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=asked.leader_epoch,
+                    fetch_offset=asked.offset,
+                    last_fetched_epoch=asked.last_epoch,
+                    log_start_offset=asked.log_start_offset,
+                    partition_max_bytes=limits.partition_max_bytes,
+                )
+            )
+        gone: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            gone.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        return FetchRequest(
+            replica_id=self._broker_id,
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=broker_epoch),
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.response_max_bytes,
+            session_id=NO_SESSION if session is None else session.id,
+            session_epoch=FINAL_EPOCH if session is None else session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(gone.values()),
+        )
+
+    def offsets(self, asking: Iterable[Following]) -> ListOffsetsRequest:
+        """Where the leader's logs end or begin, for those that do not fit theirs."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for following in asking:
+            partition = following.partition
+            topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=partition.index,
+                    current_leader_epoch=following.leader_epoch,
+                    timestamp=_LATEST if following.phase is Phase.ASKING_END else _EARLIEST,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))

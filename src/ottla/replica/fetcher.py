@@ -1,0 +1,395 @@
+"""Follows one leader: says what to ask it next, and takes in what it answers. No socket, clock or task in here.
+
+Requests go over two lanes. The main lane carries one long fetch after the other, in a fetch session over all
+partitions. The side lane is for what must not wait until such a fetch is over: partitions that came in the meantime,
+which a new leader's producers may be waiting for, and questions about offsets. An answer for a partition that has gone
+on since counts for nothing, so that both lanes may ask for the same.
+
+What goes wrong with a partition is tried again after a pause that grows up to `replica.fetch.backoff.ms`; what cannot
+get well by itself waits for the next leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+from ottla.errors import (
+    NONE,
+    ApiError,
+    FencedLeaderEpoch,
+    FetchSessionError,
+    OffsetOutOfRange,
+    StorageFailed,
+    by_code,
+    name_of,
+)
+from ottla.log.logs import Logs
+from ottla.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.messages.list_offsets import ListOffsetsResponse
+from ottla.replica.cuts import Cuts
+from ottla.replica.fetch_requests import Asked, FetchLimits, FollowerSession, Requests, asked_of
+from ottla.replica.following import Following, Key, Phase, common_end, take
+from ottla.replica.partition import Partition
+from ottla.wire.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_MS = 20
+_HELD_BACK_MS = 100
+_SWEEP_MS = 500
+_NOT_REGISTERED_MS = 20
+
+
+class Lane(Enum):
+    MAIN = 0
+    SIDE = 1
+
+
+class Throttle(Protocol):
+    """What limits followers that are not in sync (`follower.replication.throttled.rate`)."""
+
+    def holds_back(self, topic: str, index: int) -> bool:
+        """Whether a partition is throttled and the limit is reached."""
+        ...
+
+    def count(self, topic: str, index: int, size: int) -> None:
+        """So much came for a partition."""
+        ...
+
+
+class Fetcher:
+    """The partitions that one fetcher fetches from one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        source: int,
+        limits: FetchLimits,
+        logs: Logs,
+        cuts: Cuts,
+        *,
+        broker_epoch: Callable[[], int],
+        throttle: Throttle,
+        on_failed: Callable[[Partition], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.source = source
+        self.followings: dict[Key, Following] = {}
+        self._limits = limits
+        self._requests = Requests(broker_id, limits)
+        self._logs = logs
+        self._cuts = cuts
+        self._broker_epoch = broker_epoch
+        self._throttle = throttle
+        self._on_failed = on_failed
+        self._on_ready = on_ready
+        """Called when there is something to ask for that was not there at the last `poll`."""
+        self._session = FollowerSession()
+        self._changed: set[Key] = set()
+        """Partitions of which the main lane has to say something, or which it does not fetch yet."""
+        self._asking: set[Key] = set()
+        """Partitions that need an offset of the leader's."""
+        self._paused: dict[Key, int] = {}
+        """Partitions that are left alone for a while, and until when."""
+        self._busy: dict[Lane, Mapping[Key, Asked]] = {}
+        self._failures = 0
+        self._blocked_until_ms = 0
+        self._swept_ms = 0
+
+    def __repr__(self) -> str:
+        return f"Fetcher(from broker {self.source}, {len(self.followings)} partitions)"
+
+    # -- partitions --
+
+    def add(self, partition: Partition) -> Following:
+        """Fetch a partition from now on, in its present term."""
+        following = Following(partition)
+        self.followings[following.key] = following
+        log = partition.log
+        if log.epochs.latest < 0 and log.log_end_offset > log.high_watermark:
+            # Without epochs the leader cannot tell where logs part: only what is committed is sure to be the same.
+            self._cut(following, log.high_watermark)
+        else:
+            self._changed.add(following.key)
+            self._on_ready()
+        return following
+
+    def remove(self, key: Key) -> None:
+        """Fetch a partition no more."""
+        following = self.followings.pop(key, None)
+        if following is not None:
+            following.is_gone = True
+            self._changed.add(key)
+            self._asking.discard(key)
+            self._paused.pop(key, None)
+
+    @property
+    def max_lag(self) -> int:
+        return max((following.lag or 0 for following in self.followings.values()), default=0)
+
+    # -- what to ask --
+
+    def poll(self, now_ms: int) -> list[tuple[Lane, Any]]:
+        """The requests that can go out now; each is to be followed by `answered` or `failed`."""
+        if now_ms < self._blocked_until_ms or self._broker_epoch() < 0:
+            return []
+        for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
+            self._resume(key)
+        found: list[tuple[Lane, Any]] = []
+        if Lane.MAIN not in self._busy and (request := self._main_fetch(now_ms)) is not None:
+            found.append((Lane.MAIN, request))
+        if Lane.SIDE not in self._busy and (request := self._side_request(now_ms)) is not None:
+            found.append((Lane.SIDE, request))
+        return found
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """When to poll again if nothing happens before; None if there is no need to."""
+        if not self.followings:
+            return None
+        if self._broker_epoch() < 0:
+            return now_ms + _NOT_REGISTERED_MS
+        if now_ms < self._blocked_until_ms:
+            return self._blocked_until_ms
+        return min(self._paused.values(), default=None)
+
+    def _main_fetch(self, now_ms: int) -> FetchRequest | None:
+        session = self._session
+        told = session.told
+        if session.is_new or now_ms - self._swept_ms >= _SWEEP_MS:
+            # Retention moves the start of logs by itself; the leader wants to know that too, in time.
+            self._changed.update(self.followings)
+            self._swept_ms = now_ms
+        wanted: list[tuple[Key, Asked]] = []
+        forgotten: list[Key] = []
+        for key in self._changed:
+            following = self.followings.get(key)
+            if following is None or not self._is_ready(following, now_ms):
+                if told.pop(key, None) is not None:
+                    forgotten.append(key)
+                continue
+            asked = asked_of(following)
+            if told.get(key) != asked:
+                told[key] = asked
+                wanted.append((key, asked))
+        self._changed.clear()
+        if not told and (session.is_new or not forgotten):
+            return None
+        self._busy[Lane.MAIN] = told
+        return self._requests.fetch(wanted, forgotten, session=session, broker_epoch=self._broker_epoch())
+
+    def _side_request(self, now_ms: int) -> Any:
+        if self._asking:
+            asking = [self.followings[key] for key in self._asking]
+            self._busy[Lane.SIDE] = {each.key: asked_of(each) for each in asking}
+            return self._requests.offsets(asking)
+        if Lane.MAIN not in self._busy:
+            return None
+        wanted = {
+            following.key: asked_of(following)
+            for following in self._all_of(self._changed)
+            if not self._is_on_main(following) and self._is_ready(following, now_ms)
+        }
+        if not wanted:
+            return None
+        self._busy[Lane.SIDE] = wanted
+        return self._requests.fetch(wanted.items(), (), session=None, broker_epoch=self._broker_epoch())
+
+    def _is_on_main(self, following: Following) -> bool:
+        """Whether the fetch under way brings an answer for a partition soon: the leader has more than was asked for."""
+        then = self._session.told.get(following.key)
+        return then is not None and then.leader_epoch == following.leader_epoch
+
+    def _is_ready(self, following: Following, now_ms: int) -> bool:
+        if following.phase is not Phase.FETCHING or following.retry_at_ms:
+            return False
+        partition = following.partition
+        if not following.is_in_sync and self._throttle.holds_back(partition.topic, partition.index):
+            following.retry_at_ms = self._paused[following.key] = now_ms + _HELD_BACK_MS
+            return False
+        return True
+
+    def _resume(self, key: Key) -> None:
+        del self._paused[key]
+        following = self.followings[key]
+        following.retry_at_ms = 0
+        if following.phase is Phase.FETCHING:
+            self._changed.add(key)
+        elif following.phase is not Phase.CUTTING:
+            self._asking.add(key)
+
+    def _all_of(self, keys: Iterable[Key]) -> Iterator[Following]:
+        for key in keys:
+            following = self.followings.get(key)
+            if following is not None:
+                yield following
+
+    # -- what was answered --
+
+    def answered(self, lane: Lane, response: Any, now_ms: int) -> None:
+        """Take in an answer."""
+        asked = self._busy.pop(lane)
+        if isinstance(response, ListOffsetsResponse):
+            self._take_offsets(response, asked, now_ms)
+        elif lane is Lane.SIDE:
+            self._take_fetched(response, asked, now_ms)
+        elif not response.error_code:
+            self._take_fetched(response, asked, now_ms)
+            self._session.answered(response.session_id)
+        else:
+            error = by_code(response.error_code)
+            self._session.reset()
+            if issubclass(error, FetchSessionError) and not self._failures:
+                self._failures = 1  # the leader has forgotten the session: it gets a new one, at once
+            else:
+                self.failed(Lane.MAIN, error(f"broker {self.source} refused a fetch"), now_ms)
+
+    def failed(self, lane: Lane, error: ApiError, now_ms: int) -> None:
+        """The leader cannot be reached, or does not answer."""
+        self._busy.pop(lane, None)
+        if lane is Lane.MAIN:
+            self._session.reset()
+        if not self._failures:
+            logger.info("broker %d cannot be fetched from: %s", self.source, error)
+        self._blocked_until_ms = now_ms + self._pause_ms(self._failures)
+        self._failures += 1
+
+    def _take_fetched(self, response: FetchResponse, asked: Mapping[Key, Asked], now_ms: int) -> None:
+        if response.error_code:
+            self.failed(Lane.SIDE, by_code(response.error_code)(f"broker {self.source} refused a fetch"), now_ms)
+            return
+        self._failures = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = topic.topic_id, data.partition_index
+                following = self._current(key, asked)
+                if following is not None and following.phase is Phase.FETCHING:
+                    self._take(following, data, now_ms)
+
+    def _current(self, key: Key, asked: Mapping[Key, Asked]) -> Following | None:
+        """The partition that an answer is about, unless it has gone on since it was asked for."""
+        following, then = self.followings.get(key), asked.get(key)
+        if following is None or then is None or following.retry_at_ms:
+            return None
+        same = then.leader_epoch == following.leader_epoch and then.offset == following.partition.log.log_end_offset
+        return following if same else None
+
+    def _take(self, following: Following, data: PartitionData, now_ms: int) -> None:
+        if data.error_code:
+            self._take_error(following, data.error_code, now_ms)
+            return
+        following.failures = 0
+        partition = following.partition
+        log = partition.log
+        if data.diverging_epoch is not None:
+            self._cut(following, common_end(log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+            return
+        try:
+            size = take(self._logs, partition, data, now_ms)
+        except ProtocolError as error:
+            logger.error("%s fetched what it cannot take from broker %d: %s", partition, self.source, error)
+            self._pause(following, now_ms)
+            return
+        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the other partitions)
+            self._give_up(following, error)
+            return
+        following.lag = max(data.high_watermark - log.log_end_offset, 0)
+        if size:
+            self._throttle.count(partition.topic, partition.index, size)
+            self._changed.add(following.key)
+
+    def _take_error(self, following: Following, code: int, now_ms: int) -> None:
+        error = by_code(code)
+        if issubclass(error, FencedLeaderEpoch):
+            logger.info("%s is behind its leader's term, of which the metadata will tell", following)
+            self._stop(following)
+        elif issubclass(error, OffsetOutOfRange):
+            following.phase = Phase.ASKING_END
+            self._changed.add(following.key)
+            if following.failures:
+                self._pause(following, now_ms)
+            else:
+                following.failures = 1
+                self._asking.add(following.key)
+        else:
+            if following.failures >= 3:
+                logger.info("%s cannot be fetched from broker %d: %s", following, self.source, name_of(code))
+            self._pause(following, now_ms)
+
+    def _take_offsets(self, response: ListOffsetsResponse, asked: Mapping[Key, Asked], now_ms: int) -> None:
+        self._failures = 0
+        by_name = {(each.partition.topic, each.partition.index): each for each in self._all_of(asked)}
+        for topic in response.topics:
+            for data in topic.partitions:
+                following = by_name.get((topic.name, data.partition_index))
+                if following is None or self._current(following.key, asked) is None:
+                    continue
+                self._asking.discard(following.key)
+                if data.error_code != NONE:
+                    self._take_error(following, data.error_code, now_ms)
+                elif following.phase is Phase.ASKING_END:
+                    self._take_end(following, data.offset)
+                elif following.phase is Phase.ASKING_START:
+                    self._take_start(following, data.offset, now_ms)
+
+    def _take_end(self, following: Following, end: int) -> None:
+        following.leader_end = end
+        if end < following.partition.log.log_end_offset:
+            # Only after an unclean election does a leader have less, and no epoch in common.
+            self._cut(following, end)
+        else:
+            following.phase = Phase.ASKING_START
+            self._asking.add(following.key)
+
+    def _take_start(self, following: Following, start: int, now_ms: int) -> None:
+        partition = following.partition
+        if start > partition.log.log_end_offset:
+            logger.info("%s begins anew at %d, where its leader's log begins", partition.log, start)
+            try:
+                self._logs.begin_anew(partition.topic, partition.index, start, now_ms=now_ms)
+            except (OSError, StorageFailed) as error:
+                self._give_up(following, error)
+                return
+        following.lag = max(following.leader_end - partition.log.log_end_offset, 0)
+        self._fetch_on(following)
+
+    # -- what becomes of a partition --
+
+    def _cut(self, following: Following, offset: int) -> None:
+        following.phase = Phase.CUTTING
+        self._changed.add(following.key)
+        self._cuts.cut(following, offset, self._was_cut)
+
+    def _was_cut(self, following: Following, error: Exception | None) -> None:
+        if following.is_gone:
+            return
+        if error is not None:
+            self._give_up(following, error)
+        else:
+            self._fetch_on(following)
+
+    def _fetch_on(self, following: Following) -> None:
+        following.phase = Phase.FETCHING
+        self._changed.add(following.key)
+        self._on_ready()
+
+    def _pause(self, following: Following, now_ms: int) -> None:
+        following.retry_at_ms = self._paused[following.key] = now_ms + self._pause_ms(following.failures)
+        following.failures += 1
+        self._asking.discard(following.key)
+        self._changed.add(following.key)
+
+    def _pause_ms(self, failures: int) -> int:
+        return min(_FIRST_PAUSE_MS << min(failures, 16), self._limits.backoff_ms)
+
+    def _give_up(self, following: Following, error: Exception) -> None:
+        unexpected = not isinstance(error, ApiError | OSError)
+        logger.error("%s is fetched no more in this term: %s", following, error, exc_info=error if unexpected else None)
+        self._stop(following)
+
+    def _stop(self, following: Following) -> None:
+        """Leave a partition alone until it has another leader."""
+        self.remove(following.key)
+        self._on_failed(following.partition)

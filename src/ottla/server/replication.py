@@ -1,0 +1,250 @@
+"""Replication between the brokers of a cluster, put together for one of them: who fetches, who is in sync, how fast.
+
+Here are the connections and tasks; what is asked for, and what becomes of the answers, is decided in `replica/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from ottla.client.connection import Connection
+from ottla.errors import ApiError, BrokerNotAvailable
+from ottla.image.changes import Changes
+from ottla.messages.fetch import FetchRequest
+from ottla.replica.cuts import Cuts
+from ottla.replica.fetch_requests import FetchLimits
+from ottla.replica.fetcher import Fetcher, Lane
+from ottla.replica.fetchers import FetcherId, Fetchers
+from ottla.replica.in_sync import InSyncRules
+from ottla.replica.isr_changes import IsrChanges
+from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
+from ottla.replica.throttles import ReplicationThrottle
+from ottla.replica.waiting import Completions
+from ottla.replica.whereabouts import Whereabouts
+from ottla.server.node_settings import NodeSettings
+from ottla.wire.declare import schema_of
+
+logger = logging.getLogger(__name__)
+
+_TOPIC_IDS = 13
+"""The version of Fetch from which on topics have ids; all brokers of clusters without ZooKeeper speak it."""
+_FETCH = schema_of(FetchRequest).key
+
+Connect = Callable[[int, str], Awaitable[Connection]]
+"""Opens a connection to a broker, by its id, under a name."""
+
+
+class Replication:
+    """Everything of a broker's replication that is not in its partitions."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        partitions: Partitions,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        ask_controller: Callable[[Any], Awaitable[Any]],
+        spawn: Callable[[Any], object],
+        broker_epoch: Callable[[], int],
+        completions: Completions,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._partitions = partitions
+        self._loop = loop
+        self._ask_controller = ask_controller
+        self._spawn = spawn
+        self._broker_epoch = broker_epoch
+        self._completions = completions
+        self._now_ms = now_ms
+        self._shrinking: asyncio.TimerHandle | None = None
+        number = settings.number
+        throttle = partial(
+            ReplicationThrottle,
+            broker_id=settings.node_id,
+            now_ms=now_ms,
+            windows=number("replication.quota.window.num"),
+            window_ms=number("replication.quota.window.size.seconds") * 1000,
+        )
+        self.leader_throttle = throttle("leader")
+        self.follower_throttle = throttle("follower")
+        self._limits = FetchLimits(
+            min_bytes=number("replica.fetch.min.bytes"),
+            max_wait_ms=number("replica.fetch.wait.max.ms"),
+            partition_max_bytes=number("replica.fetch.max.bytes"),
+            response_max_bytes=number("replica.fetch.response.max.bytes"),
+            backoff_ms=number("replica.fetch.backoff.ms"),
+        )
+        self._cuts = Cuts(partitions.logs, loop.call_soon, now_ms)
+        self.isr_changes = IsrChanges(
+            settings.node_id,
+            self._send_to_controller,
+            broker_epoch=broker_epoch,
+            call_later=loop.call_later,
+            completions=completions,
+        )
+        self.whereabouts = Whereabouts(
+            settings.node_id,
+            partitions.logs,
+            self._send_to_controller,
+            broker_epoch=broker_epoch,
+            call_later=loop.call_later,
+        )
+        self.fetchers = Fetchers(self._open, each=number("num.replica.fetchers"))
+        rules: InSyncRules = partitions.rules
+        rules.max_lag_ms = number("replica.lag.time.max.ms")
+        rules.propose = self.isr_changes.submit
+        partitions.fetching = self.fetchers
+        partitions.on_placed = self.whereabouts.check
+
+    def start(self) -> None:
+        """Begin to look for followers that lag behind."""
+        self._shrinking = self._loop.call_later(self._partitions.rules.max_lag_ms / 2000, self._shrink)
+
+    def apply(self, changes: Changes) -> None:
+        """Follow settings that can be changed while the broker runs; before the partitions act on an image."""
+        self.leader_throttle.apply(changes)
+        self.follower_throttle.apply(changes)
+
+    def reconfigure(self, old: NodeSettings, new: NodeSettings) -> None:
+        """Act on settings of the node that changed."""
+        self.fetchers.resize(new.number("num.replica.fetchers"))
+
+    def stop(self) -> None:
+        """Fetch no more, and propose nothing more."""
+        if self._shrinking is not None:
+            self._shrinking.cancel()
+        self.fetchers.close()
+
+    def _shrink(self) -> None:
+        self._partitions.shrink(self._now_ms())
+        self.start()
+
+    def _send_to_controller(
+        self, request: Any, answered: Callable[[Any], None], failed: Callable[[ApiError], None]
+    ) -> None:
+        async def ask() -> None:
+            try:
+                answer = await self._ask_controller(request)
+            except ApiError as error:
+                failed(error)
+            else:
+                answered(answer)
+
+        self._spawn(ask())
+
+    def _open(self, fetcher_id: FetcherId, on_failed: Callable[[Partition], None]) -> RunningFetcher:
+        source, number = fetcher_id
+        name = f"broker-{self._settings.node_id}-fetcher-{number}"
+        running = RunningFetcher(
+            self._loop, partial(self._connect, source, name), self._completions, self._timeout_s, self._now_ms
+        )
+        running.fetcher = Fetcher(
+            self._settings.node_id,
+            source,
+            self._limits,
+            self._partitions.logs,
+            self._cuts,
+            broker_epoch=self._broker_epoch,
+            throttle=self.follower_throttle,
+            on_failed=on_failed,
+            on_ready=running.wake,
+        )
+        return running
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.number("replica.socket.timeout.ms") / 1000
+
+    async def _connect(self, source: int, name: str) -> Connection:
+        endpoint = self._partitions.image.endpoint(source, self._settings.inter_broker_listener_name)
+        if endpoint is None:
+            raise BrokerNotAvailable(f"broker {source} has no listener {self._settings.inter_broker_listener_name}")
+        return await Connection.connect(endpoint.host, endpoint.port, client_id=name, timeout_s=self._timeout_s)
+
+
+class RunningFetcher:
+    """A fetcher with its connections, one a lane."""
+
+    fetcher: Fetcher
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect: Callable[[], Awaitable[Connection]],
+        completions: Completions,
+        timeout_s: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._connect = connect
+        self._completions = completions
+        self._timeout_s = timeout_s
+        self._now_ms = now_ms
+        self._connections: dict[Lane, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waking: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """Something is to be asked for; asked when the step under way is over, together with what else comes in it."""
+        if self._waking is None and not self._is_closed:
+            self._waking = self._loop.call_soon(self._poll)
+
+    def close(self) -> None:
+        """Give up connections and what waits on them."""
+        self._is_closed = True
+        for handle in (self._waking, self._timer):
+            if handle is not None:
+                handle.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _poll(self) -> None:
+        self._waking = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_closed:
+            return
+        now_ms = self._now_ms()
+        for lane, request in self.fetcher.poll(now_ms):
+            task = self._loop.create_task(self._exchange(lane, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        next_ms = self.fetcher.next_ms(now_ms)
+        if next_ms is not None:
+            self._timer = self._loop.call_later(max(next_ms - now_ms, 1) / 1000, self._poll)
+
+    async def _exchange(self, lane: Lane, request: Any) -> None:
+        try:
+            response = await self._ask(lane, request)
+        except ApiError as error:
+            self._drop(lane)
+            self.fetcher.failed(lane, error, self._now_ms())
+        else:
+            self.fetcher.answered(lane, response, self._now_ms())
+        self._completions.run()
+        self._poll()
+
+    async def _ask(self, lane: Lane, request: Any) -> Any:
+        connection = self._connections.get(lane)
+        if connection is None or not connection.is_open:
+            connection = self._connections[lane] = await self._connect()
+        if isinstance(request, FetchRequest) and connection.version_of(_FETCH) < _TOPIC_IDS:
+            raise BrokerNotAvailable(f"{connection.address} does not know topics by their ids")
+        return await connection.send(request, timeout_s=self._timeout_s)
+
+    def _drop(self, lane: Lane) -> None:
+        connection = self._connections.pop(lane, None)
+        if connection is not None:
+            connection.close()
