@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.image.image import Image
@@ -18,9 +18,11 @@ class Context:
     settings: Callable[[str], Any]
     """A setting of this broker as it is now, by Kafka's name, already read into its type."""
     new_id: Callable[[], str]
-    """A new random id, in the form in which Kafka writes UUIDs as text (base64) where members get theirs."""
+    """A new random UUID in its usual text form."""
     client_id: str = ""
     client_host: str = ""
     """The client's address as Kafka writes it, with a leading slash."""
     version: int = 0
     """Of the request."""
+    visible: Callable[[Collection[str]], Collection[str]] = field(default=lambda names: names)
+    """Those of some topics that the client may know of."""

@@ -1,0 +1,44 @@
+"""DeleteGroups (key 42): delete groups that have no members, with their offsets."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError
+from ottla.groups.describing import delete_group
+from ottla.groups.state import GroupsState
+from ottla.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.replicated.decision import Decision
+
+
+def delete_groups_failed(request: DeleteGroupsRequest, version: int, error: ApiError) -> DeleteGroupsResponse:
+    """The error for each group."""
+    return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
+
+
+@endpoint(42, failed=delete_groups_failed)
+def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later:
+    """Let the coordinator of each group decide."""
+    asked = list(dict.fromkeys(request.groups_names))
+    gathering: Gathering[DeletableGroupResult] = Gathering(
+        len(asked), lambda parts: call.answer(DeleteGroupsResponse(results=list(parts)))
+    )
+    for number, group_id in enumerate(asked):
+        part = gathering.part(number, partial(_failed, group_id))
+        try:
+            call.node.groups.of(group_id).submit("DeleteGroups", partial(_delete, group_id), part)
+        except ApiError as error:
+            part.fail(error)
+    return gathering.begun()
+
+
+def _delete(group_id: str, state: GroupsState) -> Decision[DeletableGroupResult]:
+    return delete_group(state, group_id)
+
+
+def _failed(group_id: str, error: ApiError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error.code)

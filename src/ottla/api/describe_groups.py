@@ -1,0 +1,54 @@
+"""DescribeGroups (key 15): classic groups with their members, and what these were assigned.
+
+v3 what the client may do with each (KIP-430) · v6 a missing group is an error (KIP-1043); before, it was a dead one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ottla.api.authorized import group_operations
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.errors import NONE, ApiError
+from ottla.groups.describing import describe_group
+from ottla.groups.state import GroupsState
+from ottla.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.replicated.decision import Decision
+
+
+def describe_groups_failed(request: DescribeGroupsRequest, version: int, error: ApiError) -> DescribeGroupsResponse:
+    """The error for each group."""
+    return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
+
+
+@endpoint(15, failed=describe_groups_failed)
+def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> Later:
+    """Ask the coordinator of each group."""
+
+    def finish(parts: Sequence[DescribedGroup]) -> None:
+        if request.include_authorized_operations:
+            for each in parts:
+                if each.error_code == NONE:
+                    each.authorized_operations = group_operations(call, each.group_id)
+        call.answer(DescribeGroupsResponse(groups=list(parts)))
+
+    gathering: Gathering[DescribedGroup] = Gathering(len(request.groups), finish)
+    for number, group_id in enumerate(request.groups):
+        part = gathering.part(number, partial(_failed, group_id))
+        try:
+            call.node.groups.of(group_id).submit("DescribeGroups", partial(_describe, group_id, call.version), part)
+        except ApiError as error:
+            part.fail(error)
+    return gathering.begun()
+
+
+def _describe(group_id: str, version: int, state: GroupsState) -> Decision[DescribedGroup]:
+    return Decision((), describe_group(state, group_id, version))
+
+
+def _failed(group_id: str, error: ApiError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error.code)

@@ -1,0 +1,25 @@
+"""Heartbeat (key 12): a member of a classic group is alive, and hears whether it should join again. v3 static ones."""
+
+from __future__ import annotations
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import CoordinatorLoading, InvalidGroupId
+from ottla.groups import members
+from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@endpoint(12)
+def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | HeartbeatResponse:
+    """Let the group's coordinator decide. One that is still loading takes the member's word for it."""
+    if not request.group_id:
+        raise InvalidGroupId("a group that has members must have a name")
+    context = context_of(call)
+    shard = call.node.groups.of(request.group_id)
+    try:
+        return coordinated(shard, CallTicket(call, request), lambda state: members.heartbeat(state, request, context))
+    except CoordinatorLoading:
+        return HeartbeatResponse()

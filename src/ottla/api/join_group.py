@@ -1,0 +1,51 @@
+"""JoinGroup (key 11): join a classic group and wait for its next generation.
+
+v4 a new member is given its id first (KIP-394) · v5 static members (KIP-345) · v7 no protocol is null, not empty
+(KIP-559) · v9 a static leader that comes back need not assign (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError
+from ottla.groups.classic.joining import check_join
+from ottla.groups.members import join_group
+from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+_FIRST_WITH_NULL: Final = 7
+
+
+def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) -> JoinGroupResponse:
+    """The error, and the member's id as it came."""
+    return _in_version(JoinGroupResponse(error_code=error.code, member_id=request.member_id), version)
+
+
+@endpoint(11, failed=join_group_failed)
+def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
+    """Let the group's coordinator decide; the answer comes with the next generation."""
+    context = context_of(call)
+    check_join(request, context)
+    ticket = _JoinTicket(call, request)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, ticket, lambda state: join_group(state, request, ticket, context))
+
+
+class _JoinTicket(CallTicket):
+    """Answers in the version of its own request, whoever's request caused the answer."""
+
+    __slots__ = ()
+
+    def answer(self, response: Any, /) -> None:
+        self.call.answer(_in_version(response, self.call.version))
+
+
+def _in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if not response.protocol_name:
+        response.protocol_name = None if version >= _FIRST_WITH_NULL else ""
+    return response

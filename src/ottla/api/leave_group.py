@@ -1,0 +1,57 @@
+"""LeaveGroup (key 13): take members out of a classic group.
+
+Up to v2 one member leaves, and its error is the answer's; from v3 on many do, static ones too, each with its own
+(KIP-345).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
+from ottla.groups.members import leave_group
+from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+
+_FIRST_OF_MANY: Final = 3
+
+
+def leave_group_failed(request: LeaveGroupRequest, version: int, error: ApiError) -> LeaveGroupResponse:
+    """The error at the top, but for a group that is not there: then all its members are unknown."""
+    if version >= _FIRST_OF_MANY and isinstance(error, UnknownMemberId):
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code
+                )
+                for each in request.members
+            ]
+        )
+    return LeaveGroupResponse(error_code=error.code)
+
+
+@endpoint(13, failed=leave_group_failed)
+def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
+    """Let the group's coordinator decide."""
+    if not request.group_id:
+        raise InvalidGroupId("a group that has members must have a name")
+    if call.version < _FIRST_OF_MANY:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    context = context_of(call)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, _LeaveTicket(call, request), lambda state: leave_group(state, request, context))
+
+
+class _LeaveTicket(CallTicket):
+    """Answers an old client, who left alone, with its own error."""
+
+    __slots__ = ()
+
+    def answer(self, response: Any, /) -> None:
+        if self.call.version < _FIRST_OF_MANY and response.error_code == NONE:
+            response.error_code = response.members[0].error_code
+        self.call.answer(response)

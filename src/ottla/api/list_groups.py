@@ -1,0 +1,42 @@
+"""ListGroups (key 16): the groups that this broker coordinates. v4 by state (KIP-518), v5 by type (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError
+from ottla.groups.describing import list_groups
+from ottla.groups.state import GroupsState
+from ottla.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.replicated.decision import Decision
+
+
+@endpoint(16)
+def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later:
+    """Ask every coordinator here; one that is still loading spoils the answer, lest groups seem to be gone."""
+    shards = list(call.node.groups)
+
+    def finish(parts: Sequence[list[ListedGroup] | ApiError]) -> None:
+        groups: list[ListedGroup] = []
+        for part in parts:
+            if isinstance(part, ApiError):
+                call.answer(ListGroupsResponse(error_code=part.code))
+                return
+            groups.extend(part)
+        call.answer(ListGroupsResponse(groups=groups))
+
+    def look(state: GroupsState) -> Decision[list[ListedGroup]]:
+        return Decision((), list(list_groups(state, request)))
+
+    gathering: Gathering[list[ListedGroup] | ApiError] = Gathering(len(shards), finish)
+    for number, shard in enumerate(shards):
+        part = gathering.part(number, lambda error: error)
+        try:
+            shard.submit("ListGroups", look, part)
+        except ApiError as error:
+            part.fail(error)
+    return gathering.begun()

@@ -1,0 +1,46 @@
+"""OffsetCommit (key 8): store how far a group has read in its partitions.
+
+v2 to v4 may say how long the offsets are kept · v7 static members · v9 a missing group is told apart from a wrong
+generation · v10 topics go by their ids.
+"""
+
+from __future__ import annotations
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError
+from ottla.groups.offsets import commit_offsets
+from ottla.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def offset_commit_failed(request: OffsetCommitRequest, version: int, error: ApiError) -> OffsetCommitResponse:
+    """The error for each partition."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@endpoint(8, failed=offset_commit_failed)
+def offset_commit(call: Call[BrokerNode], request: OffsetCommitRequest) -> Later:
+    """Let the group's coordinator decide."""
+    context = context_of(call)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, CallTicket(call, request), lambda state: commit_offsets(state, request, context))

@@ -1,0 +1,22 @@
+"""OffsetDelete (key 47): delete offsets that a group committed for topics it no longer reads."""
+
+from __future__ import annotations
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import InvalidGroupId
+from ottla.groups.offsets import delete_offsets
+from ottla.messages.offset_delete import OffsetDeleteRequest
+
+
+@endpoint(47)
+def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later:
+    """Let the group's coordinator decide."""
+    if not request.group_id:
+        raise InvalidGroupId("offsets of a group without a name cannot be deleted")
+    context = context_of(call)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, CallTicket(call, request), lambda state: delete_offsets(state, request, context))

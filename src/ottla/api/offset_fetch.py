@@ -1,0 +1,128 @@
+"""OffsetFetch (key 9): how far groups have read in their partitions.
+
+Up to v7 one group is asked for, its error at the top (from v2 on) or in each partition (v1); from v8 on many, each with
+its own (KIP-709). A client that must not miss what a transaction is about to commit asks for stable offsets (v7).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError
+from ottla.groups.context import Context
+from ottla.groups.offsets import fetch_offsets
+from ottla.groups.state import GroupsState
+from ottla.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from ottla.replicated.decision import Decision
+
+_FIRST_OF_MANY: Final = 8
+_FIRST_WITH_ERROR: Final = 2
+_NONE: Final = -1
+
+
+def offset_fetch_failed(request: OffsetFetchRequest, version: int, error: ApiError) -> OffsetFetchResponse:
+    """The error for each group."""
+    return _answer(request, version, [_failed(group, error) for group in _groups(request, version)])
+
+
+@endpoint(9, failed=offset_fetch_failed)
+def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
+    """Ask the coordinator of each group; a group that is elsewhere has an error of its own."""
+    context, version, require_stable = context_of(call), call.version, request.require_stable
+    groups = _groups(request, version)
+    gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
+        len(groups), lambda parts: call.answer(_answer(request, version, list(parts)))
+    )
+    for number, group in enumerate(groups):
+        part = gathering.part(number, partial(_failed, group))
+        try:
+            shard = call.node.groups.of(group.group_id)
+            shard.submit("OffsetFetch", _Fetching(group, context, require_stable), part)
+        except ApiError as error:
+            part.fail(error)
+    return gathering.begun()
+
+
+class _Fetching:
+    """Looks a group's offsets up."""
+
+    __slots__ = ("_context", "_group", "_require_stable")
+
+    def __init__(self, group: OffsetFetchRequestGroup, context: Context, require_stable: bool) -> None:
+        self._group = group
+        self._context = context
+        self._require_stable = require_stable
+
+    def __call__(self, state: GroupsState) -> Decision[OffsetFetchResponseGroup]:
+        found = fetch_offsets(state, self._group, self._context, require_stable=self._require_stable)
+        return Decision((), found)
+
+
+def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    if version >= _FIRST_OF_MANY:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def _failed(group: OffsetFetchRequestGroup, error: ApiError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+
+
+def _answer(request: OffsetFetchRequest, version: int, groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    if version >= _FIRST_OF_MANY:
+        return OffsetFetchResponse(groups=groups)
+    (only,) = groups
+    if only.error_code and version < _FIRST_WITH_ERROR:
+        return OffsetFetchResponse(topics=_refused(request, only.error_code))
+    return OffsetFetchResponse(
+        error_code=only.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in only.topics
+        ],
+    )
+
+
+def _refused(request: OffsetFetchRequest, code: int) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=_NONE, error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]

@@ -1,0 +1,31 @@
+"""SyncGroup (key 14): the leader of a classic group hands in the assignment, each member gets its own.
+
+v3 static members · v5 protocol type and name go both ways, to be checked (KIP-559).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.call import Call, Later
+from ottla.api.coordinated import CallTicket, coordinated
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import InconsistentGroupProtocol, InvalidGroupId
+from ottla.groups.members import sync_group
+from ottla.messages.sync_group import SyncGroupRequest
+
+_FIRST_WITH_PROTOCOL: Final = 5
+
+
+@endpoint(14)
+def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
+    """Let the group's coordinator decide; the answer comes with the leader's assignment."""
+    if call.version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        raise InconsistentGroupProtocol("protocol type and name must be given")
+    if not request.group_id:
+        raise InvalidGroupId("a group that has members must have a name")
+    context, ticket = context_of(call), CallTicket(call, request)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, ticket, lambda state: sync_group(state, request, ticket, context))

@@ -1,0 +1,241 @@
+"""`ottla group`: which groups there are, how far they have read and who is in them; reset and delete."""
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import Action, CommandFailed, add_actions
+from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.output import counted, print_json, print_table
+from ottla.cli.starting import parse_start
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cluster import Cluster
+    from ottla.client.group_calls import CommittedOffset, ListedGroup
+    from ottla.client.metadata import TopicPartition
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_actions(parser, ACTIONS)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", action="append", default=[], help="such as Stable or Empty; may be repeated")
+    parser.add_argument("--type", action="append", default=[], help="such as classic or consumer; may be repeated")
+    add_connection(parser)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> "list[ListedGroup]":
+        return await Admin(cluster).groups(states=arguments.state, kinds=arguments.type)
+
+    groups = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(
+            [
+                {"group": each.id, "type": each.kind, "state": each.state, "coordinator": each.coordinator}
+                for each in groups
+            ]
+        )
+    elif groups:
+        print_table(
+            ("GROUP", "TYPE", "STATE", "COORDINATOR"),
+            [(each.id, each.kind, each.state, each.coordinator) for each in groups],
+        )
+    else:
+        print("There are no groups.")
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="GROUP", nargs="+")
+    add_connection(parser)
+
+
+def _describe(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        return [await _description(Admin(cluster), name) for name in arguments.names]
+
+    described = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(described)
+        return
+    for at, group in enumerate(described):
+        if at:
+            print()
+        assignor = f", {group['protocol']}" if group["protocol"] else ""
+        print(
+            f"{group['group']}: {group['type']}, {group['state']}{assignor}, {counted(len(group['members']), 'member')}"
+        )
+        columns = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
+        rows = [[each[column] for column in columns] for each in group["partitions"]]
+        if rows:
+            print_table(tuple(column.upper() for column in columns), rows)
+        else:
+            print("It has committed no offsets.")
+
+
+async def _description(admin: "Admin", name: str) -> dict[str, Any]:
+    from ottla.client.offsets import LATEST
+    from ottla.errors import UnknownTopicOrPartition
+
+    group = await admin.group(name)
+    committed = await admin.committed(name)
+    owners = {partition: member for member in group.members for partition in member.partitions}
+    partitions = []
+    for topic, index in sorted({*committed, *owners}):
+        found = committed.get((topic, index))
+        try:
+            end = (await admin.offsets({(topic, index): LATEST}))[topic, index].offset
+        except UnknownTopicOrPartition:
+            end = None
+        owner = owners.get((topic, index))
+        partitions.append(
+            {
+                "topic": topic,
+                "partition": index,
+                "offset": None if found is None else found.offset,
+                "end": end,
+                "lag": None if found is None or end is None else max(end - found.offset, 0),
+                "member": None if owner is None else owner.id,
+                "client": None if owner is None else owner.client_id,
+                "host": None if owner is None else owner.host.removeprefix("/"),
+            }
+        )
+    return {
+        "group": name,
+        "type": group.kind,
+        "state": group.state,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
+        "members": [
+            {
+                "member": each.id,
+                "instance": each.instance_id,
+                "client": each.client_id,
+                "host": each.host.removeprefix("/"),
+                "partitions": [{"topic": topic, "partition": index} for topic, index in each.partitions],
+            }
+            for each in group.members
+        ],
+        "partitions": partitions,
+    }
+
+
+def _add_reset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="GROUP")
+    parser.add_argument("-t", "--topic", action="append", default=[], help="default: all that it committed offsets for")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--to", metavar="WHERE", help="beginning, end, an offset, a time, or a while ago such as 15m")
+    how.add_argument("--by", metavar="N", type=int, help="so many records on, or back if it is negative")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
+    add_connection(parser)
+
+
+def _reset(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> "tuple[Mapping[TopicPartition, CommittedOffset], dict[TopicPartition, int]]":
+        admin = Admin(cluster)
+        before = await admin.committed(arguments.name)
+        offsets = await _new_offsets(admin, arguments, before)
+        if not arguments.dry_run:
+            await admin.commit(arguments.name, offsets)
+        return before, offsets
+
+    before, offsets = run_with_cluster(arguments, work)
+    rows = [
+        {"topic": topic, "partition": index, "before": was.offset if (was := before.get((topic, index))) else None,
+         "offset": offset}
+        for (topic, index), offset in sorted(offsets.items())
+    ]  # fmt: skip
+    if arguments.json:
+        print_json(rows)
+        return
+    verb = "would be" if arguments.dry_run else "is now"
+    print(f"Where {arguments.name} {verb}:")
+    print_table(("TOPIC", "PARTITION", "BEFORE", "OFFSET"), [list(row.values()) for row in rows])
+
+
+async def _new_offsets(
+    admin: "Admin", arguments: argparse.Namespace, before: "Mapping[TopicPartition, CommittedOffset]"
+) -> "dict[TopicPartition, int]":
+    """The offset that each partition is set to: never outside of what its log holds."""
+    from ottla.client.consumer import At
+    from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET
+
+    wanted = list(before)
+    if arguments.topic:
+        topics = [await admin.topic(name) for name in arguments.topic]
+        wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
+    if not wanted:
+        raise CommandFailed(f"group {arguments.name!r} has committed no offsets; --topic says which to set")
+    first = await admin.offsets(dict.fromkeys(wanted, EARLIEST))
+    end = await admin.offsets(dict.fromkeys(wanted, LATEST))
+    if arguments.by is not None:
+        missing = [key for key in wanted if key not in before]
+        if missing:
+            raise CommandFailed(f"group {arguments.name!r} has no offset in {missing[0][0]}-{missing[0][1]} to move")
+        targets = {key: before[key].offset + arguments.by for key in wanted}
+    else:
+        start = parse_start(arguments.to, "--to")
+        if isinstance(start, At):
+            found = await admin.offsets(dict.fromkeys(wanted, start.timestamp_ms))
+            targets = {key: end[key].offset if at.offset == NO_OFFSET else at.offset for key, at in found.items()}
+        elif start == EARLIEST:
+            targets = {key: first[key].offset for key in wanted}
+        elif start == LATEST:
+            targets = {key: end[key].offset for key in wanted}
+        else:
+            targets = dict.fromkeys(wanted, start)
+    return {key: min(max(target, first[key].offset), end[key].offset) for key, target in targets.items()}
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="GROUP", nargs="+")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such group")
+    add_connection(parser)
+
+
+def _delete(arguments: argparse.Namespace) -> None:
+    from ottla.client.admin import Admin
+    from ottla.errors import GroupIdNotFound
+
+    async def work(cluster: "Cluster") -> list[str]:
+        deleted = []
+        for name in arguments.names:
+            try:
+                await Admin(cluster).delete_group(name)
+            except GroupIdNotFound:
+                if not arguments.if_exists:
+                    raise
+                continue
+            deleted.append(name)
+            if not arguments.json:
+                print(f"Deleted group {name}.")
+        return deleted
+
+    deleted = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(deleted)
+
+
+ACTIONS = (
+    Action("list", "List the groups.", _add_list, _list),
+    Action("describe", "Show how far groups have read, and which member reads what.", _add_describe, _describe),
+    Action(
+        "reset-offsets",
+        "Set how far a group without members has read.",
+        _add_reset,
+        _reset,
+        "examples:\n"
+        "  ottla group reset-offsets billing --to beginning\n"
+        "  ottla group reset-offsets billing --topic orders --to 2026-01-31T12:00\n"
+        "  ottla group reset-offsets billing --by -100 --dry-run",
+    ),
+    Action("delete", "Delete groups without members, with their offsets.", _add_delete, _delete),
+)

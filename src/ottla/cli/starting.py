@@ -1,0 +1,44 @@
+"""Where to begin in a topic, as people say it: an end, an offset, a time, or a while ago."""
+
+import re
+import time
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.command import NotUnderstood
+
+if TYPE_CHECKING:
+    from ottla.client.consumer import At
+
+_WHILE_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_start(text: str, option: str) -> "int | At":
+    """An offset, one of the ends as `client/offsets.py` names them, or a time."""
+    from ottla.client.consumer import At
+    from ottla.client.offsets import EARLIEST, LATEST
+
+    if text in ("beginning", "earliest"):
+        return EARLIEST
+    if text in ("end", "latest"):
+        return LATEST
+    if text.isdecimal():
+        return int(text)
+    if text.startswith("@") and text[1:].isdecimal():
+        return At(int(text[1:]))
+    if matched := re.fullmatch(r"(\d+)([smhd])", text):
+        return At(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
+    return At(_parse_time(text, option))
+
+
+def _parse_time(text: str, option: str) -> int:
+    from datetime import UTC, datetime
+
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise NotUnderstood(
+            f"{option} {text} is not beginning, end, an offset, a time such as 2026-01-31T12:00 or a while such as 15m"
+        ) from None
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return int(parsed.timestamp() * 1000)

@@ -1,0 +1,224 @@
+"""Admin calls about groups: which there are, who is in them, how far they have read, and how that is changed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.metadata import TopicPartition, where
+from ottla.client.retrying import check, located
+from ottla.errors import ApiError, GroupIdNotFound, UnsupportedVersion
+from ottla.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.wire.codec import decode_from
+from ottla.wire.errors import ProtocolError
+
+T = TypeVar("T")
+
+_FIND_COORDINATOR, _OFFSET_COMMIT, _OFFSET_FETCH = 10, 8, 9
+_FIRST_FOR_MANY_KEYS: Final = 4
+_FIRST_FOR_MANY_GROUPS: Final = 8
+_LAST_BY_NAME: Final = 9
+"""Later versions of OffsetCommit and OffsetFetch take topics by their ids."""
+_DEAD: Final = "Dead"
+
+
+class ListedGroup(NamedTuple):
+    """A group, and who coordinates it."""
+
+    id: str
+    kind: str
+    """Such as classic or consumer; empty if the broker is too old to say."""
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+class GroupMember(NamedTuple):
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    """What it was assigned, as far as that can be read."""
+
+
+class DescribedGroup(NamedTuple):
+    id: str
+    kind: str
+    state: str
+    protocol: str
+    """Who assigns: the assignor of a consumer group, the protocol of a classic one."""
+    coordinator: int
+    members: tuple[GroupMember, ...]
+
+
+class CommittedOffset(NamedTuple):
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupCalls:
+    """The part of `Admin` that is about groups."""
+
+    cluster: Cluster
+
+    async def groups(self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups of all brokers in one of these states and of one of these kinds, by name."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+
+        async def ask(node: int) -> list[ListedGroup]:
+            answer: ListGroupsResponse = await self.cluster.send(request, node=node)
+            check(answer.error_code, None, f"groups of broker {node}")
+            return [
+                ListedGroup(each.group_id, each.group_type, each.group_state, each.protocol_type, node)
+                for each in answer.groups
+            ]
+
+        await self.cluster.retry(self.cluster.refresh)
+        answers = await asyncio.gather(*(self.cluster.retry(partial(ask, node)) for node in sorted(self.cluster.nodes)))
+        return sorted(each for answer in answers for each in answer)
+
+    async def group(self, group_id: str) -> DescribedGroup:
+        """A group with its members; raises GroupIdNotFound."""
+
+        async def ask(connection: Connection, node: int) -> DescribedGroup:
+            try:
+                return await self._consumer_group(connection, node, group_id)
+            except (GroupIdNotFound, UnsupportedVersion):
+                return await self._classic_group(connection, node, group_id)
+
+        return await self._ask_coordinator(group_id, ask)
+
+    async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """How far a group has read, in all partitions that it committed an offset for."""
+
+        async def ask(connection: Connection, node: int) -> dict[TopicPartition, CommittedOffset]:
+            version = connection.version_of(_OFFSET_FETCH, at_most=_LAST_BY_NAME)
+            request = OffsetFetchRequest(
+                group_id=group_id, topics=None, groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)]
+            )
+            answer: OffsetFetchResponse = await connection.send(request, version=version)
+            group = answer.groups[0] if version >= _FIRST_FOR_MANY_GROUPS else answer
+            check(group.error_code, None, f"group {group_id!r}")
+            return {
+                (topic.name, each.partition_index): CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                )
+                for topic in group.topics
+                for each in topic.partitions
+            }
+
+        return await self._ask_coordinator(group_id, ask)
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set how far a group has read. Only a group without members lets that be done from outside."""
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for (topic, index), offset in offsets.items():
+            part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(part)
+        request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+
+        async def ask(connection: Connection, node: int) -> None:
+            version = connection.version_of(_OFFSET_COMMIT, at_most=_LAST_BY_NAME)
+            answer: OffsetCommitResponse = await connection.send(request, version=version)
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    check(each.error_code, None, where(topic.name, each.partition_index))
+
+        await self._ask_coordinator(group_id, ask)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group that has no members, with its offsets."""
+
+        async def ask(connection: Connection, node: int) -> None:
+            answer: DeleteGroupsResponse = await connection.send(DeleteGroupsRequest(groups_names=[group_id]))
+            check(answer.results[0].error_code, None, f"group {group_id!r}")
+
+        await self._ask_coordinator(group_id, ask)
+
+    async def _ask_coordinator(self, group_id: str, ask: Callable[[Connection, int], Awaitable[T]]) -> T:
+        async def attempt() -> T:
+            try:
+                node = await self._coordinator_of_group(group_id)
+                return await ask(await self.cluster.connection(node), node)
+            except ApiError as error:
+                raise located(error, f"group {group_id!r}") from error
+
+        return await self.cluster.retry(attempt)
+
+    async def _coordinator_of_group(self, group_id: str) -> int:
+        connection = await self.cluster.any_connection()
+        version = connection.version_of(_FIND_COORDINATOR)
+        request = FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id])
+        answer: FindCoordinatorResponse = await connection.send(request, version=version)
+        found = answer.coordinators[0] if version >= _FIRST_FOR_MANY_KEYS else answer
+        check(found.error_code, None, f"group {group_id!r}")
+        return found.node_id
+
+    async def _consumer_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
+        answer: ConsumerGroupDescribeResponse = await connection.send(
+            ConsumerGroupDescribeRequest(group_ids=[group_id])
+        )
+        (group,) = answer.groups
+        check(group.error_code, group.error_message, f"group {group_id!r}")
+        members = (
+            GroupMember(
+                each.member_id, each.instance_id, each.client_id, each.client_host, _partitions(each.assignment)
+            )
+            for each in group.members
+        )
+        return DescribedGroup(group_id, "consumer", group.group_state, group.assignor_name, node, tuple(members))
+
+    async def _classic_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
+        answer: DescribeGroupsResponse = await connection.send(DescribeGroupsRequest(groups=[group_id]))
+        (group,) = answer.groups
+        if group.error_code == GroupIdNotFound.code or group.group_state == _DEAD:
+            raise GroupIdNotFound(f"group {group_id!r}: there is no such group")
+        check(group.error_code, group.error_message, f"group {group_id!r}")
+        members = (
+            GroupMember(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                _assigned(each.member_assignment),
+            )
+            for each in group.members
+        )
+        return DescribedGroup(group_id, "classic", group.group_state, group.protocol_data, node, tuple(members))
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        (topic.topic_name, index) for topic in assignment.topic_partitions for index in sorted(topic.partitions)
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of a consumer's assignment; none where it is of another kind of member."""
+    if len(data) < 2:
+        return ()
+    try:
+        assignment, _ = decode_from(ConsumerProtocolAssignment, 0, memoryview(data)[2:])
+    except ProtocolError:
+        return ()
+    return tuple((topic.topic, index) for topic in assignment.assigned_partitions for index in sorted(topic.partitions))

@@ -1,0 +1,111 @@
+"""The group coordinator as `coordination/` runs it: tables say whose rules each record and each timer follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.groups.classic.records import replay_group
+from ottla.groups.classic.timers import EXPIRED as CLASSIC_EXPIRED
+from ottla.groups.classic.timers import take_over
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.published import notice
+from ottla.groups.consumer.replaying import REPLAY as CONSUMER_REPLAY
+from ottla.groups.consumer.timers import EXPIRED as CONSUMER_EXPIRED
+from ottla.groups.consumer.timers import expired
+from ottla.groups.consumer.timers import take_over as take_over_consumers
+from ottla.groups.context import Context
+from ottla.groups.expiry import expire_offsets, forget_topics, next_expiry
+from ottla.groups.offset_records import replay_marker, replay_offset
+from ottla.groups.state import GroupsState
+from ottla.groups.timers import Due, TimerKey
+from ottla.image.changes import Changes
+from ottla.messages.consumer_group_records import CONSUMER_GROUP_RECORDS
+from ottla.messages.group_records import (
+    GROUP_RECORDS,
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+)
+from ottla.replicated.decision import Decision, Ticket
+from ottla.replicated.entries import Entry, Marker, Stored
+
+Replay = Callable[[GroupsState, Stored, int], GroupsState]
+"""Takes the state, a record and the time; gives the state after it."""
+Expire = Callable[[GroupsState, TimerKey, Context], Decision[Any]]
+"""Decides what is done when a time has come; it may have lost its reason since."""
+
+REPLAY: Final[Mapping[type, Replay]] = {
+    LegacyOffsetCommitKey: replay_offset,
+    OffsetCommitKey: replay_offset,
+    GroupMetadataKey: replay_group,
+    **CONSUMER_REPLAY,
+}
+"""By the class of a record's key."""
+
+
+def _expire_session(state: GroupsState, key: TimerKey, context: Context) -> Decision[Any]:
+    """A member was not heard of for too long: the group that it is in now decides."""
+    if isinstance(state.groups.get(key.group), ConsumerGroup):
+        return expired(state, key, context)
+    return CLASSIC_EXPIRED[Due.SESSION](state, key, context)
+
+
+EXPIRED: Final[Mapping[str, Expire]] = {
+    Due.OFFSET_EXPIRY: expire_offsets,
+    **CLASSIC_EXPIRED,
+    **CONSUMER_EXPIRED,
+    Due.SESSION: _expire_session,
+}
+"""By what is due."""
+
+
+class GroupsBehaviour:
+    """The rules of the group coordinator. What surrounds a decision that no request asked for is asked of the node."""
+
+    topic = "__consumer_offsets"
+    kinds: Mapping[int, tuple[type, type]] = {**GROUP_RECORDS, **CONSUMER_GROUP_RECORDS}
+
+    def __init__(self, context: Callable[[], Context]) -> None:
+        self._context = context
+
+    def empty(self) -> GroupsState:
+        return GroupsState()
+
+    def replay(self, state: GroupsState, entries: Iterable[Entry], now_ms: int) -> GroupsState:
+        for entry in entries:
+            if isinstance(entry, Marker):
+                state = replay_marker(state, entry)
+            else:
+                replay = REPLAY.get(type(entry.key))
+                if replay is not None:
+                    state = replay(state, entry, now_ms)
+        return state
+
+    def loaded(self, state: GroupsState, now_ms: int) -> Decision[None]:
+        context = self._context()
+        decision = take_over(state, context)
+        return Decision(
+            decision.records,
+            None,
+            state=decision.state,
+            timers=[*decision.timers, *take_over_consumers(state, context), next_expiry(context)],
+        )
+
+    def expired(self, state: GroupsState, key: Hashable, now_ms: int) -> Decision[Any]:
+        assert isinstance(key, TimerKey)
+        return EXPIRED[key.due](state, key, self._context())
+
+    def published(self, state: GroupsState, changes: Changes, now_ms: int) -> Decision[None] | None:
+        noticed = notice(state, changes)
+        decision = forget_topics(noticed, changes.topics_deleted)
+        if decision is None and noticed is not state:
+            return Decision((), None, state=noticed)
+        if decision is not None and decision.state is None:
+            return replace(decision, state=noticed)
+        return decision
+
+    def parked(self, state: GroupsState) -> Iterator[Ticket]:
+        for group in state.groups.values():
+            yield from group.parked()

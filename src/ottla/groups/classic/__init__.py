@@ -1,0 +1,1 @@
+"""Classic groups: members join, one of them assigns, all learn their part; then they only say that they are alive."""

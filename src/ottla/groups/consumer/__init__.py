@@ -1,0 +1,1 @@
+"""Consumer groups whose assignments the coordinator makes itself (KIP-848), as pure decisions."""

@@ -1,0 +1,35 @@
+"""What assignors are given, and how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.groups.consumer.member import Target
+
+
+class AssignmentFailed(Exception):
+    """No assignment could be made."""
+
+
+class Reader(NamedTuple):
+    """A member as an assignor sees it."""
+
+    topics: Mapping[bytes, None]
+    """The ids of the topics that it reads, in the order of its subscription."""
+    target: Target
+    """What it should have had so far."""
+    instance_id: str | None = None
+
+
+class Group(NamedTuple):
+    """A group as an assignor sees it."""
+
+    readers: Mapping[str, Reader]
+    """By member id; their order counts where partitions are dealt out."""
+    partitions: Mapping[bytes, int]
+    """How many partitions a topic has."""
+    is_uniform: bool
+    """Whether all read the same topics."""
+    assigned: frozenset[tuple[bytes, int]]
+    """The partitions that the last target gave to somebody, be it a member that is gone."""

@@ -1,0 +1,62 @@
+"""ConsumerGroupDescribe: a group's epochs and members, with what they have and should have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.leaving import consumer_group
+from ottla.groups.consumer.member import NO_TARGET
+from ottla.groups.consumer.member import Member as GroupMember
+from ottla.groups.consumer.settings import assignors
+from ottla.groups.context import Context
+from ottla.groups.state import GroupsState
+from ottla.image.image import Image
+from ottla.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+_CLASSIC = 0
+_CONSUMER = 1
+
+
+def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
+    """Tell all of a consumer group; raises GroupIdNotFound if it is none."""
+    group = consumer_group(state, group_id)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor() or assignors(context)[0],
+        members=[_member(group, member, context.image) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: GroupMember, image: Image) -> Member:
+    # What a member must give up is its own until it has.
+    owned: dict[bytes, list[int]] = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
+    for topic_id, numbers in member.revoking.items():
+        owned[topic_id] = [*owned.get(topic_id, ()), *numbers]
+    return Member(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(owned, image),
+        target_assignment=_assignment(group.targets.get(member.id, NO_TARGET), image),
+        member_type=_CLASSIC if member.is_classic else _CONSUMER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], image: Image) -> Assignment:
+    """Partitions of the topics that are there."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))
+            for topic_id, numbers in partitions.items()
+            if (topic := image.topic_by_id(topic_id)) is not None
+        ]
+    )

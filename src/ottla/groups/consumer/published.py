@@ -1,0 +1,34 @@
+"""What new metadata mean for consumer groups: readers of a topic that changed look at it with their next heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.groups.consumer.group import NEVER_REFRESHED, ConsumerGroup
+from ottla.groups.state import GroupsState
+from ottla.image.changes import Changes
+
+
+def notice(state: GroupsState, changes: Changes) -> GroupsState:
+    """The state in which groups know that they must look; the same one if none must."""
+    changed = {
+        change.topic.name
+        for change in changes.partitions
+        # Leaders and replicas in sync come and go; assignments do not depend on them.
+        if change.old is None or change.new is None or change.old.replicas != change.new.replicas
+    }
+    changed.update(topic.name for topic in changes.topics_deleted)
+    if not changed:
+        return state
+    has_new = bool(changes.topics_created)
+    for group in state.groups.values():
+        if not isinstance(group, ConsumerGroup):
+            continue
+        noticed = group
+        if group.refresh != NEVER_REFRESHED and any(group.is_subscribed_to(topic) for topic in changed):
+            noticed = replace(noticed, refresh=NEVER_REFRESHED)
+        if has_new and group.regexes:
+            noticed = replace(noticed, new_topics_version=changes.new.offset)
+        if noticed is not group:
+            state = state.with_group(noticed)
+    return state

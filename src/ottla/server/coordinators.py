@@ -1,0 +1,104 @@
+"""The coordinators of a broker: of groups and of transactions, and what they are told of the node around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+from ottla.coordination.broker_links import Spawn
+from ottla.coordination.shards import Shards
+from ottla.coordination.transactions import Transactions
+from ottla.groups.behaviour import GroupsBehaviour
+from ottla.groups.context import Context
+from ottla.groups.state import GroupsState
+from ottla.image.changes import Changes
+from ottla.replica.partitions import Partitions
+from ottla.replica.producer_ids import ProducerIds
+from ottla.replica.waiting import Completions, Timer
+from ottla.server.node_settings import NodeSettings
+
+Setting = Callable[[str], Any]
+"""Gives a setting of this broker as it is now."""
+
+
+def new_member_id() -> str:
+    """The random part of a classic member's id."""
+    return str(uuid4())
+
+
+def group_coordinators(
+    partitions: Partitions,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    completions: Completions,
+    now_ms: Callable[[], int],
+    setting: Setting,
+    write_timeout_ms: int,
+) -> Shards[GroupsState]:
+    """Those who keep groups and their offsets."""
+
+    def context() -> Context:
+        return Context(now_ms=now_ms(), image=partitions.image, settings=setting, new_id=new_member_id)
+
+    return Shards(
+        GroupsBehaviour(context),
+        partitions,
+        loop=loop,
+        completions=completions,
+        now_ms=now_ms,
+        write_timeout_ms=write_timeout_ms,
+    )
+
+
+class Coordinators:
+    """All coordinators of a broker."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        partitions: Partitions,
+        setting: Setting,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        completions: Completions,
+        ask_controller: Callable[[Any], Awaitable[Any]],
+        broker_epoch: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.producer_ids = ProducerIds(settings.node_id, broker_epoch, ask_controller)
+        self.groups = group_coordinators(
+            partitions,
+            loop=loop,
+            completions=completions,
+            now_ms=now_ms,
+            setting=setting,
+            write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
+        )
+        self.transactions = Transactions(
+            partitions,
+            self.groups,
+            self.producer_ids,
+            setting,
+            listener=settings.inter_broker_listener_name,
+            timeout_ms=settings.number("request.timeout.ms"),
+            loop=loop,
+            spawn=spawn,
+            completions=completions,
+            timer=Timer(loop.call_later, now_ms),
+            now_ms=now_ms,
+        )
+        self._all: tuple[Shards[Any], ...] = (self.groups, self.transactions.shards)
+
+    def apply(self, changes: Changes) -> None:
+        """Act on new metadata, after the replicas did."""
+        for shards in self._all:
+            shards.apply(changes)
+
+    def close(self) -> None:
+        """Give all up, for the broker stops."""
+        for shards in self._all:
+            shards.close()
+        self.transactions.close()
