@@ -176,6 +176,13 @@ class Member:
         assert (self.consensus.role, self.consensus.leader_id) == ("follower", leader)
         return self.effects
 
+    def follow_as_observer(self, leader: int, epoch: int) -> Effects:
+        """Nobody announces itself to an observer: it asks, and is told."""
+        sent = next(send for send, _ in self.sent(fetch.FetchRequest))
+        self.answer(sent, fetched(leader, epoch, error=6))
+        assert (self.consensus.role, self.consensus.leader_id) == ("follower", leader)
+        return self.effects
+
 
 # -- what the others say --
 

@@ -8,7 +8,9 @@ to theirs. A seed replays everything.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -102,6 +104,8 @@ class SimulatedNode:
         self.consensus: Consensus | None = None
         self.incarnation = 0
         self.wake_at: int | None = None
+        self.callers: deque[tuple[int, Callable[..., None]]] = deque(maxlen=50)
+        """Those who sent the last requests; the answered ones among them do not mind to hear that it is gone."""
         self.applied, self.digest, self.stopped = 0, 0, False
 
     @property
@@ -139,7 +143,15 @@ class SimulatedNode:
     def crash(self) -> None:
         self.consensus, self.wake_at = None, None
         self.incarnation += 1
+        self.hang_up()
         self.log.crash(self.sim.random)
+
+    def hang_up(self) -> None:
+        """Its connections break, which the others hear of if that gets through."""
+        for caller_id, fail in self.callers:
+            for delay in self.sim.network.delays(self.id, caller_id)[:1]:
+                self.sim.later(delay, partial(fail, lost=True))
+        self.callers.clear()
 
     def step(self, call: Callable[[Consensus], Effects]) -> None:
         if self.consensus is not None:
@@ -320,9 +332,13 @@ class Simulation:
             version = OLD_VERSIONS.get(kind, version)
         incarnation = source.incarnation
 
-        def fail(*, unsupported: bool = False) -> None:
+        def fail(*, unsupported: bool = False, lost: bool = False) -> None:
             if source.incarnation == incarnation:
-                source.step(lambda consensus: consensus.failed(sent.id, self.now, unsupported_version=unsupported))
+                source.step(
+                    lambda consensus: consensus.failed(
+                        sent.id, self.now, unsupported_version=unsupported, connection_lost=lost
+                    )
+                )
 
         if isinstance(sent.message, VoteRequest) and version < 2 and sent.message.topics[0].partitions[0].pre_vote:
             self.later(0, lambda: fail(unsupported=True))
@@ -334,12 +350,14 @@ class Simulation:
         self.later(sent.timeout_ms, fail)
 
     def deliver(
-        self, target_id: int, ticket: Any, kind: type, version: int, data: bytes, fail: Callable[[], None]
+        self, target_id: int, ticket: Any, kind: type, version: int, data: bytes, fail: Callable[..., None]
     ) -> None:
         target = self.nodes.get(target_id)
         if target is None or target.consensus is None:
-            fail()
+            fail(lost=True)
             return
+        if ticket[0] != target_id:
+            target.callers.append((ticket[0], fail))
         message: Any = decode(kind, version, data)
         if isinstance(message, ApiVersionsRequest):
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)

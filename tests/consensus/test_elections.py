@@ -2,10 +2,11 @@
 
 import pytest
 
-from ottla.consensus import ConsensusBroken, ReplicaKey
+from ottla.consensus import ConsensusBroken, Effects, ReplicaKey
 from ottla.errors import FencedLeaderEpoch, InconsistentClusterId, InvalidRequest, InvalidVoterKey, UnsupportedVersion
 from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.messages.fetch import FetchRequest
 from ottla.messages.raft_records import LeaderChangeMessage, QuorumState
 from ottla.messages.vote import VoteRequest, VoteResponse
 from ottla.wire.codec import decode
@@ -201,6 +202,84 @@ def test_a_follower_grants_pre_votes_only_until_it_reached_its_leader() -> None:
     assert not granted(member)
     member.ask(vote_request(3, epoch=1), 2)
     assert not granted(member)
+
+
+def lose_leader(member: Member) -> Effects:
+    """Follow node 2, reach it, and lose the connection to it."""
+    member.follow(2, 1)
+    member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1))
+    return member.done(member.consensus.failed(member.sent(FetchRequest)[0][0].id, member.now, connection_lost=True))
+
+
+def test_a_follower_whose_leader_hung_up_asks_for_pre_votes_long_before_the_fetch_timeout() -> None:
+    member = Member()
+    lose_leader(member)
+    assert member.roles == []
+    member.wait(49)
+    assert member.roles == []
+    member.wait(1)
+    assert member.roles == [("prospective", 1, 2)]
+    assert {request.topics[0].partitions[0].pre_vote for _, request in member.sent(VoteRequest)} == {True}
+
+
+def test_a_follower_whose_leader_hung_up_grants_pre_votes() -> None:
+    member = Member()
+    lose_leader(member)
+    member.ask(vote_request(3, epoch=1, pre_vote=True), 2)
+    assert granted(member)
+
+
+def test_a_leader_that_is_reached_again_is_followed_as_before() -> None:
+    member = Member()
+    lose_leader(member)
+    for _ in range(2):
+        ((anybody, request),) = member.sent(FetchRequest)
+        assert request.max_wait_ms == 0, "a sign of life is asked for, and no news"
+        member.answer(anybody, fetched(2, 1, error=6))
+    member.wait(20)
+    ((again, request),) = member.sent(FetchRequest)
+    assert (again.to.id, request.max_wait_ms) == (2, 0)
+    member.answer(again, fetched(2, 1))
+    ((_, request),) = member.sent(FetchRequest)
+    assert request.max_wait_ms == 500
+    member.wait(1_900)
+    assert member.roles == []
+    member.ask(vote_request(3, epoch=1, pre_vote=True), 2)
+    assert not granted(member)
+
+
+def test_only_the_first_word_of_a_lost_leader_counts() -> None:
+    member = Member()
+    lose_leader(member)
+    for _ in range(5):
+        member.wait(10)
+        if member.roles:
+            break
+        for send, _ in member.sent(FetchRequest):
+            member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+    assert member.roles == [("prospective", 1, 2)]
+
+
+def test_an_observer_whose_leader_hung_up_only_looks_for_the_next() -> None:
+    member = Member(local=key(7), can_become_voter=False)
+    member.follow_as_observer(2, 1)
+    send, _ = next(sent for sent in member.sent(FetchRequest) if sent[0].to.id == 2)
+    member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+    for _ in range(20):
+        member.wait(100)
+        assert member.roles == []
+    assert not member.sent(VoteRequest)
+
+
+def test_a_candidate_whose_votes_were_split_tries_again_soon() -> None:
+    member = Member()
+    member.wait(1_000)
+    member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
+    for send, _ in member.sent(VoteRequest):
+        member.answer(send, voted(1, granted=False))
+    assert member.consensus.role == "candidate"
+    member.wait(20)
+    assert member.roles == [("prospective", 1, -1)]
 
 
 def test_a_leader_grants_nothing_in_its_epoch() -> None:

@@ -161,6 +161,31 @@ def test_a_member_without_pre_votes_can_share_the_quorum(seed: int) -> None:
     assert sim.run(5_000, until=lambda: all(node.applied > offset for node in sim.nodes.values()))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_leader_that_dies_is_replaced_before_any_timeout(seed: int) -> None:
+    """Its connections break, and the others need not wait for what it no longer says."""
+    sim = Simulation(seed=seed, voters=3 if seed % 2 else 5)
+    leader = sim.run_until_leader()
+    work(sim, 1_000)
+    sim.disk_ms = 6
+    leader.crash()
+    sim.run_until_leader(other_than=leader, ms=1_500)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_leader_whose_connections_break_now_and_then_stays(seed: int) -> None:
+    sim = Simulation(seed=seed, voters=3)
+    leader = sim.run_until_leader()
+    sim.run(2_000)
+    assert leader.consensus is not None
+    epoch = leader.consensus.epoch
+    for _ in range(20):
+        leader.hang_up()
+        work(sim, 300)
+    assert leader.is_leader
+    assert leader.consensus.epoch == epoch
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_leader_that_stops_hands_over_at_once(seed: int) -> None:
     sim = Simulation(seed=seed, voters=3)

@@ -24,7 +24,12 @@ from ottla.server.settings import load_settings
 
 REQUEST = ListPartitionReassignmentsRequest(topics=None)
 CALL: Any = SimpleNamespace(
-    client=SimpleNamespace(principal="User:ann", listener="PLAINTEXT"), version=2, exchange=None
+    client=SimpleNamespace(principal="User:ann", listener="PLAINTEXT", address="10.0.0.1"),
+    api_key=55,
+    version=2,
+    correlation_id=7,
+    client_id="ann's",
+    exchange=None,
 )
 
 

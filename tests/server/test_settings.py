@@ -7,6 +7,7 @@ import pytest
 
 from ottla.image.values import SecurityProtocol
 from ottla.net.listener import Limits
+from ottla.server.access_control import STANDARD
 from ottla.server.defaults import data_directory
 from ottla.server.listeners import Address, ListenerEndpoint
 from ottla.server.settings import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
@@ -146,6 +147,9 @@ def test_the_command_line_goes_in_front_of_the_file(properties: Path) -> None:
         ({"num.io.threads": "0"}, ["--set: num.io.threads=0", "at least 1"]),
         ({"node.id": "x"}, ["--set: node.id=x", "Not a number"]),
         ({"inter.broker.listener.name": "SECURE2"}, ["inter.broker.listener.name=SECURE2", "protocol.map"]),
+        ({"listener.name.plaintext.max.connections": "many"}, ["listener.name.plaintext.max.connections", "'many'"]),
+        ({"authorizer.class.name": "com.example.Mine"}, ["authorizer.class.name", "StandardAuthorizer"]),
+        ({"authorizer.class.name": STANDARD, "super.users": "alice"}, ["super.users", "User:alice"]),
         ({"replica.lag.time.max.ms": "10"}, ["--set: replica.lag.time.max.ms=10", "fetch.wait.max.ms", "500"]),
         ({"listeners": "PLAINTEXT://a:70000"}, ["70000", "0 to 65535"]),
         ({"listeners": "PLAINTEXT://a"}, ["'PLAINTEXT://a'", "PLAINTEXT://host:9092"]),
@@ -289,3 +293,10 @@ def test_the_data_directory_is_the_platforms() -> None:
     assert data_directory({}, "darwin") == home / "Library/Application Support/ottla"
     assert data_directory({"XDG_DATA_HOME": "/x"}, "linux") == Path("/x/ottla")
     assert data_directory({"XDG_DATA_HOME": "not/absolute"}, "linux") == home / ".local/share/ottla"
+
+
+def test_a_listener_may_have_limits_of_its_own(tmp_path: Path) -> None:
+    settings = changed(tmp_path, listener_name_plaintext_max_connections="7", max_connections="100")
+    assert settings.limits_of("PLAINTEXT").max_listener_connections == 7
+    assert settings.limits_of("PLAINTEXT").max_connections == settings.limits_of("SECURE").max_connections == 100
+    assert settings.limits_of("SECURE").max_listener_connections > 100

@@ -135,3 +135,14 @@ def test_topics_of_coordinators_have_settings_of_their_own(
     topic = topic_like(name, load_settings(None, given))
     assert (topic.num_partitions, topic.replication_factor) == numbers
     assert {each.name: each.value for each in topic.configs} == configs
+
+
+@pytest.mark.parametrize(
+    ("given", "partitions", "factor"),
+    [({}, -1, -1), ({"num.partitions": "4"}, 4, -1), ({"default.replication.factor": "2"}, -1, 2)],
+)
+def test_what_the_broker_was_not_told_is_the_controllers_choice(
+    given: dict[str, str], partitions: int, factor: int
+) -> None:
+    topic = topic_like("orders", load_settings(None, given))
+    assert (topic.num_partitions, topic.replication_factor) == (partitions, factor)

@@ -1,9 +1,11 @@
-"""`ottla cluster`: its brokers, its features, its quorum."""
+"""`ottla cluster`: one on this machine; of any, how it is, its brokers, its features, its quorum."""
 
 import argparse
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.cli import cluster_start
+from ottla.cli.cluster_status import show_status
 from ottla.cli.command import Action, add_actions
 from ottla.cli.connecting import add_connection, run_with_cluster
 from ottla.cli.output import counted, print_json, print_table, show_id, show_time
@@ -102,6 +104,14 @@ def _role(node: int, leader: int, *, is_voter: bool) -> str:
 
 
 ACTIONS = (
+    Action(
+        "start",
+        "Run a cluster on this machine, one process a node.",
+        cluster_start.add_arguments,
+        cluster_start.run,
+        cluster_start.EXAMPLES,
+    ),
+    Action("status", "Show quorum, brokers, and partitions that lack replicas.", add_connection, show_status),
     Action("describe", "Show the cluster's id and its brokers.", add_connection, _describe),
     Action("brokers", "List the brokers.", add_connection, _brokers),
     Action("features", "Show which features the cluster has, and their levels.", add_connection, _features),

@@ -12,6 +12,7 @@ import re
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla import __version__
@@ -42,6 +43,8 @@ class Connection:
         self._correlation = 0
         self._failure: ApiError | None = None
         self._receiving = asyncio.ensure_future(self._receive())
+        self.on_broken: Callable[[], None] | None = None
+        """Called once the connection is of no more use, whoever ended it."""
 
     @classmethod
     async def connect(
@@ -66,6 +69,11 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._failure is None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """API → the lowest and highest version that the node serves."""
+        return self._versions
 
     def version_of(self, key: int, *, at_most: int | None = None) -> int:
         """The version in which an API is spoken here; raises UnsupportedVersion if there is none."""
@@ -171,6 +179,8 @@ class Connection:
         if self._failure is None:
             self._failure = error
             self._writer.close()
+            if self.on_broken is not None:
+                asyncio.get_running_loop().call_soon(self.on_broken)
         while self._waiting:
             *_, future = self._waiting.popleft()
             if not future.done():

@@ -42,6 +42,8 @@ class ConsensusConfig:
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000
+    leader_lost_ms: int = 50
+    """For how long, and at random up to four times as long, a voter tries to reach a leader that hung up."""
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500

@@ -19,7 +19,7 @@ from ottla.consensus.leading import Leader
 from ottla.consensus.log_view import LogView, OffsetAndEpoch
 from ottla.consensus.polling import NEVER, poll
 from ottla.consensus.states import Follower
-from ottla.consensus.voters import VoterSet
+from ottla.consensus.voters import Node, VoterSet, address
 from ottla.errors import NotLeader, UnsupportedVersion
 from ottla.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.messages.api_versions import ApiVersionsResponse
@@ -67,6 +67,14 @@ class Consensus:
     def leader_id(self) -> int:
         """-1 when nobody is known to lead."""
         return self._core.state.leader_id
+
+    @property
+    def leader_node(self) -> Node | None:
+        """Where another node that leads listens; None when this one does, or nobody, or it is not known where."""
+        core = self._core
+        at = address(core.state.leader_endpoints, core.config.listener)
+        is_other = self.leader_id >= 0 and self.leader_id != core.config.local.id
+        return Node(self.leader_id, at.host, at.port) if at is not None and is_other else None
 
     @property
     def is_leader(self) -> bool:
@@ -152,11 +160,16 @@ class Consensus:
         core.peers.answered(request_id, now_ms, good=good)
         return self._done(now_ms)
 
-    def failed(self, request_id: int, now_ms: int, *, unsupported_version: bool = False) -> Effects:
-        """No answer: connection lost, timed out, or (as the driver knows from ApiVersions) not understood there."""
+    def failed(
+        self, request_id: int, now_ms: int, *, unsupported_version: bool = False, connection_lost: bool = False
+    ) -> Effects:
+        """No answer: connection lost or refused, timed out, or (as the driver knows from ApiVersions) not understood
+        there."""
         core = self._core
         node_id = core.peers.node_of(request_id)
         if node_id is not None:
+            if connection_lost:
+                elections.on_connection_lost(core, node_id, now_ms)
             if unsupported_version:
                 elections.on_vote_answer(core, node_id, VoteResponse(error_code=UnsupportedVersion.code), now_ms)
             if isinstance(core.state, Leader) and core.state.change is not None:

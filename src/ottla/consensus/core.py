@@ -229,6 +229,10 @@ class Core:
                 self.give_up_pre_vote(now_ms)
         elif isinstance(state, Candidate) and state.tally.is_won:
             self.become_leader(state.tally.granting, now_ms)
+        elif isinstance(state, Candidate) and state.tally.is_lost:
+            # Votes were split: who tries again first, after a time of its own, will likely be alone.
+            backoff = self.random.randrange(self.config.election_backoff_max_ms // 4 + 1)
+            state.election_deadline = min(state.election_deadline, now_ms + self.config.retry_backoff_ms + backoff)
 
     def give_up_pre_vote(self, now_ms: int) -> None:
         """Back to the leader it still knows, or to waiting."""

@@ -149,6 +149,21 @@ def on_end_answer(core: Core, node_id: int, answer: ending.EndQuorumEpochRespons
     return error == NONE
 
 
+def on_connection_lost(core: Core, node_id: int, now_ms: int) -> None:
+    """The leader hung up or is not there: most likely it died.
+
+    Unless it is reached again soon, this voter asks for pre-votes, after a time of its own so that not all do so at
+    once; and being out of touch with the leader, it grants them. (Kafka 4.3 waits for the fetch timeout. A pre-vote
+    binds nobody: whoever still reaches the leader refuses it.)
+    """
+    state = core.state
+    if not isinstance(state, Follower) or node_id != state.leader_id or state.is_leader_lost:
+        return
+    base = core.config.leader_lost_ms
+    state.is_leader_lost, state.has_fetched = True, False
+    state.fetch_deadline = min(state.fetch_deadline, now_ms + base + core.random.randrange(3 * base + 1))
+
+
 def _succession_backoff(core: Core, asked: ending.PartitionData, version: int) -> int:
     """The first of the preferred tries at once; each after it waits twice as long as the one before."""
     local, longest = core.config.local, core.config.election_backoff_max_ms

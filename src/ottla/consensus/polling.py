@@ -199,7 +199,7 @@ def _fetch(core: Core, state: Follower, node: Node, now_ms: int) -> int:
         wanted = state.snapshot
         core.send(node, requests.fetch_snapshot(core.config, state.epoch, wanted.snapshot, wanted.position), now_ms)
     else:
-        core.send(node, requests.fetch(core.config, core.log, state.epoch, state.high_watermark), now_ms)
+        core.send(node, _fetch_request(core), now_ms)
     return core.peers.ready_at(node.id, now_ms)
 
 
@@ -211,5 +211,13 @@ def _fetch_from_anybody(core: Core, now_ms: int) -> int:
     if node is None:
         ready = core.peers.bootstrap_ready_at(now_ms)
         return NEVER if ready is None else max(ready, now_ms + 1)
-    core.send(node, requests.fetch(core.config, core.log, core.state.epoch, core.state.high_watermark), now_ms)
+    core.send(node, _fetch_request(core), now_ms)
     return core.peers.ready_at(node.id, now_ms)
+
+
+def _fetch_request(core: Core) -> FetchRequest:
+    """Who lost the leader wants to know at once whether it is there again."""
+    state = core.state
+    is_lost = isinstance(state, Follower) and state.is_leader_lost
+    max_wait_ms = 0 if is_lost else core.config.fetch_max_wait_ms
+    return requests.fetch(core.config, core.log, state.epoch, state.high_watermark, max_wait_ms=max_wait_ms)

@@ -259,7 +259,7 @@ def raise_follower_high_watermark(core: Core, follower: Follower, leaders: int) 
 
 def _heard_from_leader(core: Core, follower: Follower, now_ms: int) -> None:
     follower.fetch_deadline = now_ms + core.config.fetch_timeout_ms
-    follower.has_fetched = True
+    follower.has_fetched, follower.is_leader_lost = True, False
 
 
 def on_fetch_snapshot_answer(core: Core, node_id: int, answer: snapshots.FetchSnapshotResponse, now_ms: int) -> bool:

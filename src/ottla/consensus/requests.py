@@ -63,7 +63,9 @@ def end_epoch(config: ConsensusConfig, epoch: int, successors: Sequence[ReplicaK
     return ending.EndQuorumEpochRequest(cluster_id=config.cluster_id, topics=[topic])
 
 
-def fetch(config: ConsensusConfig, log: LogView, epoch: int, high_watermark: int | None) -> fetching.FetchRequest:
+def fetch(
+    config: ConsensusConfig, log: LogView, epoch: int, high_watermark: int | None, *, max_wait_ms: int
+) -> fetching.FetchRequest:
     partition = fetching.FetchPartition(
         partition=METADATA_PARTITION,
         current_leader_epoch=epoch,
@@ -76,7 +78,7 @@ def fetch(config: ConsensusConfig, log: LogView, epoch: int, high_watermark: int
         replica_id=config.local.id,
         replica_state=fetching.ReplicaState(replica_id=config.local.id),
         cluster_id=config.cluster_id,
-        max_wait_ms=config.fetch_max_wait_ms,
+        max_wait_ms=max_wait_ms,
         max_bytes=config.fetch_max_bytes,
         topics=[fetching.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )

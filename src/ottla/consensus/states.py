@@ -122,6 +122,9 @@ class Follower:
     voted: ReplicaKey | None = None
     high_watermark: int | None = None
     has_fetched: bool = False
+    """Whether it is in touch with the leader."""
+    is_leader_lost: bool = False
+    """The connection to the leader broke, and it was not reached again since."""
     has_updated_leader: bool = False
     snapshot: SnapshotFetch | None = None
 

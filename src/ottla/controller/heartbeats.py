@@ -73,6 +73,15 @@ class Heartbeats:
     def is_shutting_down(self, broker_id: int, epoch: int) -> bool:
         return self.shutdown_offset(broker_id, epoch) != NEVER
 
+    @property
+    def unheard(self) -> list[int]:
+        """The brokers that are taken for alive, and were not heard of since this controller became active."""
+        return [
+            broker_id
+            for broker_id, session in self._sessions.items()
+            if session.expires_ms is not None and session.metadata_offset == NEVER
+        ]
+
     def shutdown_offset(self, broker_id: int, epoch: int) -> int:
         session = self._sessions.get(broker_id)
         return session.shutdown_offset if session is not None and session.epoch == epoch else NEVER

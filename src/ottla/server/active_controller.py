@@ -89,6 +89,8 @@ class ActiveController:
         self._delta: Delta | None = None
         """What the records that are being appended change."""
         self._timers: dict[str, Any] = {}
+        self.on_active: Callable[[], None] | None = None
+        """Called when this node's controller has become the active one."""
         self.heartbeats = Heartbeats(session_timeout_ms)
         self._decisions = Decisions(quorum, self.heartbeats, random=random, now_ms=now_ms)
         self.machine: Machine[Image] = Machine(
@@ -167,6 +169,8 @@ class ActiveController:
         )
         for chore in self._chores():
             self._schedule(chore, chore.interval_s)
+        if self.on_active is not None:
+            self.on_active()
 
     def _chores(self) -> Iterator[Chore]:
         """What is done beside answering; an interval of 0 means never."""

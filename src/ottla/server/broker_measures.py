@@ -14,6 +14,8 @@ from ottla.metrics.family import Family, counter, gauge
 from ottla.metrics.registry import Registry
 from ottla.net.intake import Intake
 from ottla.net.listener import Listener
+from ottla.replica.fetchers import Fetchers
+from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partitions import Partitions
 
 
@@ -47,6 +49,23 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
         f"{cache}incrementalfetchsessionevictions_total",
         "Fetch sessions that made room for others.",
         lambda: sessions.evictions,
+    )
+
+
+def watch_replication(registry: Registry, fetchers: Fetchers, changes: IsrChanges) -> None:
+    """Fetchers, and what the controller is asked about."""
+    manager = "kafka_server_replicafetchermanager_"
+    registry.gauge(
+        f"{manager}maxlag", "Records that the replica lacks that is furthest behind.", lambda: fetchers.max_lag
+    )
+    registry.gauge(
+        f"{manager}failedpartitionscount",
+        "Replicas that are not fetched any more in their leader's term.",
+        lambda: len(fetchers.failed),
+    )
+    registry.gauge("ottla_replica_fetchers", "Fetchers.", lambda: len(fetchers.runners))
+    registry.gauge(
+        "ottla_isr_changes_waiting", "Changes of ISRs that the controller has yet to decide on.", lambda: len(changes)
     )
 
 
@@ -95,7 +114,8 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         if partition.is_leader:
             leaders += 1
             assignment = partition.assignment
-            in_sync, needed = len(assignment.isr), partition.log.settings.min_insync_replicas
+            in_sync = len(assignment.isr)
+            needed = min(partition.log.settings.min_insync_replicas, len(assignment.replicas))
             under += in_sync < len(assignment.replicas) - len(assignment.adding)
             under_min += in_sync < needed
             at_min += in_sync == needed
@@ -103,6 +123,7 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         # Lists are empty but for partitions that are waited for: asking costs more than knowing so.
         produces += len(partition.waiting_produces) if partition.waiting_produces.has_entries else 0
         fetches += len(partition.waiting_fetches) if partition.waiting_fetches.has_entries else 0
+        fetches += len(partition.waiting_followers) if partition.waiting_followers.has_entries else 0
         deletes += len(partition.waiting_deletes) if partition.waiting_deletes.has_entries else 0
     prefix = "kafka_server_replicamanager_"
     for name, what, value in (

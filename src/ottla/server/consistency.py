@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from ottla.image.values import SecurityProtocol
+from ottla.replica.read_replica import RACK_AWARE
+from ottla.server.access_control import authorizer_of
 from ottla.server.listeners import ALL_INTERFACES, WrongSetting
-from ottla.server.node_settings import NodeSettings, ProcessRole
+from ottla.server.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 
 _host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch
 _MIB: Final = 1 << 20
+_MAX_INT32: Final = (1 << 31) - 1
 _SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 # The first may not be more than the second.
@@ -51,6 +54,9 @@ def check_consistency(settings: NodeSettings) -> None:
         _check_broker(settings)
     _check_advertised_hosts(settings)
     _check_sasl(settings)
+    authorizer_of(settings)
+    for listener in settings.listeners:
+        _check_limits_of(settings, listener.name)
 
 
 def doubts(settings: NodeSettings) -> Iterator[str]:
@@ -237,6 +243,11 @@ def _check_broker(settings: NodeSettings) -> None:
         f"{settings.inter_broker_listener_name} must be among the advertised listeners, which are"
         f" {', '.join(advertised)}; inter.broker.listener.name chooses one of them",
     )
+    _require(
+        settings["replica.selector.class"] in (None, RACK_AWARE),
+        "replica.selector.class",
+        f"the one replica selector here is {RACK_AWARE}",
+    )
     stray = [name for name in advertised if name not in here]
     _require(
         not stray,
@@ -273,3 +284,10 @@ def _check_sasl(settings: NodeSettings) -> None:
         "sasl.mechanism.inter.broker.protocol",
         f"{mechanism} is not enabled on {name}: brokers would not let each other in (sasl.enabled.mechanisms)",
     )
+
+
+def _check_limits_of(settings: NodeSettings, listener: str) -> None:
+    for name in LISTENER_LIMITS.values():
+        text = settings.listener_settings.get(listener, {}).get(name)
+        if text is not None and not (text.isdecimal() and 0 < int(text) <= _MAX_INT32):
+            raise WrongSetting(f"listener.name.{listener.lower()}.{name}", f"{text!r} is not a number of connections")

@@ -1,62 +1,122 @@
-"""The ways from this node to the active controller and to the quorum, for its own requests and for its clients'."""
+"""The ways from this node to the active controller and to the quorum, for its own requests and for its clients'.
+
+The active controller is on this node or on another; consensus knows which. A request that finds it gone, or not there
+yet, waits for the next one: at most as long as it is given, and no longer than until a new leader is known.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ottla.api.call import Call
 from ottla.api.envelope import Enclosed
-from ottla.errors import NotController, RequestTimedOut
+from ottla.api.throttling import Throttling
+from ottla.consensus.effects import RoleChanged
+from ottla.errors import NotController, RequestTimedOut, by_code
 from ottla.messages.add_raft_voter import AddRaftVoterRequest
+from ottla.messages.alter_partition import AlterPartitionRequest
+from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.messages.broker_registration import BrokerRegistrationRequest
 from ottla.messages.describe_quorum import DescribeQuorumRequest
 from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.server.absence import Absence
 from ottla.server.active_controller import ActiveController
+from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
 from ottla.server.decisions import Asker
+from ottla.server.enveloping import enclose, open_answer
 from ottla.server.quorum import Quorum
 
 _WAIT_S: Final = 30.0
 _RETRY_S: Final = 0.02
+_LONGEST_RETRY_S: Final = 0.25
 _FOR_QUORUM: Final = (DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest)
+_LANES: Final[dict[type, str]] = {
+    BrokerRegistrationRequest: HEARTBEATS,
+    BrokerHeartbeatRequest: HEARTBEATS,
+    AlterPartitionRequest: "alter-partition",
+    AssignReplicasToDirsRequest: "directories",
+}
+_OWN: Final = "own"
 
 
 class ControllerAccess:
-    """Asks whoever is in charge. Both members are put in when the node has them."""
+    """Asks whoever is in charge. Controller and quorum are put in when the node has them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int = -1) -> None:
         self._loop = loop
+        self._news = asyncio.Event()
+        self.link = ControllerLink(node_id)
         self.controller: ActiveController | None = None
         self.quorum: Quorum | None = None
+        self.throttling: Throttling | None = None
+        """Counts changes to topics against the quotas of those who ask for them."""
+        self.absence: Absence | None = None
+        """Watches the connections over which brokers send heartbeats here."""
+        self.on_leader: list[Callable[[], None]] = []
+        """Called when there is another leader than before."""
 
-    async def ask(self, request: Any) -> Any:
-        """The answer to a request of this node's own; waits for a controller to become active."""
-        deadline = self._loop.time() + _WAIT_S
-        while True:
-            try:
-                return await self._active().submit(request)
-            except NotController:
-                if self._loop.time() > deadline:
-                    raise
-                await asyncio.sleep(_RETRY_S)
+    def on_role(self, change: RoleChanged) -> None:
+        """The quorum has a leader, or has none: those who wait for it look again."""
+        assert self.quorum is not None, "the quorum is joined before it has roles"
+        self.link.lead(self.quorum.consensus.leader_node)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+        if change.leader_id >= 0:
+            for told in self.on_leader:
+                told()
+
+    async def ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
+        """The answer to a request of this node's own; waits for a controller to become active.
+
+        Raises NotController when there is none in time, and what the controller answers to the request as a whole.
+        """
+
+        async def attempt(left_s: float) -> Any:
+            if self._is_remote:
+                return await self.link.send(_LANES.get(type(request), _OWN), request, left_s)
+            return await self._active().submit(request)
+
+        answer = await self._until_decided(attempt, _WAIT_S if timeout_s is None else timeout_s)
+        code = getattr(answer, "error_code", 0)
+        if code:
+            raise by_code(code)(getattr(answer, "error_message", None))
+        return answer
 
     async def forward(self, call: Call[Any], request: Any) -> Any:
         """The answer to a client's request; its client waits no longer than it would for any broker."""
-        asker = Asker(call.client.principal, through_broker=True)
-        deadline = self._loop.time() + _WAIT_S
-        while True:
-            try:
-                if isinstance(request, _FOR_QUORUM):
-                    return await self._of_quorum(call, request)
-                return await self._active().submit(request, asker)
-            except NotController:
-                if self._loop.time() > deadline:
-                    raise RequestTimedOut("no controller became active in time") from None
-                await asyncio.sleep(_RETRY_S)
+
+        async def attempt(left_s: float) -> Any:
+            if self._is_remote:
+                self.link.require_leader()
+                return open_answer(call, await self.link.send(FORWARDING, enclose(call, request), left_s))
+            if isinstance(request, _FOR_QUORUM):
+                return await self._of_quorum(call, request)
+            return await self._decided(call, request, through_broker=True)
+
+        try:
+            return await self._until_decided(attempt, _WAIT_S)
+        except NotController:
+            raise RequestTimedOut("no controller became active in time") from None
 
     async def decide(self, call: Call[Any], request: Any) -> Any:
         """The answer to a request that came to this node's controller, active or not."""
-        asker = Asker(call.client.principal, through_broker=isinstance(call.exchange, Enclosed))
-        return await self._active().submit(request, asker)
+        answer = await self._decided(call, request, through_broker=isinstance(call.exchange, Enclosed))
+        if self.absence is not None and isinstance(request, BrokerHeartbeatRequest):
+            self.absence.heard(call, request)
+        return answer
+
+    async def _decided(self, call: Call[Any], request: Any, *, through_broker: bool) -> Any:
+        """The active controller's answer; it tells the client to slow down if it makes too many changes."""
+        charging = None if self.throttling is None else self.throttling.charge_of(call)
+        asker = Asker(call.client.principal, through_broker=through_broker, charge=charging)
+        answer = await self._active().submit(request, asker)
+        if charging is not None and charging.throttle_ms:
+            answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)
+        return answer
 
     def ask_quorum(self, call: Call[Any], request: Any) -> None:
         """Let consensus answer a call."""
@@ -71,12 +131,41 @@ class ControllerAccess:
         """The version of the quorum's own records."""
         return 0 if self.quorum is None else self.quorum.consensus.history.kraft_version
 
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """What the active controller serves, if it is on another node and that is known."""
+        return self.link.versions
+
+    async def _until_decided(self, attempt: Callable[[float], Awaitable[Any]], timeout_s: float) -> Any:
+        deadline = self._loop.time() + timeout_s
+        pause_s = _RETRY_S
+        while True:
+            news = self._news
+            left_s = max(deadline - self._loop.time(), _RETRY_S)
+            try:
+                return await attempt(left_s)
+            except NotController:
+                if self._loop.time() > deadline:
+                    raise
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(pause_s, left_s)):
+                    await news.wait()
+            pause_s = min(pause_s * 2, _LONGEST_RETRY_S)
+
     async def _of_quorum(self, call: Call[Any], request: Any) -> Any:
-        if self.quorum is None or not self.quorum.consensus.is_leader:
+        if self.quorum is None or not self._leads:
             raise NotController("this node does not lead the quorum")
         ticket = _Awaited(self._loop.create_future())
         self.quorum.request(ticket, request, call.version, self.quorum.listener)
         return await ticket.future
+
+    @property
+    def _leads(self) -> bool:
+        return self.quorum is not None and self.quorum.consensus.is_leader
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether another node leads; a node without a controller has none to ask but another's."""
+        return self.link.leader is not None or self.controller is None
 
     def _active(self) -> ActiveController:
         if self.controller is None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from ottla.access.actions import Authorizer
 from ottla.api import controller_apis
 from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch, Route, Spawn
+from ottla.api.guards import OF_CONTROLLERS
 from ottla.image.features import SUPPORTED
 from ottla.image.image import Image
 from ottla.messages.apis import Listeners
@@ -17,6 +19,7 @@ def controller_dispatch(
     cluster_id: str,
     current_image: Callable[[], Image],
     access: ControllerAccess,
+    authorizer: Authorizer | None,
     *,
     spawn: Spawn,
     after: Callable[[], None],
@@ -34,6 +37,8 @@ def controller_dispatch(
         served=sorted((endpoint.api for endpoint in controller_apis.ENDPOINTS), key=lambda api: api.key),
         decide=access.decide,
         ask_quorum=access.ask_quorum,
+        authorizer=authorizer,
+        unstable_versions=settings.flag("unstable.api.versions.enable"),
     )
     dispatch = Dispatch(
         node,
@@ -42,6 +47,8 @@ def controller_dispatch(
         spawn=spawn,
         after=after,
         watch=watch,
+        guards=None if authorizer is None else OF_CONTROLLERS,
+        unstable=node.unstable_versions,
     )
     node.handle = dispatch.handle
     return dispatch

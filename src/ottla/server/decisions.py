@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.controller.acls import create_acls, delete_acls
 from ottla.controller.configs import alter_configs, incremental_alter_configs
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Charge, Decision
 from ottla.controller.directories import assign_replicas_to_directories
 from ottla.controller.elections import elect_leaders
 from ottla.controller.features import kraft_version_asked, update_features
@@ -41,6 +41,8 @@ class Asker(NamedTuple):
     principal: str
     through_broker: bool
     """A broker, which knows its own settings and directories, has looked at the request before."""
+    charge: Charge | None = None
+    """Counts the changes to topics, if the client has a quota for them."""
 
 
 def name_of(request: Any) -> str:
@@ -69,10 +71,14 @@ class Decisions:
         return lambda view: method(self, view, request, asker)
 
     def _create_topics(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return create_topics(view, request, CreationContext(chance=self._random, new_id=self._new_id))
+        context = CreationContext(chance=self._random, new_id=self._new_id, charge=asker.charge)
+        return create_topics(view, request, context)
 
     def _create_partitions(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return create_partitions(view, request, chance=self._random)
+        return create_partitions(view, request, chance=self._random, charge=asker.charge)
+
+    def _delete_topics(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+        return delete_topics(view, request, charge=asker.charge)
 
     def _create_acls(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
         return create_acls(view, request, new_id=self._new_id)
@@ -131,7 +137,6 @@ class Decisions:
 
 
 _PLAIN: Final[dict[str, Callable[[View, Any], Decision[Any]]]] = {
-    "DeleteTopics": delete_topics,
     "AlterPartition": alter_partition,
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": alter_reassignments,
@@ -145,6 +150,7 @@ _PLAIN: Final[dict[str, Callable[[View, Any], Decision[Any]]]] = {
 _METHODS: Final[dict[str, Callable[[Decisions, View, Any, Asker], Decision[Any]]]] = {
     "CreateTopics": Decisions._create_topics,
     "CreatePartitions": Decisions._create_partitions,
+    "DeleteTopics": Decisions._delete_topics,
     "CreateAcls": Decisions._create_acls,
     "IncrementalAlterConfigs": Decisions._incremental_alter_configs,
     "AlterConfigs": Decisions._alter_configs,

@@ -2,7 +2,7 @@
 
 start    directories locked and formatted if need be → logs opened → sockets bound → quorum joined
          → broker registered → caught up and unfenced → clients let in
-stop     no new clients → controlled shutdown → quorum left → logs closed → directories marked clean
+stop     controlled shutdown → clients sent away → quorum left → logs closed → directories marked clean
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import asyncio
 import logging
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from ottla.api import admin_table, api_versions, fetch, metadata, produce, reading_table
+from ottla.api import admin_table, api_versions, fetch, group_table, metadata, produce, reading_table, transaction_table
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.endpoint import Endpoint
+from ottla.api.guards import OF_BROKERS
 from ottla.api.node import BrokerNode
-from ottla.consensus.config import ConsensusConfig
 from ottla.consensus.effects import RoleChanged
-from ottla.consensus.voters import Endpoint as QuorumEndpoint
-from ottla.consensus.voters import Node as QuorumNode
-from ottla.consensus.voters import ReplicaKey, Voter, VoterSet
 from ottla.controller.view import Options
+from ottla.image.changes import Changes
 from ottla.image.features import SUPPORTED
 from ottla.image.image import Image
 from ottla.image.loader import Update
@@ -41,17 +41,23 @@ from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
 from ottla.replica.moves import UNLIMITED, Moves
 from ottla.replica.partitions import Partitions
-from ottla.replica.producer_ids import ProducerIds
+from ottla.replica.read_replica import RACK_AWARE
 from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
+from ottla.server.absence import Absence
+from ottla.server.access_control import AccessControl
 from ottla.server.active_controller import ActiveController
 from ottla.server.bootstrap import read_bootstrap
 from ottla.server.controller_access import ControllerAccess
+from ottla.server.controller_link import HEARTBEATS
 from ottla.server.controller_listener import controller_dispatch
 from ottla.server.controller_registration import ControllerRegistration
+from ottla.server.coordinators import Coordinators, new_member_id
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.formatting import format_directories, random_cluster_id, random_id
-from ottla.server.lifecycle import Lifecycle
+from ottla.server.leaving import leave_quorum
+from ottla.server.lifecycle import Lifecycle, RegistrationFailed
+from ottla.server.membership import consensus_config, static_voters
 from ottla.server.metadata import Metadata
 from ottla.server.metadata_log import MetadataLog
 from ottla.server.node_settings import NodeSettings
@@ -59,11 +65,14 @@ from ottla.server.observation import Observation
 from ottla.server.peers import QuorumPeers
 from ottla.server.quorum import Quorum
 from ottla.server.reconfiguration import Reconfiguration
+from ottla.server.replication import Replication
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
 from ottla.settings.topics import effective_topic_settings
 
 logger = logging.getLogger(__name__)
+
+_WORKERS = 2
 
 BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     produce.produce,
@@ -72,6 +81,8 @@ BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     api_versions.api_versions,
     *reading_table.ENDPOINTS,
     *admin_table.ENDPOINTS,
+    *group_table.ENDPOINTS,
+    *transaction_table.ENDPOINTS,
 )
 
 
@@ -96,6 +107,8 @@ class Node:
         self._locks: list[DirectoryLock] = []
         self._metas = self._open_directories()
         self.cluster_id = next(iter(self._metas.values())).cluster_id
+        # Batches that take long, a few at a time: each may need as much memory as its records decompress to.
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="ottla-records")
         self._threads = Threads(lambda action: loop.call_soon_threadsafe(action), loop.call_later, workers=4)
         self._completions = Completions()
         self._intake = Intake(self._handle, workers=settings.num_io_threads, capacity=settings.queued_max_requests)
@@ -113,9 +126,41 @@ class Node:
         self._partitions = Partitions(
             settings.node_id, self.logs, self._completions, settings_of=self._settings_of, now_ms=now_ms
         )
-        self._metadata.subscribers.append(self._publish)
-        self._access = ControllerAccess(loop)
+        self._rights = AccessControl(settings, self._counts, now_ms)
+        self._metadata.subscribers += [self._rights.on_update, self._publish]
+        self._access = ControllerAccess(loop, settings.node_id)
+        self._access.throttling = self._rights.throttling
         self._ask = self._access.ask
+        self._make_services(settings, loop)
+        self._controller: ActiveController | None = None
+        self._quorum: Quorum | None = None
+        self._peers = QuorumPeers(loop, settings.node_id)
+        self._lifecycle: Lifecycle | None = None
+        self._is_registered = False
+        self._loading: asyncio.Future[None] | None = None
+        compaction = Compaction(self.logs)
+        self._upkeep = Upkeep(loop, settings, self.logs, compaction, self._listeners, now_ms)
+        self.observation.watch_logs(self.logs, compaction)
+        self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
+        self._reconfiguration.apply(settings, settings)
+        self._dynamic = DynamicSettings(settings)
+        self._dynamic.on_change.append(self._reconfiguration.apply)
+        self._dynamic.on_change.append(self._replication.reconfigure)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _make_services(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
+        """What a broker does with its partitions beside answering for them."""
+        self._coordinators = Coordinators(
+            settings,
+            self._partitions,
+            lambda name: self._dynamic.current[name],
+            loop=loop,
+            spawn=self._spawn,
+            completions=self._completions,
+            ask_controller=lambda request: self._ask(request),
+            broker_epoch=self._broker_epoch,
+            now_ms=now_ms,
+        )
         self._moves = Moves(
             self._partitions,
             loop,
@@ -125,25 +170,24 @@ class Node:
             now_ms=now_ms,
             max_bytes_per_s=self._move_bytes_per_s,
         )
-        self._controller: ActiveController | None = None
-        self._quorum: Quorum | None = None
-        self._peers = QuorumPeers(loop, settings.node_id)
-        self._lifecycle: Lifecycle | None = None
-        compaction = Compaction(self.logs)
-        self._upkeep = Upkeep(loop, settings, self.logs, compaction, self._listeners, now_ms)
-        self.observation.watch_logs(self.logs, compaction)
-        self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
-        self._reconfiguration.apply(settings, settings)
-        self._dynamic = DynamicSettings(settings)
-        self._dynamic.on_change.append(self._reconfiguration.apply)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._replication = Replication(
+            settings,
+            self._partitions,
+            loop,
+            ask_controller=self._ask,
+            spawn=self._spawn,
+            broker_epoch=self._broker_epoch,
+            completions=self._completions,
+            now_ms=now_ms,
+        )
 
     async def start(self) -> None:
         """Return when clients can use the node."""
         await self.observation.start(self._loop, self._intake, self._listeners)
-        await self._loop.run_in_executor(
+        self._loading = self._loop.run_in_executor(
             None, self.logs.load, lambda topic: self._settings_of(Image(), topic), now_ms()
         )
+        await asyncio.shield(self._loading)
         self._make_listeners()
         self._join_quorum()
         assert self._quorum is not None
@@ -156,38 +200,54 @@ class Node:
                 self.settings, self.cluster_id, self.logs, self._metadata, self.ports, self._ask
             )
             self.observation.watch_lifecycle(self._lifecycle)
-            await self._lifecycle.start()
+            self._follow_controller(self._lifecycle)
+            try:
+                await self._lifecycle.start()
+            except RegistrationFailed as failed:
+                await self.stop()
+                raise NodeFailed(str(failed)) from failed
             self.observation.begin()
             self._moves.resume()
+            self._replication.start()
             for listener in self._listeners:
                 listener.start()
         self._reconfiguration.is_serving = True
         self._upkeep.start()
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop in order, however far the start has come."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
         self._upkeep.stop()
         self._reconfiguration.is_serving = False
-        for listener in self._listeners:
-            listener.stop()
         epoch = -1
         if self._lifecycle is not None:
             epoch = await self._lifecycle.stop()
-        if self._controller is not None:
-            self._controller.stop()
+        self._replication.stop()
+        for listener in self._listeners:
+            if listener.name not in self.settings.controller_listener_names:
+                listener.close()
+        self._coordinators.close()
+        await self._leave_quorum()
         for listener in self._listeners:
             listener.close()
-        if self._quorum is not None:
-            self._quorum.shutdown(timeout_ms=1000)
+        self._access.link.close()
         self._peers.close()
         # Work under way must be over before logs are closed: both sync, and write the same files.
         await self._loop.run_in_executor(None, self._threads.close)
+        await self._loop.run_in_executor(None, partial(self._workers.shutdown, cancel_futures=True))
         if self._quorum is not None:
             self._quorum.log.close()
         await self._loop.run_in_executor(None, self.logs.close, epoch)
         await self.observation.stop()
         for lock in self._locks:
             lock.release()
+
+    async def _leave_quorum(self) -> None:
+        if self._quorum is not None:
+            await leave_quorum(
+                self._quorum, self._controller, self._peers, lambda: self._metadata.image, self.settings.node_id
+            )
 
     # -- directories --
 
@@ -211,18 +271,34 @@ class Node:
         return metas
 
     def _log_directory(self, path: str) -> LogDirectory:
-        return LogDirectory(path, self._metas[path], disk=self._disk, background=self._threads, random=self._random)
+        return LogDirectory(
+            path,
+            self._metas[path],
+            disk=self._disk,
+            background=self._threads,
+            random=self._random,
+            on_failure=self._directory_failed,
+        )
+
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Let the controller know at once, which then finds other leaders. Logs are opened in a thread."""
+        self._loop.call_soon_threadsafe(self._partitions.take_offline)
+        if self._lifecycle is not None:
+            self._loop.call_soon_threadsafe(self._lifecycle.beat_now)
 
     # -- sockets --
 
     def _make_listeners(self) -> None:
         settings = self.settings
         of_broker = self._broker_dispatch()
+        self._rights.throttled.append(of_broker)
+        self._rights.hold_to_quotas()
         of_controller = controller_dispatch(
             settings,
             self.cluster_id,
             lambda: self._metadata.image,
             self._access,
+            self._rights.authorizer,
             spawn=self._spawn,
             after=self._completions.run,
             watch=self.observation.requests.watch,
@@ -232,7 +308,7 @@ class Node:
                 self._loop,
                 endpoint.name,
                 self._intake,
-                limits=settings.limits,
+                limits=settings.limits_of(endpoint.name),
                 counts=self._counts,
                 on_sent=on_sent,
             )
@@ -244,6 +320,7 @@ class Node:
     def _broker_dispatch(self) -> Dispatch[BrokerNode]:
         broker = self._broker_node()
         self.observation.watch_broker(broker)
+        self.observation.watch_replication(self._replication)
         return Dispatch(
             broker,
             {endpoint.api.key: endpoint for endpoint in BROKER_ENDPOINTS},
@@ -252,6 +329,7 @@ class Node:
             after=self._completions.run,
             watch=self.observation.requests.watch,
             unstable=broker.unstable_versions,
+            guards=None if broker.authorizer is None else OF_BROKERS,
         )
 
     def _broker_node(self) -> BrokerNode:
@@ -266,10 +344,14 @@ class Node:
                 slots=settings.fetch_session_slots, random_id=lambda: self._random.randrange(1, 1 << 31)
             ),
             moves=self._moves,
-            producer_ids=ProducerIds(settings.node_id, self._broker_epoch, self._ask),
+            producer_ids=self._coordinators.producer_ids,
+            transactions=self._coordinators.transactions,
+            groups=self._coordinators.groups,
             completions=self._completions,
             timer=Timer(self._loop.call_later, now_ms),
             now_ms=now_ms,
+            setting=lambda name: self._dynamic.current[name],
+            new_member_id=new_member_id,
             random=self._random,
             supported_features=SUPPORTED,
             fetch_max_bytes=settings.fetch_max_bytes,
@@ -281,7 +363,12 @@ class Node:
             create_internal_topic=topics.create,
             given=settings.given,
             check_broker_settings=lambda name, changed: self._dynamic.check(self._metadata.image, name, changed),
+            leader_throttle=self._replication.leader_throttle,
+            reads_by_rack=settings.text("replica.selector.class") == RACK_AWARE,
             kraft_version=self._access.kraft_version,
+            authorizer=self._rights.authorizer,
+            in_thread=partial(self._loop.run_in_executor, self._workers),
+            controller_versions=self._access.controller_versions,
         )
 
     def _handle(self, request: Request) -> None:
@@ -309,26 +396,11 @@ class Node:
             segment_ms=settings.number("metadata.log.segment.ms"),
         )
         meta = self._metas[settings.metadata_log_dir]
-        name = settings.controller_listener_names[0]
-        advertised = {each.name: each for each in settings.advertised_controllers}
-        own = advertised.get(name)
-        host, port = (own.host or "localhost", self.ports.get(name, own.port)) if own else ("localhost", 0)
-        config = ConsensusConfig(
-            local=ReplicaKey(settings.node_id, meta.directory_id or random_id()),
-            cluster_id=self.cluster_id,
-            listener=name,
-            endpoints=(QuorumEndpoint(name, host, port),),
-            bootstrap=self._bootstrap_nodes(),
-            can_become_voter=settings.is_controller,
-        )
-        static = VoterSet.of(
-            Voter(ReplicaKey(voter), (QuorumEndpoint(name, address.host, address.port),))
-            for voter, address in settings.quorum_voters.items()
-        )
+        config = consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
         self._quorum = Quorum(
             config,
             log,
-            static if settings.quorum_voters else None,
+            static_voters(settings),
             disk=self._disk,
             timers=self._loop,
             peers=self._peers,
@@ -349,22 +421,28 @@ class Node:
                 now_ms=now_ms,
             )
             self._access.controller = self._controller
+            absence = Absence(
+                settings, self._controller, self._quorum, self._metadata, spawn=self._spawn, now_ms=now_ms
+            )
+            self._access.absence = absence
+            self._controller.on_active = absence.activated
+            for listener in self._listeners:
+                if listener.name in settings.controller_listener_names:
+                    listener.on_closed = absence.closed
             registration = ControllerRegistration(settings, self.ports, self._ask, self._spawn)
             self._metadata.subscribers.append(registration.on_update)
         self._access.quorum = self._quorum
         self._metadata.follow(self._quorum)
         self.observation.watch_quorum(self._quorum, self._metadata, self._controller)
 
-    def _bootstrap_nodes(self) -> tuple[QuorumNode, ...]:
-        settings = self.settings
-        if settings.quorum_voters:
-            return tuple(QuorumNode(voter, each.host, each.port) for voter, each in settings.quorum_voters.items())
-        return tuple(
-            QuorumNode(-2 - number, each.host, each.port)
-            for number, each in enumerate(settings.quorum_bootstrap_servers)
-        )
+    def _follow_controller(self, lifecycle: Lifecycle) -> None:
+        """Let the broker be heard of at once wherever the active controller has not heard of it yet."""
+        self._metadata.subscribers.append(lifecycle.on_update)
+        self._access.on_leader.append(lifecycle.beat_now)
+        self._access.link.on_lost.append(lambda lane: lifecycle.beat_now() if lane == HEARTBEATS else None)
 
     def _on_role(self, change: RoleChanged) -> None:
+        self._access.on_role(change)
         if self._controller is not None:
             self._controller.on_role(change)
 
@@ -375,7 +453,23 @@ class Node:
 
     def _publish(self, update: Update) -> None:
         self._dynamic.apply(update.changes)
-        self._partitions.apply(update.changes)
+        changes = self._changes_for_broker(update)
+        if changes is not None:
+            self._replication.apply(changes)
+            self._partitions.apply(changes)
+            self._coordinators.apply(changes)
+
+    def _changes_for_broker(self, update: Update) -> Changes | None:
+        """What the broker has to act on; nothing before it is registered. What it led in its last life it may have
+        lost, and would lead again until the controller has heard of this one."""
+        if self._is_registered:
+            return update.changes
+        known = update.image.brokers.get(self.settings.node_id)
+        if self._lifecycle is None or known is None or known.incarnation_id != self._lifecycle.incarnation:
+            self._partitions.image = self._partitions.rules.image = update.image
+            return None
+        self._is_registered = True
+        return Changes.between(Image(), update.image)
 
     def _settings_of(self, image: Image, topic: str) -> LogSettings:
         layers = self._dynamic.layers(image)

@@ -12,6 +12,10 @@ from ottla.net.listener import Limits
 from ottla.server.listeners import Address, ListenerEndpoint
 from ottla.settings.values import Value
 
+LISTENER_LIMITS: Final = {
+    "max_listener_connections": "max.connections",
+    "max_listener_creation_rate": "max.connection.creation.rate",
+}
 _MS_PER_UNIT: Final = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 
 
@@ -119,6 +123,14 @@ class NodeSettings:
             if self.values[name] is not None:
                 return max(self.number(name) * unit_ms, -1)
         raise AssertionError("hours have a default")
+
+    def limits_of(self, listener: str) -> Limits:
+        """What the connections of one listener are held to: as a whole, and by what is set for it alone."""
+        limits, own = self.limits, self.listener_settings.get(listener, {})
+        for limit, name in LISTENER_LIMITS.items():
+            if name in own:
+                setattr(limits, limit, int(own[name]))
+        return limits
 
     @property
     def limits(self) -> Limits:

@@ -27,7 +27,7 @@ from ottla.metrics.topics import Topics
 from ottla.net.intake import Intake
 from ottla.net.listener import Listener
 from ottla.server.active_controller import ActiveController
-from ottla.server.broker_measures import watch_broker, watch_logs, watch_network
+from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
 from ottla.server.listeners import parse_address
@@ -36,6 +36,7 @@ from ottla.server.metadata import Metadata
 from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
+from ottla.server.replication import Replication
 from ottla.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
 
 logger = logging.getLogger(__name__)
@@ -107,6 +108,9 @@ class Observation:
         if self._pulse is not None:
             self._pulse.each_minute.append(topics.look_at)
 
+    def watch_replication(self, replication: Replication) -> None:
+        watch_replication(self.registry, replication.fetchers, replication.isr_changes)
+
     def watch_quorum(self, quorum: Quorum, metadata: Metadata, controller: ActiveController | None) -> None:
         self._quorum, self._metadata = quorum, metadata
         watch_metadata(self.registry, metadata, quorum, self._now_ms)
@@ -138,6 +142,8 @@ class Observation:
             return "the broker is not registered"
         if lifecycle.is_fenced or not metadata.image.is_alive(self._settings.node_id):
             return "the broker is fenced"
+        if silence_s := lifecycle.silence_s:
+            return f"no heartbeat of the broker was answered for {silence_s:.0f} s"
         return None
 
     def _state(self) -> int:

@@ -28,6 +28,7 @@ class QuorumPeers:
         self._loop = loop
         self._client_id = f"raft-client-{node_id}"
         self._connections: dict[tuple[str, int], Connection] = {}
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unreachable: set[tuple[str, int]] = set()
 
@@ -37,12 +38,16 @@ class QuorumPeers:
         message: Any,
         timeout_ms: int,
         answered: Callable[[Any], None],
-        failed: Callable[[bool], None],
+        failed: Callable[[ApiError], None],
     ) -> None:
         """Send a request; exactly one of the two is called, later."""
         task = self._loop.create_task(self._exchange(node, message, timeout_ms / 1000, answered, failed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def is_unreachable(self, node: Node) -> bool:
+        """Whether the last request to a node was not answered."""
+        return (node.host, node.port) in self._unreachable
 
     def close(self) -> None:
         """Give up everything."""
@@ -58,7 +63,7 @@ class QuorumPeers:
         message: Any,
         timeout_s: float,
         answered: Callable[[Any], None],
-        failed: Callable[[bool], None],
+        failed: Callable[[ApiError], None],
     ) -> None:
         address = node.host, node.port
         try:
@@ -71,17 +76,19 @@ class QuorumPeers:
             if address not in self._unreachable:
                 self._unreachable.add(address)
                 logger.info("controller %d at %s:%d does not answer: %s", *node, error)
-            failed(isinstance(error, UnsupportedVersion))
+            failed(error)
         else:
             self._unreachable.discard(address)
             answered(response)
 
     async def _connection(self, address: tuple[str, int], timeout_s: float) -> Connection:
-        connection = self._connections.get(address)
-        if connection is None or not connection.is_open:
-            connection = await Connection.connect(*address, client_id=self._client_id, timeout_s=timeout_s)
-            self._connections[address] = connection
-        return connection
+        # A node may be asked under two names at once: as a voter and as a bootstrap server.
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = await Connection.connect(*address, client_id=self._client_id, timeout_s=timeout_s)
+                self._connections[address] = connection
+            return connection
 
 
 def _is_pre_vote(message: VoteRequest) -> bool:

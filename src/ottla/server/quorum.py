@@ -19,6 +19,7 @@ from ottla.consensus.effects import Append, Change, Effects, HighWatermark, Repl
 from ottla.consensus.history import BOOTSTRAP_OFFSET, ControlHistory
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from ottla.consensus.voters import Node, VoterSet
+from ottla.errors import ApiError, NetworkFailed, UnsupportedVersion
 from ottla.image.encoding import ControlEntry, entries
 from ottla.log.disk import Disk
 from ottla.server.metadata_log import MetadataLog
@@ -46,9 +47,9 @@ class Peers(Protocol):
         message: Any,
         timeout_ms: int,
         answered: Callable[[Any], None],
-        failed: Callable[[bool], None],
+        failed: Callable[[ApiError], None],
     ) -> None:
-        """Exactly one of the two is called, never at once; `failed` is told whether the version was not supported."""
+        """Exactly one of the two is called, never at once; `failed` is told why."""
         ...
 
 
@@ -175,8 +176,15 @@ class Quorum:
         def answered(response: Any) -> None:
             self._perform(self.consensus.response(send.id, response, self._now_ms()))
 
-        def failed(unsupported: bool) -> None:
-            self._perform(self.consensus.failed(send.id, self._now_ms(), unsupported_version=unsupported))
+        def failed(why: ApiError) -> None:
+            self._perform(
+                self.consensus.failed(
+                    send.id,
+                    self._now_ms(),
+                    unsupported_version=isinstance(why, UnsupportedVersion),
+                    connection_lost=isinstance(why, NetworkFailed),
+                )
+            )
 
         self._peers.send(send.to, send.message, send.timeout_ms, answered, failed)
 

@@ -34,9 +34,8 @@ class Reconfiguration:
         """Act on new settings; those of before are not needed, as all of this can be done again."""
         if new.num_io_threads != self._intake.workers:
             self._intake.resize(new.num_io_threads)
-        limits = new.limits
         for listener in self._listeners:
-            listener.limits = limits
+            listener.limits = new.limits_of(listener.name)
             if self.is_serving:
                 listener.start()
         rate, load = new["log.cleaner.io.max.bytes.per.second"], new["log.cleaner.io.buffer.load.factor"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from ottla.api.call import Call
 from ottla.errors import ApiError, TopicAlreadyExists, by_code
@@ -16,6 +16,8 @@ from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, C
 from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
+
+_CONTROLLERS_CHOICE: Final = -1
 
 
 class TopicCreation:
@@ -98,7 +100,12 @@ def topic_like(name: str, settings: NodeSettings) -> CreatableTopic:
                     "segment.bytes": str(number("share.coordinator.state.topic.segment.bytes")),
                 },
             )
-    return _topic(name, number("num.partitions"), number("default.replication.factor"), {})
+    # What this broker was not told is for the controller to say.
+    partitions = number("num.partitions") if "num.partitions" in settings.given else _CONTROLLERS_CHOICE
+    factor = (
+        number("default.replication.factor") if "default.replication.factor" in settings.given else _CONTROLLERS_CHOICE
+    )
+    return _topic(name, partitions, factor, {})
 
 
 def _topic(name: str, partitions: int, factor: int, configs: dict[str, str]) -> CreatableTopic:

@@ -8,6 +8,7 @@ from ottla.settings.setting import Importance, Setting, Update
 from ottla.settings.values import SettingType
 
 PREFIX: Final = "ottla."
+DISCONNECT_GRACE_MS: Final = "ottla.broker.disconnect.grace.ms"
 METRICS_LISTENER: Final = "ottla.metrics.listener"
 METRICS_PARTITIONS: Final = "ottla.metrics.partitions"
 
@@ -18,6 +19,9 @@ def own_settings() -> Mapping[str, Setting]:
     return {
         setting.name: setting
         for setting in (
+            # How long a broker whose connection to the controller broke may be silent before it is fenced; -1: for its
+            # whole session. Brokers that are no Ottla have twice broker.heartbeat.interval.ms at least.
+            _setting(DISCONNECT_GRACE_MS, SettingType.INT, "500", "[-1,...]"),
             # Where metrics and health are served over HTTP, as host:port; nowhere by default.
             _setting(METRICS_LISTENER, SettingType.LIST, "", "host:port items"),
             # Whether metrics tell of each partition's log; with many partitions that is much to read.

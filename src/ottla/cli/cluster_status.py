@@ -1,0 +1,85 @@
+"""How a cluster is, at one look: who controls it, which brokers are in service, which partitions lack replicas."""
+
+import argparse
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.connecting import run_with_cluster
+from ottla.cli.output import counted, print_json
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.cluster import Cluster
+
+_MOST_NAMES = 5
+
+
+class Status(NamedTuple):
+    """A cluster at one moment. Partitions are named `topic-number`."""
+
+    cluster_id: str
+    controller: int
+    epoch: int
+    voters: tuple[int, ...]
+    in_service: tuple[int, ...]
+    fenced: tuple[int, ...]
+    topics: int
+    partitions: int
+    under_replicated: tuple[str, ...]
+    offline: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        voters = ", ".join(map(str, self.voters))
+        in_service = ", ".join(map(str, self.in_service)) or "none"
+        fenced = f"; fenced: {', '.join(map(str, self.fenced))}" if self.fenced else ""
+        wanting = f"under-replicated: {_named(self.under_replicated)}; offline: {_named(self.offline)}"
+        return [
+            f"quorum      node {self.controller} leads epoch {self.epoch}; voters: {voters}",
+            f"brokers     in service: {in_service}{fenced}",
+            f"partitions  {self.partitions:,} of {counted(self.topics, 'topic')}; {wanting}",
+        ]
+
+
+async def status_of(admin: "Admin") -> Status:
+    """Ask a cluster how it is."""
+    cluster = await admin.describe_cluster()
+    quorum = await admin.quorum()
+    topics = await admin.topics()
+    partitions = [(f"{topic.name}-{number}", each) for topic in topics for number, each in topic.partitions.items()]
+    return Status(
+        cluster_id=cluster.cluster_id,
+        controller=quorum.leader_id,
+        epoch=quorum.leader_epoch,
+        voters=tuple(each.id for each in quorum.members if each.is_voter),
+        in_service=tuple(each.id for each in cluster.brokers if not each.is_fenced),
+        fenced=tuple(each.id for each in cluster.brokers if each.is_fenced),
+        topics=len(topics),
+        partitions=len(partitions),
+        under_replicated=tuple(name for name, each in partitions if len(each.isr) < len(each.replicas)),
+        offline=tuple(name for name, each in partitions if each.leader < 0),
+    )
+
+
+def show_status(arguments: argparse.Namespace) -> None:
+    """`ottla cluster status`."""
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> Status:
+        return await status_of(Admin(cluster))
+
+    found = run_with_cluster(arguments, work)
+    if arguments.json:
+        print_json(found._asdict())
+        return
+    print(f"Cluster {found.cluster_id}")
+    for line in found.lines:
+        print(line)
+
+
+def _named(partitions: tuple[str, ...]) -> str:
+    """How many, and the first few of them."""
+    if not partitions:
+        return "0"
+    more = ", ..." if len(partitions) > _MOST_NAMES else ""
+    return f"{len(partitions):,} ({', '.join(partitions[:_MOST_NAMES])}{more})"

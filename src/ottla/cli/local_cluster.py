@@ -1,0 +1,194 @@
+"""A cluster on this machine: one process a node, all files under one directory.
+
+    DIR/cluster.json             the cluster's id, and how many of its nodes are controllers
+    DIR/node-1/server.properties written anew with each start
+    DIR/node-1/data/             what the node keeps
+    DIR/node-1/node.log          what it has to say
+
+The first three nodes (or the only one) are brokers and controllers at once, the others brokers.
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla.cli.command import CommandFailed
+
+_MOST_CONTROLLERS: Final = 3
+_STOP_S: Final = 40.0
+_READY: Final = "is ready at"
+_HOST: Final = "localhost"
+
+
+class LocalNode:
+    """One node's files and process."""
+
+    def __init__(self, number: int, folder: Path, port: int, *, is_controller: bool) -> None:
+        self.number = number
+        self.folder = folder
+        self.port = port
+        self.is_controller = is_controller
+        self.properties = folder / "server.properties"
+        self.log = folder / "node.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def address(self) -> str:
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def controller_address(self) -> str:
+        return f"{_HOST}:{self.port + 1}"
+
+    @property
+    def is_ready(self) -> bool:
+        return _READY in self.words
+
+    @property
+    def words(self) -> str:
+        """What this process has said so far."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def start(self) -> None:
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            # In a group of its own, so that Ctrl-C reaches only the one who started it, which then stops all in order.
+            self.process = subprocess.Popen(  # noqa: S603 (this very program)
+                [sys.executable, "-m", "ottla", "serve", str(self.properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def exit_code(self) -> int | None:
+        """How the process ended; None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+
+class LocalCluster:
+    """The nodes of a cluster under one directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int,
+        base_port: int,
+        racks: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        controllers = min(nodes, _MOST_CONTROLLERS)
+        self.nodes = [
+            LocalNode(
+                number, directory / f"node-{number}", base_port + 2 * (number - 1), is_controller=number <= controllers
+            )
+            for number in range(1, nodes + 1)
+        ]
+        self._racks = racks
+        self._settings = settings or {}
+        self._controllers = controllers
+
+    @property
+    def servers(self) -> str:
+        """All brokers, for clients."""
+        return ",".join(node.address for node in self.nodes)
+
+    def prepare(self) -> bool:
+        """Make what is missing; returns whether the cluster is new. Raises CommandFailed."""
+        from ottla.server.formatting import FormattingRefused, format_directories
+        from ottla.server.settings import InvalidConfiguration, load_settings
+
+        is_new = not self._identity_file.exists()
+        cluster_id = self._identity()
+        for node in self.nodes:
+            node.folder.mkdir(parents=True, exist_ok=True)
+            node.properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings_of(node).items()))
+            try:
+                format_directories(load_settings(node.properties), cluster_id, ignore_formatted=True)
+            except (InvalidConfiguration, FormattingRefused) as error:
+                raise CommandFailed(str(error)) from error
+        return is_new
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def stop(self) -> None:
+        """Stop all nodes in order, and those that do not stop at once; returns when all are gone."""
+        running = [node.process for node in self.nodes if node.process is not None and node.process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_S
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0.1))
+
+    def kill(self) -> None:
+        """End whatever is left."""
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.process.kill()
+                node.process.wait()
+
+    @property
+    def _identity_file(self) -> Path:
+        return self.directory / "cluster.json"
+
+    def _identity(self) -> str:
+        """The cluster's id. Its controllers stay the same for good: they know each other by their settings."""
+        from ottla.server.formatting import random_cluster_id
+
+        path = self._identity_file
+        try:
+            known = json.loads(path.read_text())
+            cluster_id, controllers = str(known["cluster_id"]), int(known["controllers"])
+        except FileNotFoundError:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            cluster_id, controllers = random_cluster_id(), self._controllers
+            path.write_text(json.dumps({"cluster_id": cluster_id, "controllers": controllers}) + "\n")
+        except (ValueError, KeyError, TypeError) as error:
+            raise CommandFailed(f"{path} cannot be read ({error!r}); remove {self.directory} to start anew") from error
+        if controllers != self._controllers:
+            raise CommandFailed(
+                f"the cluster in {self.directory} has {controllers} controllers, and --nodes {len(self.nodes)} would"
+                f" make it {self._controllers}; give the number of before, or another --dir"
+            )
+        return cluster_id
+
+    def _settings_of(self, node: LocalNode) -> dict[str, str]:
+        copies = str(min(len(self.nodes), 3))
+        least = "2" if len(self.nodes) >= 3 else "1"
+        listeners = [f"PLAINTEXT://{node.address}"]
+        if node.is_controller:
+            listeners.append(f"CONTROLLER://{node.controller_address}")
+        voters = [f"{each.number}@{each.controller_address}" for each in self.nodes if each.is_controller]
+        settings = {
+            "node.id": str(node.number),
+            "process.roles": "broker,controller" if node.is_controller else "broker",
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(voters),
+            "log.dirs": str(node.folder / "data"),
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": least,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": least,
+        }
+        if node.is_controller:  # brokers are not asked for it
+            settings["default.replication.factor"] = copies
+        if self._racks:
+            settings["broker.rack"] = self._racks[(node.number - 1) % len(self._racks)]
+        return {**settings, **self._settings}

@@ -1,0 +1,141 @@
+"""Brokers that are gone, as their connections tell, long before their sessions would end.
+
+A process that dies takes its connections with it. The one that counts is the one over which the broker's last heartbeat
+came, in the life that it is registered with: when it ends, the broker has a short grace to be heard of again. Ottla's
+brokers reconnect and send a heartbeat at once; others do so with their next heartbeat, and have more grace.
+
+A new active controller has heard of nobody yet. It knocks at the brokers that it does not hear of: where nothing
+listens any more, nobody lives. A broker that is a voter too is looked for where the quorum has spoken with it; for the
+others only their address for clients is known, which need not be good for controllers, so that they have more grace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple
+
+from ottla.api.call import Call
+from ottla.image.values import Broker
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.net.connection import Connection
+from ottla.net.request import Request
+from ottla.server.active_controller import ActiveController
+from ottla.server.metadata import Metadata
+from ottla.server.node_settings import NodeSettings
+from ottla.server.quorum import Quorum
+from ottla.settings.own import DISCONNECT_GRACE_MS
+
+logger = logging.getLogger(__name__)
+
+_OWN_SOFTWARE: Final = "ottla"
+_KNOCK_EVERY_S: Final = 0.25
+_KNOCK_TIMEOUT_S: Final = 1.0
+
+
+class _Life(NamedTuple):
+    """Over what a broker's last heartbeat came."""
+
+    epoch: int
+    connection: Connection
+    grace_ms: int
+
+
+class Absence:
+    """Watches the brokers' connections for this node's controller."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        controller: ActiveController,
+        quorum: Quorum,
+        metadata: Metadata,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._quorum = quorum
+        self._metadata = metadata
+        self._spawn = spawn
+        self._now_ms = now_ms
+        self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
+        self._long_grace_ms = max(self._grace_ms, 2 * settings.number("broker.heartbeat.interval.ms"))
+        self._lives: dict[int, _Life] = {}
+
+    @property
+    def is_watching(self) -> bool:
+        return self._grace_ms >= 0
+
+    def heard(self, call: Call[Any], request: BrokerHeartbeatRequest) -> None:
+        """The active controller took a heartbeat that came in by a call."""
+        if not self.is_watching or not isinstance(call.exchange, Request):
+            return
+        connection = call.exchange.connection
+        grace_ms = self._grace_ms if call.client.software_name == _OWN_SOFTWARE else self._long_grace_ms
+        self._lives[request.broker_id] = _Life(request.broker_epoch, connection, grace_ms)
+        if connection.closed:
+            self.closed(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """A connection to the controller's listener has ended."""
+        for broker_id in [number for number, life in self._lives.items() if life.connection is connection]:
+            life = self._lives.pop(broker_id)
+            if self._controller.is_active:
+                self._controller.heartbeats.disconnected(broker_id, life.epoch, self._now_ms(), grace_ms=life.grace_ms)
+
+    def activated(self) -> None:
+        """This node's controller has become active: look for brokers that died with the one before, or meanwhile."""
+        self._lives.clear()
+        if self.is_watching:
+            self._spawn(self._look_for_the_unheard(self._quorum.consensus.epoch))
+
+    async def _look_for_the_unheard(self, epoch: int) -> None:
+        gone: set[int] = set()
+        while self._controller.is_active and self._quorum.consensus.epoch == epoch:
+            alive = self._metadata.image.brokers
+            unheard = [
+                alive[number]
+                for number in self._controller.heartbeats.unheard
+                if number in alive and number != self._settings.node_id and number not in gone
+            ]
+            if not unheard:
+                return
+            for broker, is_gone in zip(unheard, await asyncio.gather(*map(self._is_gone, unheard)), strict=True):
+                if is_gone:
+                    gone.add(broker.id)
+                    self._miss(broker)
+            await asyncio.sleep(_KNOCK_EVERY_S)
+
+    def _miss(self, broker: Broker) -> None:
+        if self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
+            logger.info("nothing listens any more where broker %d was", broker.id)
+            grace_ms = self._grace_ms if self._is_voter(broker) else self._long_grace_ms
+            self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=grace_ms)
+
+    async def _is_gone(self, broker: Broker) -> bool:
+        """Whether a connection to a broker is refused; one that is not answered at all tells nothing."""
+        address = self._address(broker)
+        if address is None:
+            return False
+        try:
+            async with asyncio.timeout(_KNOCK_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return False
+
+    def _address(self, broker: Broker) -> tuple[str, int] | None:
+        if self._is_voter(broker):
+            node = self._quorum.consensus.voters.node(broker.id, self._quorum.listener)
+            return None if node is None else (node.host, node.port)
+        endpoint = broker.endpoints.get(self._settings.inter_broker_listener_name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _is_voter(self, broker: Broker) -> bool:
+        return broker.id in self._quorum.consensus.voters.by_id

@@ -1,0 +1,54 @@
+"""What clients are told of the versions that a broker serves, and of those that it can only hand on."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.api.api_versions import api_versions
+from ottla.image.image import EMPTY
+from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.apis import BY_KEY
+
+PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 19, 20
+
+
+def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, int]]:
+    node = SimpleNamespace(
+        node_id=1,
+        cluster_id="a-cluster",
+        image=EMPTY,
+        kraft_version=lambda: 0,
+        unstable_versions=False,
+        supported_features={},
+        served=[BY_KEY[key] for key in (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS)],
+        controller_versions=lambda: controller,
+    )
+    call: Any = SimpleNamespace(node=node, version=0, client=SimpleNamespace())
+    answer = api_versions.handler(call, ApiVersionsRequest())
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+
+def own(key: int) -> tuple[int, int]:
+    return BY_KEY[key].oldest, BY_KEY[key].latest_stable
+
+
+def test_while_the_controller_is_here_or_not_known_all_is_told() -> None:
+    found = told(None)
+    assert found[PRODUCE] == (0, BY_KEY[PRODUCE].latest_stable)
+    assert (found[METADATA], found[CREATE_TOPICS], found[DELETE_TOPICS]) == tuple(
+        map(own, (METADATA, CREATE_TOPICS, DELETE_TOPICS))
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_controller", "expected"),
+    [((2, 5), (2, 5)), ((0, 99), own(CREATE_TOPICS)), ((4, 99), (4, own(CREATE_TOPICS)[1])), ((90, 99), None)],
+)
+def test_what_is_handed_on_is_told_as_far_as_the_controller_serves_it(
+    of_controller: tuple[int, int], expected: tuple[int, int] | None
+) -> None:
+    found = told({CREATE_TOPICS: of_controller})
+    assert found.get(CREATE_TOPICS) == expected
+    assert found[METADATA] == own(METADATA), "this the broker answers itself"
+    assert DELETE_TOPICS not in found, "the controller does not serve it at all"

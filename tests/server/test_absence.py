@@ -1,0 +1,173 @@
+"""Brokers that are gone, as their connections tell."""
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.api.call import Client
+from ottla.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.controller.heartbeats import Heartbeats
+from ottla.image.delta import Delta
+from ottla.image.image import EMPTY, Image
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from ottla.net.connection import Connection
+from ottla.net.request import Request
+from ottla.server.absence import Absence
+from ottla.server.settings import load_settings
+from tests.differential.ottla_node import quiet_port
+
+SESSION_MS, SHORT_MS, LONG_MS = 9_000, 500, 4_000
+NOW_MS = 100_000
+
+
+class World:
+    """An active controller with brokers 2 and 3 in service, and the time as the test has it."""
+
+    controller: Any
+
+    def __init__(self, *, grace_ms: int = SHORT_MS, voters: dict[int, int] | None = None, port: int = 0) -> None:
+        self.now_ms = NOW_MS
+        self.image = image_of(port)
+        self.controller = SimpleNamespace(is_active=True, heartbeats=Heartbeats(SESSION_MS))
+        self.controller.heartbeats.activate(self.image, NOW_MS)
+        voter_set = VoterSet.of(
+            Voter(ReplicaKey(number), (Endpoint("CONTROLLER", "127.0.0.1", at),))
+            for number, at in (voters or {1: 9}).items()
+        )
+        quorum: Any = SimpleNamespace(consensus=SimpleNamespace(epoch=1, voters=voter_set), listener="CONTROLLER")
+        metadata: Any = SimpleNamespace(image=self.image)
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms)})
+        self.absence = Absence(
+            settings, self.controller, quorum, metadata, spawn=self.spawned.append, now_ms=lambda: self.now_ms
+        )
+
+    def beat(self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla") -> None:
+        client = Client("127.0.0.1", "CONTROLLER")
+        client.software_name = software
+        request = BrokerHeartbeatRequest(broker_id=broker, broker_epoch=epoch)
+        self.controller.heartbeats.heard(broker, epoch, 1, self.now_ms)
+        exchange = Request(connection, memoryview(b""), 0)
+        call: Any = SimpleNamespace(client=client, exchange=exchange)
+        self.absence.heard(call, request)
+
+    def gone_after(self, ms: int) -> list[int]:
+        return sorted(self.controller.heartbeats.expired(NOW_MS + ms + 1))
+
+    async def look(self) -> None:
+        self.absence.activated()
+        (work,) = self.spawned
+        await work
+
+
+def image_of(port: int) -> Image:
+    delta = Delta(EMPTY)
+    for broker in (2, 3):
+        at = BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=port)
+        delta.apply(
+            RegisterBrokerRecord(
+                broker_id=broker, broker_epoch=7, incarnation_id=bytes(16), end_points=[at], fenced=False
+            )
+        )
+    return delta.finish(offset=1, epoch=1, timestamp=0)
+
+
+def connection(*, closed: bool = False) -> Any:
+    return SimpleNamespace(closed=closed)
+
+
+def test_a_broker_whose_connection_ends_has_a_short_grace() -> None:
+    world, first = World(), connection()
+    world.beat(2, first)
+    world.beat(3, connection())
+    world.absence.closed(first)
+    assert world.gone_after(SHORT_MS - 1) == []
+    assert world.gone_after(SHORT_MS) == [2]
+
+
+def test_a_broker_that_is_heard_again_keeps_its_session() -> None:
+    world, first, second = World(), connection(), connection()
+    world.beat(2, first)
+    world.absence.closed(first)
+    world.beat(2, second)
+    assert world.gone_after(SESSION_MS - 1) == []
+    world.absence.closed(first)
+    assert world.gone_after(SESSION_MS - 1) == [], "the connection of before does not count any more"
+
+
+def test_software_that_does_not_reconnect_at_once_has_a_longer_grace() -> None:
+    world, first = World(), connection()
+    world.beat(2, first, software="apache-kafka-java")
+    world.absence.closed(first)
+    assert world.gone_after(LONG_MS - 1) == []
+    assert world.gone_after(LONG_MS) == [2]
+
+
+def test_the_connection_of_an_earlier_life_says_nothing_of_this_one() -> None:
+    world, old = World(), connection()
+    world.beat(2, old, epoch=6)
+    world.controller.heartbeats.heard(2, 7, 1, NOW_MS)
+    world.absence.closed(old)
+    assert world.gone_after(SESSION_MS - 1) == []
+
+
+def test_a_connection_that_ended_before_its_heartbeat_was_decided_counts_too() -> None:
+    world = World()
+    world.beat(2, connection(closed=True))
+    assert world.gone_after(SHORT_MS) == [2]
+
+
+def test_it_can_be_switched_off() -> None:
+    world, first = World(grace_ms=-1), connection()
+    world.beat(2, first)
+    world.absence.closed(first)
+    world.absence.activated()
+    assert (world.gone_after(SESSION_MS - 1), world.spawned) == ([], [])
+
+
+def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
+    """Broker 2 votes, and nothing listens where it did; broker 3 is only a broker, and is there."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        world = World(voters={1: 9, 2: quiet_port()}, port=port)
+
+        async def scenario() -> None:
+            looking = asyncio.ensure_future(world.look())
+            while not world.gone_after(SHORT_MS):
+                await asyncio.sleep(0.01)
+            assert world.gone_after(SHORT_MS) == [2]
+            world.controller.heartbeats.heard(3, 7, 1, NOW_MS)
+            await asyncio.wait_for(looking, 30)
+
+        asyncio.run(scenario())
+    assert world.gone_after(SESSION_MS - 1) == [2]
+
+
+def test_an_address_for_clients_that_refuses_gives_a_longer_grace() -> None:
+    world = World(port=quiet_port())
+
+    async def scenario() -> None:
+        looking = asyncio.ensure_future(world.look())
+        while len(world.gone_after(LONG_MS)) < 2:
+            await asyncio.sleep(0.01)
+        world.controller.is_active = False
+        await asyncio.wait_for(looking, 30)
+
+    asyncio.run(scenario())
+    assert world.gone_after(LONG_MS - 1) == []
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_only_the_active_controller_acts_on_it(is_active: bool) -> None:
+    world, first = World(), connection()
+    world.beat(2, first)
+    world.controller.is_active = is_active
+    world.absence.closed(first)
+    assert world.gone_after(SHORT_MS) == ([2] if is_active else [])

@@ -1,0 +1,204 @@
+"""A broker's life in the cluster, with a controller whose answers the test makes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.errors import (
+    ApiError,
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    NotController,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.server import lifecycle
+from ottla.server.lifecycle import Lifecycle, RegistrationFailed
+from ottla.server.settings import load_settings
+
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "20",
+    "broker.session.timeout.ms": "200",
+    "initial.broker.registration.timeout.ms": "100",
+}
+
+
+class Controller:
+    """Answers each request with what comes next of its kind; the last answer is repeated."""
+
+    def __init__(self, *, registrations: list[Any] | None = None, heartbeats: list[Any] | None = None) -> None:
+        self.registrations = registrations or [BrokerRegistrationResponse(broker_epoch=7)]
+        self.heartbeats = heartbeats or [BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)]
+        self.asked: list[Any] = []
+
+    async def ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        answers = self.registrations if isinstance(request, BrokerRegistrationRequest) else self.heartbeats
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(each, kind) for each in self.asked)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "_RETRY_S", 0.001)
+    monkeypatch.setattr(lifecycle, "_LONGEST_RETRY_S", 0.01)
+
+
+def life(controller: Controller) -> Lifecycle:
+    logs: Any = SimpleNamespace(directories=[])
+    metadata: Any = SimpleNamespace(applied_offset=1)
+    return Lifecycle(load_settings(None, SETTINGS), "a-cluster", logs, metadata, {}, controller.ask)
+
+
+def run(scenario: Coroutine[Any, Any, Any]) -> Any:
+    async def limited() -> Any:
+        return await asyncio.wait_for(scenario, 30)
+
+    return asyncio.run(limited())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def test_a_broker_is_in_service_once_it_is_unfenced() -> None:
+    fenced, unfenced = BrokerHeartbeatResponse(is_fenced=True), BrokerHeartbeatResponse(is_fenced=False)
+    controller = Controller(heartbeats=[fenced, NotController("gone"), fenced, unfenced])
+
+    async def scenario() -> Lifecycle:
+        broker = life(controller)
+        await broker.start()
+        return broker
+
+    broker = run(scenario())
+    assert (broker.epoch, broker.is_fenced, broker.silence_s) == (7, False, 0.0)
+    assert controller.count(BrokerHeartbeatRequest) == 4
+
+
+def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusals: list[Any] = [DuplicateBrokerRegistration("still there")] * 5
+    controller = Controller(registrations=[*refusals, BrokerRegistrationResponse(broker_epoch=9)])
+    broker = life(controller)
+    run(broker.start())
+    assert broker.epoch == 9
+    assert caplog.text.count("still there") == 1
+
+
+@pytest.mark.parametrize("error", [UnsupportedVersion("no such version"), InconsistentClusterId("another cluster")])
+def test_a_broker_that_cannot_be_of_the_cluster_gives_up_at_once(error: ApiError) -> None:
+    controller = Controller(registrations=[error])
+    with pytest.raises(RegistrationFailed, match=error.message):
+        run(life(controller).start())
+    assert controller.count(BrokerRegistrationRequest) == 1
+
+
+def test_a_broker_gives_up_when_there_is_no_controller_for_too_long() -> None:
+    with pytest.raises(RegistrationFailed, match=r"within 0\.1 s"):
+        run(life(Controller(registrations=[NotController("none")])).start())
+
+
+@pytest.mark.parametrize("error", [StaleBrokerEpoch("old"), BrokerIdNotRegistered("unknown")])
+def test_a_broker_that_is_not_known_any_more_registers_again(error: ApiError) -> None:
+    unfenced = BrokerHeartbeatResponse(is_fenced=False)
+    controller = Controller(
+        registrations=[BrokerRegistrationResponse(broker_epoch=7), BrokerRegistrationResponse(broker_epoch=12)],
+        heartbeats=[unfenced, error, unfenced],
+    )
+
+    async def scenario() -> list[bytes]:
+        broker = life(controller)
+        await broker.start()
+        await until(lambda: broker.epoch == 12 and not broker.is_fenced)
+        controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
+        assert await broker.stop() == 12
+        return [each.incarnation_id for each in controller.asked if isinstance(each, BrokerRegistrationRequest)]
+
+    first, second = run(scenario())
+    assert first == second, "it is the same life"
+
+
+def test_heartbeats_that_nobody_answers_are_told_once_and_make_the_broker_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller = Controller()
+
+    async def scenario() -> None:
+        broker = life(controller)
+        await broker.start()
+        controller.heartbeats = [NotController("nobody")]
+        await until(lambda: broker.silence_s > 0.2)
+        assert caplog.text.count("heartbeats are not answered") == 1
+        controller.heartbeats = [BrokerHeartbeatResponse(is_fenced=False)]
+        await until(lambda: broker.silence_s == 0)
+        controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_broker_waits_for_leave_to_stop_but_not_for_ever() -> None:
+    waits, goes = BrokerHeartbeatResponse(should_shut_down=False), BrokerHeartbeatResponse(should_shut_down=True)
+    controller = Controller()
+
+    async def scenario() -> None:
+        broker = life(controller)
+        await broker.start()
+        controller.heartbeats = [waits, waits, goes]
+        await broker.stop()
+        asked = [each for each in controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.want_shut_down]
+        assert len(asked) == 3
+        controller.heartbeats = [NotController("nobody")]
+        assert await broker.stop() == 7
+
+    run(scenario())
+
+
+def test_a_broker_that_was_never_registered_leaves_nothing() -> None:
+    controller = Controller()
+
+    async def scenario() -> int:
+        return await life(controller).stop()
+
+    assert run(scenario()) == -1
+    assert controller.asked == []
+
+
+def test_a_heartbeat_goes_out_at_once_when_there_is_reason_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "broker.heartbeat.interval.ms", "100000")
+    monkeypatch.setitem(SETTINGS, "broker.session.timeout.ms", "900000")
+    controller = Controller()
+
+    async def scenario() -> None:
+        broker = life(controller)
+        await broker.start()
+        before = controller.count(BrokerHeartbeatRequest)
+        leaving = SimpleNamespace(in_controlled_shutdown=True, fenced=False)
+        gone = SimpleNamespace(in_controlled_shutdown=True, fenced=True)
+        update: Any = SimpleNamespace(image=SimpleNamespace(brokers={2: gone}))
+        broker.on_update(update)
+        await asyncio.sleep(0.01)
+        assert controller.count(BrokerHeartbeatRequest) == before
+        update.image.brokers = {2: gone, 3: leaving}
+        broker.on_update(update)
+        await until(lambda: controller.count(BrokerHeartbeatRequest) == before + 1)
+        broker.beat_now()
+        await until(lambda: controller.count(BrokerHeartbeatRequest) == before + 2)
+        controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
+        await broker.stop()
+
+    run(scenario())
