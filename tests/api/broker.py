@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from ottla.api import api_versions, fetch, metadata, produce, reading_table
+from ottla.api import api_versions, fetch, group_table, metadata, produce, reading_table
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
+from ottla.coordination.transactions import Transactions
 from ottla.image.delta import Delta
 from ottla.image.features import SUPPORTED
 from ottla.image.image import EMPTY, Image
@@ -46,6 +47,8 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
+from ottla.server.coordinators import group_coordinators
+from ottla.settings.catalogue import broker_settings
 from ottla.settings.topics import effective_topic_settings
 from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
@@ -57,7 +60,10 @@ NOW_MS = 1_700_000_000_000
 ME = 1
 BROKER_EPOCH = 7
 CLUSTER_ID = "a-cluster"
-ENDPOINTS = (produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions, *reading_table.ENDPOINTS)
+ENDPOINTS = (
+    *(produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions),
+    *(*reading_table.ENDPOINTS, *group_table.ENDPOINTS),
+)
 
 
 class Clock:
@@ -153,16 +159,43 @@ class Broker:
             now_ms=self.clock.now_ms,
             max_bytes_per_s=lambda: self.max_bytes_per_s,
         )
+        self.groups = group_coordinators(
+            self.partitions,
+            loop=self.loop,
+            completions=self.completions,
+            now_ms=self.clock.now_ms,
+            setting=_setting,
+            write_timeout_ms=5000,
+        )
+        producer_ids = ProducerIds(ME, lambda: BROKER_EPOCH, self._ask_controller)
+        timer = Timer(self.clock.call_later, self.clock.now_ms)
+        self.transactions = Transactions(
+            self.partitions,
+            self.groups,
+            producer_ids,
+            _setting,
+            listener="PLAINTEXT",
+            timeout_ms=30_000,
+            loop=self.loop,
+            spawn=self._spawn,
+            completions=self.completions,
+            timer=timer,
+            now_ms=self.clock.now_ms,
+        )
         self.node = BrokerNode(
             node_id=ME,
             cluster_id=CLUSTER_ID,
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=lambda: 1),
             moves=self.moves,
-            producer_ids=ProducerIds(ME, lambda: BROKER_EPOCH, self._ask_controller),
+            producer_ids=producer_ids,
+            groups=self.groups,
+            transactions=self.transactions,
             completions=self.completions,
-            timer=Timer(self.clock.call_later, self.clock.now_ms),
+            timer=timer,
             now_ms=self.clock.now_ms,
+            setting=_setting,
+            new_member_id=lambda: "an-id",
             random=Random(1),
             supported_features=SUPPORTED,
             served=[each.api for each in ENDPOINTS],
@@ -200,6 +233,7 @@ class Broker:
             delta.apply(record)
         delta.finish(offset=old.offset + len(records), epoch=1, timestamp=self.clock.ms)
         self.partitions.apply(delta.changes)
+        self.groups.apply(delta.changes)
 
     def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
         """A broker joins the cluster; one that is called 1 has this one's directories."""
@@ -268,11 +302,17 @@ class Broker:
 
     def send(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Exchange:
         """Send a request, and let everything happen that happens by itself."""
+        exchange = self.begin(request, version, listener=listener)
+        self.settle()
+        return exchange
+
+    def begin(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Exchange:
+        """Send a request, and let nothing happen but that it is taken up."""
         api = BY_KEY[schema_of(type(request)).key]
         head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
         exchange = Exchange(head + encode(request, version), request, version)
         self.loop.call_soon(self._dispatch.handle, exchange, Client("a client", listener))
-        self.settle()
+        self.step()
         return exchange
 
     def ask(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Any:
@@ -282,8 +322,12 @@ class Broker:
     def settle(self) -> None:
         """Let coroutines run as far as they can."""
         for _ in range(20):
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
+            self.step()
+
+    def step(self) -> None:
+        """Let everyone run once who waits for nothing."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
 
     def _spawn(self, work: Any) -> None:
         self.loop.create_task(work)
@@ -311,6 +355,10 @@ class Broker:
             random=Random(number),
             on_failure=lambda directory, error: None,
         )
+
+
+def _setting(name: str) -> Any:
+    return broker_settings()[name].default_value
 
 
 def _settings_of(image: Image, topic: str) -> LogSettings:

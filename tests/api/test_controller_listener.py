@@ -43,6 +43,7 @@ class Controller:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.image: Image = EMPTY
+        self.leader = 3
         self.calls: list[tuple[Call[ControllerNode], Any]] = []
         self.decision: Any = ListPartitionReassignmentsResponse(error_message=None)
         node = ControllerNode(
@@ -52,7 +53,7 @@ class Controller:
             given={},
             supported_features=SUPPORTED,
             kraft_version=lambda: 1,
-            leader_id=lambda: 3,
+            leader_id=lambda: self.leader,
             decide=self._decide,
             ask_quorum=lambda call, request: self.calls.append((call, request)),
         )
@@ -152,9 +153,15 @@ def test_consensus_answers_later(controller: Controller) -> None:
 
 
 def test_consensus_answers_within_envelopes_too(controller: Controller) -> None:
+    controller.leader = 1
     exchange = controller.send(enclosed(DescribeQuorumRequest(topics=[]), 2), 0)
     controller.calls[0][0].answer(DescribeQuorumResponse())
     assert exchange.response.error_code == 0
+
+
+def test_a_broker_that_takes_another_node_for_the_leader_is_told_and_not_its_client(controller: Controller) -> None:
+    exchange = controller.send(enclosed(DescribeQuorumRequest(topics=[]), 2), 0)
+    assert (exchange.response.error_code, controller.calls) == (41, [])
 
 
 def test_every_api_of_the_listener_is_served() -> None:

@@ -144,6 +144,48 @@ class TestALongSearch:
         broker.close()
 
 
+class TestManySegments:
+    """Right after a start, what each one's latest timestamp is has to be read from its index."""
+
+    def fill(self, broker: Broker) -> None:
+        broker.create_topic("t")
+        log = broker.log("t")
+        for number in range(120):
+            broker.append("t", 0, batch(number))
+            log.roll(NOW_MS)
+        broker.append("t", 0, batch(500))
+        for segment in log.segments[:-1]:
+            segment._max_timestamp = -2  # as if nobody had asked yet
+
+    def test_others_get_their_turn_while_they_are_looked_up(self, broker: Broker) -> None:
+        self.fill(broker)
+        exchange = broker.begin(request(NOW_MS + 100), 11)
+        broker.step()
+        assert not exchange.outcome
+        broker.settle()
+        assert _only(exchange).offset == 100
+        assert not any(segment.is_cold for segment in broker.log("t").segments)
+        assert answer(broker, -3).offset == 120
+
+    def test_segments_that_go_meanwhile_are_passed_over(self, broker: Broker) -> None:
+        self.fill(broker)
+        exchange = broker.begin(request(NOW_MS + 100), 11)
+        broker.step()
+        gone = broker.log("t").segments[60:63]  # as compaction does
+        del broker.log("t").segments[60:63]
+        broker.settle()
+        assert _only(exchange).offset == 100
+        assert len([segment for segment in gone if segment.is_cold]) == 3
+
+    def test_the_answer_is_void_when_the_leader_has_changed(self, broker: Broker) -> None:
+        self.fill(broker)
+        exchange = broker.begin(request(NOW_MS + 100), 11)
+        broker.step()
+        broker.change("t", leader=1)
+        broker.settle()
+        assert _only(exchange).error_code == NotLeader.code
+
+
 def test_the_largest_timestamp_of_what_is_left(broker: Broker) -> None:
     broker.apply(ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="1048576"))
     broker.create_topic("t")

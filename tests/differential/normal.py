@@ -27,6 +27,8 @@ SILENT: Final = "silent"
 """In place of an answer: none came in time."""
 NEAR_MS: Final = 120_000
 IGNORED: Final = frozenset({"throttle_time_ms", "finalized_features_epoch", "broker_epoch", "metadata_offset"})
+_RANDOM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The part of a member's id that its coordinator made up."""
 SESSIONS: Final = frozenset({"session_id"})
 
 
@@ -44,6 +46,8 @@ class Known:
     def __init__(self, ports: Mapping[str, int]) -> None:
         self.topics: dict[bytes, str] = {}
         self.ports = {port: name for name, port in ports.items()}
+        self.names: dict[str, str] = {}
+        """Texts that the node made up, such as the ids of a group's members, and what tests call them."""
 
     def learn(self, told: Any) -> None:
         """Remember the id of a topic that an answer tells together with its name, unless it is known by another."""
@@ -118,6 +122,10 @@ class _Normal:
             if topic is not None:
                 return f"topic {topic}"
             return "a directory" if "director" in name else value.hex()
+        if isinstance(value, str) and value in self.known.names:
+            return self.known.names[value]
+        if isinstance(value, str):
+            return _RANDOM.sub("(random)", value)
         if name.endswith("port") and value in self.known.ports:
             return f"port of {self.known.ports[value]}"
         if name in SESSIONS and value > 0:

@@ -12,7 +12,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.differential.ottla_node import OttlaNode
+from ottla.wire.batch import batches
+from ottla.wire.records import Record, build_batch
+from ottla.wire.varint import write_uvarint
+from tests.differential.ottla_node import NodeFailed, OttlaNode
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -180,3 +183,19 @@ def _load(sender: Sender, stopping: threading.Event) -> None:
     while not stopping.is_set():
         sender.send("t", b"%d" % number * 5, partition=number % 4)
         number += 1
+
+
+def test_a_node_that_cannot_apply_the_metadata_ends_and_says_why(tmp_path: Path) -> None:
+    node = OttlaNode(tmp_path, SETTINGS)
+    node.format()
+    with node.running():
+        pass
+    log = max((node.directory / "__cluster_metadata-0").glob("*.log"))
+    data = log.read_bytes()
+    last = list(batches(data))[-1][1]
+    unknown = b"\x01" + write_uvarint(9_999) + b"\x00"
+    offset = last.last_offset + 1
+    batch = build_batch([Record(offset, 0, None, unknown)], base_offset=offset, leader_epoch=last.leader_epoch)
+    log.write_bytes(data + batch)
+    with pytest.raises(NodeFailed, match=r"cannot be applied: .*type 9999"), node.running():
+        pytest.fail("it became ready")

@@ -1,13 +1,13 @@
 """The endpoints of a broker for those who run it: topics, settings, quotas, rules, elections, features."""
 
 from ottla.api import (
+    acls,
     alter_configs,
     describe_client_quotas,
     describe_configs,
     describe_user_scram_credentials,
     forwarded,
     list_config_resources,
-    no_acls,
     no_delegation_tokens,
 )
 from ottla.api.endpoint import Endpoint
@@ -20,9 +20,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     list_config_resources.list_config_resources,
     describe_client_quotas.describe_client_quotas,
     describe_user_scram_credentials.describe_user_scram_credentials,
-    no_acls.describe_acls,
-    no_acls.create_acls,
-    no_acls.delete_acls,
+    acls.describe_acls,
+    acls.create_acls,
+    acls.delete_acls,
     no_delegation_tokens.create_delegation_token,
     no_delegation_tokens.renew_delegation_token,
     no_delegation_tokens.expire_delegation_token,

@@ -1,10 +1,12 @@
 """ApiVersions (key 18): what this node speaks. The first request of every client, on every connection.
 
+Of an API that brokers hand on, the client is told the versions that both this broker and the active controller serve.
 Produce is told from version 0 on although it is served from 3 on: some clients look for that (KAFKA-18659). Up to v3
 features that may be at level 0 are left out, because a client of that time takes 0 for an error (KIP-1022).
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from ottla.api.call import Call
@@ -44,14 +46,7 @@ def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVers
     features = node.image.features
     levels = {**features.levels, METADATA_VERSION: features.metadata_version, KRAFT_VERSION: node.kraft_version()}
     return ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(
-                api_key=api.key,
-                min_version=0 if api.key == _PRODUCE else api.oldest,
-                max_version=api.latest if node.unstable_versions else api.latest_stable,
-            )
-            for api in node.served
-        ],
+        api_keys=list(_served(node)),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=least, max_version=most)
             for name, (least, most) in node.supported_features.items()
@@ -64,3 +59,16 @@ def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVers
             if level > 0
         ],
     )
+
+
+def _served(node: BrokerNode) -> Iterator[ApiVersion]:
+    """The versions of each API. What is handed on to the controller is only told as far as the controller serves it."""
+    of_controller = node.controller_versions()
+    for api in node.served:
+        least = 0 if api.key == _PRODUCE else api.oldest
+        most = api.latest if node.unstable_versions else api.latest_stable
+        if api.forwardable and of_controller is not None:
+            its_least, its_most = of_controller.get(api.key, (most + 1, most))
+            least, most = max(least, its_least), min(most, its_most)
+        if least <= most:
+            yield ApiVersion(api_key=api.key, min_version=least, max_version=most)

@@ -5,31 +5,33 @@ As long as nobody restricts access, everyone may do everything that there is to 
 
 from typing import Any, Final
 
+from ottla.access.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
 from ottla.api.call import Call
 
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = range(3, 9)
-_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(9, 13)
-
 NOT_ASKED: Final = -(1 << 31)
-_TOPIC: Final = (_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-_CLUSTER: Final = (
-    _CREATE,
-    _ALTER,
-    _DESCRIBE,
-    _CLUSTER_ACTION,
-    _DESCRIBE_CONFIGS,
-    _ALTER_CONFIGS,
-    _IDEMPOTENT_WRITE,
-)
-_ALL_OF_TOPIC: Final = sum(1 << operation for operation in _TOPIC)
-_ALL_OF_CLUSTER: Final = sum(1 << operation for operation in _CLUSTER)
+_EVERYTHING: Final = {kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED.items()}
 
 
 def topic_operations(call: Call[Any], topic: str) -> int:
     """What the client may do with a topic, be it there or not."""
-    return _ALL_OF_TOPIC
+    return _operations(call, Kind.TOPIC, topic)
 
 
 def cluster_operations(call: Call[Any]) -> int:
-    """What the client may do with the cluster."""
-    return _ALL_OF_CLUSTER
+    """What the client may do with the cluster: nothing, if it may not see that."""
+    found = _operations(call, Kind.CLUSTER, CLUSTER_NAME)
+    return found if found & 1 << Operation.DESCRIBE else 0
+
+
+def group_operations(call: Call[Any], group_id: str) -> int:
+    """What the client may do with a group, be it there or not."""
+    return _operations(call, Kind.GROUP, group_id)
+
+
+def _operations(call: Call[Any], kind: Kind, name: str) -> int:
+    authorizer = call.node.authorizer
+    if authorizer is None:
+        return _EVERYTHING[kind]
+    actions = [Action(operation, kind, name) for operation in SUPPORTED[kind]]
+    results = authorizer.authorize(call.client, actions)
+    return sum(1 << action.operation for action, result in zip(actions, results, strict=True) if result)

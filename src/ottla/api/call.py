@@ -58,7 +58,18 @@ class CloseConnection(Exception):
 class Call(Generic[N]):
     """One request being handled. `node` is what handlers act on: the broker's or controller's services."""
 
-    __slots__ = ("_exchange", "_finish", "api_key", "client", "client_id", "correlation_id", "node", "route", "version")
+    __slots__ = (
+        "_exchange",
+        "_finish",
+        "amend",
+        "api_key",
+        "client",
+        "client_id",
+        "correlation_id",
+        "node",
+        "route",
+        "version",
+    )
 
     def __init__(
         self,
@@ -78,6 +89,8 @@ class Call(Generic[N]):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.client = client
+        self.amend: Callable[[Any], Any] | None = None
+        """What a guard has done to the answer before it is sent: it adds what the client may not touch."""
         self._exchange = exchange
         self._finish = finish
 

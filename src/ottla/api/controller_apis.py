@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.api import (
+    acls,
     api_versions,
     broker_loggers,
     describe_configs,
     describe_user_scram_credentials,
     envelope,
-    no_acls,
     no_delegation_tokens,
 )
 from ottla.api.alter_configs import incremental_failed, legacy_failed
@@ -65,8 +65,15 @@ async def decide(call: Call[ControllerNode], request: Any) -> Any:
 
 
 def ask_quorum(call: Call[ControllerNode], request: Any) -> Any:
-    """Consensus answers when it can."""
-    call.node.ask_quorum(call, request)
+    """Consensus answers when it can.
+
+    What a broker hands on is for the leader. A broker that sent it elsewhere is told so, and looks for the leader. Were
+    its client told instead, a broker of Kafka would send the next one here again.
+    """
+    if isinstance(call.exchange, Enclosed) and call.node.leader_id() != call.node.node_id:
+        call.exchange.fail(NotController())
+    else:
+        call.node.ask_quorum(call, request)
     return LATER
 
 
@@ -152,6 +159,22 @@ def _for_brokers(refusal: Endpoint) -> Endpoint:
     return handle
 
 
+def _of_active(inner: Endpoint) -> Endpoint:
+    """What needs the active controller: that it is elsewhere, the broker is told and not its client."""
+
+    @endpoint(inner.api.key, failed=inner.failed)
+    async def handle(call: Call[ControllerNode], request: Any) -> Any:
+        try:
+            return await inner.handler(call, request)
+        except NotController as error:
+            if isinstance(call.exchange, Enclosed):
+                call.exchange.fail(error)
+                return LATER
+            raise
+
+    return handle
+
+
 ENDPOINTS: tuple[Endpoint, ...] = (
     api_versions.api_versions,
     envelope.envelope,
@@ -159,9 +182,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     describe_configs.describe_configs,
     describe_user_scram_credentials.describe_user_scram_credentials,
     incremental_alter_configs,
-    no_acls.describe_acls,
-    no_acls.create_acls,
-    no_acls.delete_acls,
+    acls.describe_acls,
+    _of_active(acls.create_acls),
+    _of_active(acls.delete_acls),
     *map(_for_brokers, _TOKENS),
     no_delegation_tokens.describe_delegation_token,
     *(endpoint(key, failed=failed)(decide) for key, failed in DECIDED.items()),

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.access.actions import Authorizer
 from ottla.api.call import Call, Client, Exchange
 from ottla.image.image import Image
 from ottla.messages.apis import Api
@@ -24,9 +25,13 @@ class ControllerNode:
     kraft_version: Callable[[], int]
     leader_id: Callable[[], int]
     """The active controller; -1 while there is none."""
+    authorizer: Authorizer | None = None
+    """Decides what clients and other nodes may do; without one they may do everything."""
     served: Sequence[Api] = ()
     """The APIs that clients are told of."""
     unstable_versions: bool = False
+    controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
+    """A controller hands nothing on: what it serves, it serves itself."""
     decide: Callable[[Call[ControllerNode], Any], Awaitable[Any]]
     """The active controller's decision on a request; raises NotController if it is not on this node."""
     ask_quorum: Callable[[Call[ControllerNode], Any], None]

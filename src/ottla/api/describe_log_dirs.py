@@ -5,6 +5,7 @@ v3 an error for the whole request · v4 room on the disk · v5 directories that 
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from ottla.api.call import Call
@@ -22,20 +23,25 @@ from ottla.messages.describe_log_dirs import (
 )
 
 _UNKNOWN_LAG = -1
+_PARTITIONS_A_TURN = 500
+"""After so many, which takes about a millisecond, other requests get their turn."""
 
 
 @endpoint(35)
-def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Tell what the directories hold of all partitions, or of those that are asked for."""
+async def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Tell what the directories hold of all partitions, or of those that are asked for. Others get their turn."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_directory(call.node, directory, wanted) for directory in call.node.partitions.logs.directories]
-    )
+    response = DescribeLogDirsResponse()
+    for directory in call.node.partitions.logs.directories:
+        response.results.append(await _directory(call.node, directory, wanted))
+    return response
 
 
-def _directory(node: BrokerNode, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _directory(
+    node: BrokerNode, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(Path(directory.path).absolute()))
     try:
         if directory.failure is not None:
@@ -43,10 +49,12 @@ def _directory(node: BrokerNode, directory: LogDirectory, wanted: set[tuple[str,
         result.total_bytes, result.usable_bytes = node.space_of(directory.path)
         topics: dict[str, DescribeLogDirsTopic] = {}
         for is_future, logs in ((False, directory.logs), (True, directory.futures)):
-            for name, log in logs.items():
-                if wanted is None or name in wanted:
-                    topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
-                    topic.partitions.append(_partition(node, log, is_future))
+            chosen = [log for name, log in logs.items() if wanted is None or name in wanted]
+            for number, log in enumerate(chosen, start=1):
+                topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+                topic.partitions.append(_partition(node, log, is_future))
+                if number % _PARTITIONS_A_TURN == 0:
+                    await asyncio.sleep(0)
         result.topics = list(topics.values())
     except OSError:
         return DescribeLogDirsResult(log_dir=result.log_dir, error_code=StorageFailed.code)

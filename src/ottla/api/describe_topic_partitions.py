@@ -5,9 +5,13 @@ Topics come by name, partitions by number. A page that is full ends with a curso
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ottla.access.actions import Kind, Operation
 from ottla.api.authorized import topic_operations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
+from ottla.api.guarding import allowed
 from ottla.api.metadata import INTERNAL_TOPICS, offline_replicas
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
@@ -40,7 +44,7 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """One page."""
     node, cursor = call.node, request.cursor
-    names = _names(node.image, request)
+    names = _names(call, request)
     left = max(min(node.max_described_partitions, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -62,11 +66,13 @@ def describe_topic_partitions(
     return response
 
 
-def _names(image: Image, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(call: Call[BrokerNode], request: DescribeTopicPartitionsRequest) -> list[str]:
     """The topics from the cursor on, in the order in which they are told."""
-    cursor = request.cursor
+    cursor, topics = request.cursor, call.node.image.topics
     first = cursor.topic_name if cursor is not None else ""
-    asked = {topic.name for topic in request.topics} or set(image.topics)
+    asked: Collection[str] = {topic.name for topic in request.topics} or topics
+    if not request.topics and call.node.authorizer is not None:
+        asked = allowed(call, Operation.DESCRIBE, Kind.TOPIC, topics)
     names = sorted(name for name in asked if name >= first)
     if cursor is not None:
         if request.topics and cursor.topic_name not in names:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import inspect
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
 from ottla.api.endpoint import Endpoint
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 N = TypeVar("N")
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
+Guard = Callable[[Call[Any], Any], None]
 
 API_VERSIONS = 18
 _head = struct.Struct(">hhih").unpack_from
@@ -40,12 +41,25 @@ _length_and_correlation = struct.Struct(">ii").pack
 _with_tags = struct.Struct(">iiB").pack
 
 
+class Throttling(Protocol):
+    """Holds clients to their quotas."""
+
+    def before(self, call: Call[Any], request: Any) -> None:
+        """A request is about to be handled."""
+        ...
+
+    def after(self, call: Call[Any], response: Any) -> int:
+        """A request was handled; returns for how long its connection is not to be read from, and tells the client."""
+        ...
+
+
 class Route:
     """One version of one API on one node: its handler and its codecs."""
 
     __slots__ = (
         "api",
         "endpoint",
+        "guard",
         "handler",
         "has_flexible_header",
         "has_flexible_response",
@@ -67,6 +81,8 @@ class Route:
         self.has_flexible_header = is_flexible(api.request, version)
         # A client must be able to read the answer before it knows what the node speaks.
         self.has_flexible_response = is_flexible(api.response, version) and api.key != API_VERSIONS
+        self.guard: Guard | None = None
+        """Asks whether the client may do what it asks for; None where nobody restricts it."""
         self.meter: Any = None
         """The note of each request, unless `pick` chooses one for it."""
         self.pick: Callable[[Any, Any], Any] | None = None
@@ -86,12 +102,16 @@ class Dispatch(Generic[N]):
         spawn: Spawn,
         after: Callable[[], None],
         unstable: bool = False,
+        guards: Mapping[int, Guard] | None = None,
         watch: Callable[[Route], None] | None = None,
     ) -> None:
         self.node = node
         self.endpoints = endpoints
         self.listeners = listeners
         self.unstable = unstable
+        self.throttling: Throttling | None = None
+        """Counts what clients use, while any of them has a quota."""
+        self._guards = guards or {}
         self._spawn = spawn
         self._after = after
         """Called when a handler has returned: completes what it made completable, ahead of new requests."""
@@ -124,6 +144,10 @@ class Dispatch(Generic[N]):
         route = call.route
         exchange.note = route.meter if route.pick is None else route.pick(call, request)
         try:
+            if self.throttling is not None:
+                self.throttling.before(call, request)
+            if route.guard is not None:
+                route.guard(call, request)
             result = route.handler(call, request)
         except Exception as error:  # noqa: BLE001 (whatever it is, the client is answered and the node survives)
             self._fail(call, request, error)
@@ -181,6 +205,7 @@ class Dispatch(Generic[N]):
 
     def _make(self, endpoint: Endpoint, version: int) -> Route:
         route = Route(endpoint, version)
+        route.guard = self._guards.get(endpoint.api.key)
         if self._watch is not None:
             self._watch(route)
         return route
@@ -218,8 +243,16 @@ class Dispatch(Generic[N]):
 
     def _finish(self, call: Call[N], response: Any) -> None:
         """Encode an answer and send it."""
+        if call.amend is not None:
+            response = call.amend(response)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if self.throttling is not None:
+            throttle_ms = self.throttling.after(call, response)
         if response is NOTHING:
-            call.exchange.skip()
+            call.exchange.skip(mute_ms=throttle_ms)
+            return
+        if isinstance(response, CloseConnection):
+            call.exchange.refuse(str(response))
             return
         route = call.route
         if route.look is not None:
@@ -231,7 +264,6 @@ class Dispatch(Generic[N]):
             chunks[0] = _with_tags(size + 5, call.correlation_id, 0)
         else:
             chunks[0] = _length_and_correlation(size + 4, call.correlation_id)
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
         call.exchange.reply(chunks, mute_ms=throttle_ms)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
+from ottla.api.guarding import require_readable
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.errors import (
@@ -16,14 +17,17 @@ from ottla.errors import (
     InconsistentTopicId,
     NotLeader,
     StorageFailed,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from ottla.log.partition_log import Isolation
+from ottla.log.reading import Fetched
 from ottla.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -31,11 +35,14 @@ from ottla.messages.fetch import (
     PartitionData,
 )
 from ottla.replica.partition import NO_EPOCH, Diverging, Partition
+from ottla.replica.read_replica import replica_in_rack
 from ottla.replica.sessions import Fetch, Key, Target, replica_id
 from ottla.replica.waiting import Operation
 
 READ_COMMITTED = 1
 _NO_RECORDS = b""
+_TOLD_LATER = (UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed)
+"""What is wrong with some partitions, and does not keep the others from waiting for records."""
 
 
 def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchResponse:
@@ -78,7 +85,7 @@ class _Reading:
         """Whether something is to be told at once, whatever the size."""
         self.is_waiting = False
         self.missing: dict[Key, PartitionData] = {}
-        """Partitions that did not exist when the request came: they are told of when the others are."""
+        """Partitions that did not exist when the request came, or may not be read: told of when the others are."""
         self.replica = replica_id(request, call.version)
         if self.replica >= 0:
             self.isolation = Isolation.LOG_END
@@ -117,6 +124,9 @@ class _Reading:
                 by_topic[target.topic] = topic
                 response.responses.append(topic)
             topic.partitions.append(answer)
+            if self.replica >= 0 and answer.records and node.leader_throttle is not None:
+                name = target.topic if isinstance(target.topic, str) else target.name
+                node.leader_throttle.count(name or "", answer.partition_index, len(answer.records))
             if answer.error_code and call.version >= 16:
                 self._hint(target, answer, leaders)
         if leaders and self.replica < 0:
@@ -132,7 +142,7 @@ class _Reading:
                 continue
             partition = self._find(target)
             watch = operation if is_only else _Watch(operation, target, len(answer.records or b""))
-            partition.waiting_fetches.add(watch)
+            (partition.waiting_fetches if self.replica < 0 else partition.waiting_followers).add(watch)
         self.is_waiting = True
         self.call.node.timer.add(operation, self.request.max_wait_ms)
 
@@ -142,23 +152,23 @@ class _Reading:
             return self.missing[target.key]
         try:
             partition = self._find(target)
-            if self.replica >= 0:
-                partition.on_follower_fetch(
-                    self.replica, asked.fetch_offset, asked.log_start_offset, self.call.node.now_ms()
-                )
-            else:
-                partition.check_readable(self.isolation)
             room = max(min(asked.partition_max_bytes, left), 0)
-            found = partition.read(
-                asked.fetch_offset,
-                room,
-                self.isolation,
-                leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
-                last_fetched_epoch=asked.last_fetched_epoch,
-                whole_first=not self.size,
-            )
+            if self.replica >= 0:
+                found = self._read_for_follower(partition, asked, room)
+            elif self.call.node.reads_by_rack and (nearer := self._nearer_replica(partition, asked)) is not None:
+                return self._redirected(partition, asked, nearer)
+            else:
+                found = partition.read(
+                    asked.fetch_offset,
+                    room,
+                    self.isolation,
+                    leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                    from_leader_only=self.call.version < 11,
+                    whole_first=not self.size,
+                )
         except ApiError as error:
-            if isinstance(error, UnknownTopicOrPartition | UnknownTopicId) and not self.is_waiting:
+            if isinstance(error, _TOLD_LATER) and not self.is_waiting:
                 answer = self.missing[target.key] = _failed(asked.partition, error)
                 answer.aborted_transactions = []
                 return answer
@@ -191,8 +201,63 @@ class _Reading:
             ]
         return answer
 
+    def _read_for_follower(self, partition: Partition, asked: FetchPartition, room: int) -> Fetched | Diverging:
+        found = partition.read_for_follower(
+            self.replica,
+            asked.fetch_offset,
+            room,
+            leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+            last_fetched_epoch=asked.last_fetched_epoch,
+            whole_first=not self.size,
+        )
+        throttle = self.call.node.leader_throttle
+        if (
+            throttle is not None
+            and isinstance(found, Fetched)
+            and self.replica not in partition.isr
+            and throttle.holds_back(partition.topic, partition.index)
+        ):
+            found = Fetched(None)
+        # What it says of itself was true when the request came, and is not said again when a wait is over.
+        if not self.is_waiting and not isinstance(found, Diverging):
+            state = self.request.replica_state
+            partition.on_follower_fetch(
+                self.replica,
+                asked.fetch_offset,
+                asked.log_start_offset,
+                self.call.node.now_ms(),
+                broker_epoch=-1 if state is None else state.replica_epoch,
+            )
+        return found
+
+    def _nearer_replica(self, partition: Partition, asked: FetchPartition) -> int | None:
+        """The replica that a consumer should rather ask; it tells its rack from v11 on."""
+        return replica_in_rack(
+            partition,
+            self.call.node.image,
+            rack=self.request.rack_id,
+            listener=self.call.client.listener,
+            offset=asked.fetch_offset,
+        )
+
+    def _redirected(self, partition: Partition, asked: FetchPartition, replica: int) -> PartitionData:
+        partition.check_epoch(max(asked.current_leader_epoch, NO_EPOCH))
+        self.is_decided = True
+        log = partition.log
+        return PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=replica,
+            records=_NO_RECORDS,
+        )
+
     def _find(self, target: Target) -> Partition:
         partitions, topic = self.call.node.partitions, target.topic
+        if self.call.node.authorizer is not None:
+            self._check_access(target)
         if isinstance(topic, str):
             return partitions.get(topic, target.request.partition)
         try:
@@ -205,6 +270,16 @@ class _Reading:
             raise InconsistentTopicId(f"{target.name} was made anew, with another id") from error
         target.name = partition.topic
         return partition
+
+    def _check_access(self, target: Target) -> None:
+        """Followers must be brokers; consumers may read what they have the right to."""
+        name = target.topic if isinstance(target.topic, str) else target.name
+        if name is None and isinstance(target.topic, bytes):
+            topic = self.call.node.image.topic_by_id(target.topic)
+            name = None if topic is None else topic.name
+        if name is None:
+            return  # nobody has such a topic, which is told instead
+        require_readable(self.call, name, by_follower=self.replica >= 0)
 
     def _down_converted(self, error: ApiError) -> ApiError:
         # Clients before v6 do not know of failing disks; a new leader is what they can look for.

@@ -32,6 +32,7 @@ from ottla.log.home import Background
 from ottla.log.partition_log import Isolation
 from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
 from ottla.log.scan import CorruptLog
+from ottla.log.segment import Segment
 from ottla.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -63,6 +64,8 @@ DEBUGGING: Final = -2
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NEAR_BYTES: Final = 1 << 20
+_COLD_AT_ONCE: Final = 50
+"""So many segments are asked for their times in one go; the first time each takes a tenth of a millisecond."""
 _NOWHERE: Final = Location(-1, NO_TIMESTAMP, -1)
 
 
@@ -157,6 +160,7 @@ class _Lookup:
         self._limit = partition.log.limit(isolation)
         self._searches: Iterator[Search] = iter(())
         self._search: Search | None = None
+        self._cold: list[Segment] = []
 
     def look_nearby(self) -> bool:
         """Answer with what the indexes tell, and what lies close to them; False if that is not enough."""
@@ -170,17 +174,25 @@ class _Lookup:
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             self._tell(_NOWHERE)
         else:
-            self._searches = searches_for_latest(log) if timestamp == MAX_TIMESTAMP else searches(log, timestamp)
-            return self._walk()
+            self._cold = [segment for segment in log.segments if segment.is_cold]
+            return len(self._cold) <= _COLD_AT_ONCE and self._search_all()
         return True
+
+    def _search_all(self) -> bool:
+        log, timestamp = self._partition.log, self._timestamp
+        self._searches = searches_for_latest(log) if timestamp == MAX_TIMESTAMP else searches(log, timestamp)
+        return self._walk()
 
     async def look_far(self) -> None:
         """Walk on in a thread, as far as it takes."""
+        if self._search is None:
+            await self._warm_up()
+            if self._search_all():
+                return
         while True:
             assert self._search is not None
             failure = await _aside(self._partition.log.home.background, self._search.walk)
-            if self._partition.leader_epoch != self._epoch:
-                raise NotLeader(f"{self._partition} changed while it was read")
+            self._check_still_leads()
             if failure is not None:
                 raise failure
             if self._search.found is not None:
@@ -188,6 +200,20 @@ class _Lookup:
                 return
             if self._walk():
                 return
+
+    async def _warm_up(self) -> None:
+        """Let segments whose times nobody has asked for yet look them up, a few at a time: each reads from a file."""
+        log = self._partition.log
+        for number, segment in enumerate(self._cold, start=1):
+            if segment.is_cold and log.segments[log.segment_at(segment.base_offset)] is segment:
+                _ = segment.max_timestamp
+            if number % _COLD_AT_ONCE == 0:
+                await asyncio.sleep(0)
+                self._check_still_leads()
+
+    def _check_still_leads(self) -> None:
+        if self._partition.leader_epoch != self._epoch:
+            raise NotLeader(f"{self._partition} changed while it was read")
 
     def _walk(self) -> bool:
         """Search on, as far as that is short; whether the answer is there."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from ottla.access.actions import Authorizer
 from ottla.api.call import Call
+from ottla.coordination.shards import Shards
+from ottla.coordination.transactions import Transactions
 from ottla.errors import NotController
+from ottla.groups.state import GroupsState
 from ottla.image.image import Image
 from ottla.log.space import Space, space_of
 from ottla.messages.apis import Api
@@ -16,6 +21,7 @@ from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
+from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Timer
 
 
@@ -37,9 +43,17 @@ class BrokerNode:
     sessions: SessionCache
     moves: Moves
     producer_ids: ProducerIds
+    groups: Shards[GroupsState]
+    """The group coordinators here."""
+    transactions: Transactions
+    """The transaction coordinators here, and this broker's part in transactions."""
     completions: Completions
     timer: Timer
     now_ms: Callable[[], int]
+    setting: Callable[[str], Any]
+    """A setting of this broker as it is now, read into its type, by Kafka's name."""
+    new_member_id: Callable[[], str]
+    """The random part of a classic group member's id."""
     random: Random
     supported_features: Mapping[str, tuple[int, int]]
     served: Sequence[Api] = ()
@@ -60,8 +74,18 @@ class BrokerNode:
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing
     """Raises InvalidRequest unless this broker could run with settings set on it (by its id) or on all ("")."""
+    authorizer: Authorizer | None = None
+    """Decides what clients may do; without one they may do everything."""
+    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
+    """Calls a function that takes long in a thread, and waits for what it returns."""
+    leader_throttle: ReplicationThrottle | None = None
+    """What limits the fetches of followers that are not in sync."""
+    reads_by_rack: bool = False
+    """Whether consumers are sent to replicas in their racks."""
     kraft_version: Callable[[], int] = lambda: 0
     """The version of the quorum's own records."""
+    controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
+    """API → versions that the active controller serves, if it is another node's and known."""
 
     @property
     def image(self) -> Image:

@@ -3,16 +3,20 @@
 acks=0 wants no answer: when something fails, the connection is closed, so that the producer looks for the leader anew.
 acks=1 is answered at once. acks=all waits until all in-sync replicas have the batch; until then the partition's answer
 is a timeout, which is what the producer gets if the wait is over first.
+
+Batches that are much work, because they are large and compressed or are to be, are looked at in a thread first.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable
 
 from ottla.api.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
 from ottla.api.endpoint import endpoint
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
+from ottla.api.verification import Verification, verification_of
 from ottla.errors import (
     NONE,
     ApiError,
@@ -30,6 +34,8 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
+from ottla.log.producers import Origin
+from ottla.log.validate import Data, TooHeavy, accept
 from ottla.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -75,71 +81,171 @@ def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> Pr
     """The same error for every partition; nothing for a producer that wants no answer."""
     if request.acks == 0:
         return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[_failed(part.index, error) for part in topic.partition_data],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    topics: dict[tuple[str, bytes], TopicProduceResponse] = {}
+    for topic in request.topic_data:
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        answer = topics.setdefault((topic.name, topic.topic_id), answer)
+        answer.partition_responses += [_failed(part.index, error) for part in topic.partition_data]
+    return ProduceResponse(responses=list(topics.values()))
 
 
 @endpoint(0, failed=produce_failed)
-def produce(call: Call[BrokerNode], request: ProduceRequest) -> ProduceResponse | Later | Nothing:
+def produce(
+    call: Call[BrokerNode], request: ProduceRequest
+) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
     """Append what the request holds."""
-    acks, version, node = request.acks, call.version, call.node
     _check_transactional(request)
-    now_ms = node.now_ms()
-    waiting: list[_Pending] = []
-    response = ProduceResponse()
-    failed: ApiError | None = None
-    answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
-    for topic in request.topic_data:
-        key = topic.topic_id if version >= 13 else topic.name
-        answers = answers_of.get(key)
-        if answers is None and topic.partition_data:
-            answers = answers_of[key] = []
-            response.responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
-        for part in topic.partition_data:
+    appending = _Appending(call, request)
+    if request.transactional_id is not None:
+        verification = appending.verification = verification_of(call, request)
+        if verification is not None and not verification.is_done:
+            appending.keep_bytes()
+            return _when_verified(appending, verification)
+    return _append_all(appending)
+
+
+async def _when_verified(appending: _Appending, verification: Verification) -> ProduceResponse | Later | Nothing:
+    """Append once the transaction's coordinator has answered. Meanwhile the connection waits, so that order is kept."""
+    await verification.wait()
+    outcome = _append_all(appending)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _append_all(
+    appending: _Appending,
+) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
+    try:
+        appending.run()
+    except TooHeavy:
+        appending.keep_bytes()
+        return appending.go_on()
+    return appending.outcome()
+
+
+class _Appending:
+    """The batches of one request, appended one after the other, and what is to be answered."""
+
+    __slots__ = (
+        "_accepted",
+        "_call",
+        "_done",
+        "_failed",
+        "_heavy",
+        "_parts",
+        "_request",
+        "_response",
+        "_waiting",
+        "verification",
+    )
+
+    def __init__(self, call: Call[BrokerNode], request: ProduceRequest) -> None:
+        self._call = call
+        self._request = request
+        self._response = ProduceResponse()
+        self._waiting: list[_Pending] = []
+        self._failed: ApiError | None = None
+        self._parts: list[tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]] = []
+        self._done = 0
+        """How many of the parts have their answer."""
+        self._heavy: Partition | None = None
+        """The next part's partition, if that part is work for a thread."""
+        self._accepted: Data | ApiError | None = None
+        """What the thread has made of it: the batch as it is stored, or what is wrong with it."""
+        self.verification: Verification | None = None
+        """What the transaction's coordinator says, where it had to be asked."""
+        answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
+        for topic in request.topic_data:
+            key = topic.topic_id if call.version >= 13 else topic.name
+            answers = answers_of.get(key)
+            if answers is None:
+                answers = answers_of[key] = []
+                if topic.partition_data:
+                    self._response.responses.append(
+                        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+                    )
+            for part in topic.partition_data:
+                self._parts.append((topic, part, answers))
+
+    def run(self) -> None:
+        """Append what is left; TooHeavy if the next batch takes more time than the event loop has."""
+        now_ms, acks = self._call.node.now_ms(), self._request.acks
+        while self._done < len(self._parts):
+            topic, part, answers = self._parts[self._done]
+            accepted, self._accepted = self._accepted, None
             partition = None
             try:
-                found = _find(node, version, topic, part.index)
-                data = _only_batch(part, version)
+                found = _find(self._call, topic, part.index)
+                data = _only_batch(part, self._call.version)
                 if acks not in (0, 1, ALL):
                     raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
+                if self.verification is not None:
+                    self.verification.check_answer(found)
                 partition = found
-                answer, pending = _append(partition, data, acks, now_ms)
-                if pending is not None:
-                    waiting.append(pending)
+                answer = self._append(partition, data, accepted, now_ms)
             except ApiError as error:
-                failed, answer = error, _failed(part.index, error, partition)
+                self._failed, answer = error, _failed(part.index, error, partition)
             except OSError as error:
-                failed = StorageFailed(str(error))
-                answer = _failed(part.index, failed)
-            assert answers is not None, "a topic with partitions has answers"
+                self._failed = StorageFailed(str(error))
+                answer = _failed(part.index, self._failed)
             answers.append(answer)
             part.records = None
-    if acks == 0:
-        if failed is not None:
-            raise CloseConnection(f"a produce without answer failed: {failed}")
-        return NOTHING
-    if not waiting:
-        return response if failed is None or version < 10 else _with_hints(call, response)
-    operation = _Waiting(call, response, waiting)
-    lists = [pending.partition.waiting_produces for pending in waiting]
-    complete_or_wait(operation, lists, node.timer, request.timeout_ms)
-    return LATER
+            self._done += 1
+
+    def _append(
+        self, partition: Partition, data: memoryview, accepted: Data | ApiError | None, now_ms: int
+    ) -> PartitionProduceResponse:
+        if isinstance(accepted, ApiError):
+            raise accepted
+        if self.verification is not None:
+            self.verification.check_guard(partition, data)
+        self._heavy = partition
+        answer, pending = _append(partition, data, accepted, self._request.acks, now_ms)
+        if pending is not None:
+            self._waiting.append(pending)
+        return answer
+
+    def keep_bytes(self) -> None:
+        """Copy what is left to do: the request's buffer is gone once the handler has returned."""
+        for _, part, _ in self._parts[self._done :]:
+            if isinstance(part.records, memoryview):
+                part.records = memoryview(bytearray(part.records))
+
+    async def go_on(self) -> ProduceResponse | Later | Nothing:
+        """Do what is left, heavy batches in threads. Nothing of the connection is read meanwhile, so order is kept."""
+        node = self._call.node
+        while True:
+            _, part, _ = self._parts[self._done]
+            assert self._heavy is not None, "who was too heavy"
+            data, settings = _only_batch(part, self._call.version), self._heavy.log.settings
+            try:
+                self._accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
+            except RecordError as error:
+                self._accepted = error
+            try:
+                self.run()
+            except TooHeavy:
+                continue
+            return self.outcome()
+
+    def outcome(self) -> ProduceResponse | Later | Nothing:
+        """What the handler returns when everything is appended."""
+        response, failed, call = self._response, self._failed, self._call
+        if self._request.acks == 0:
+            if failed is not None:
+                raise CloseConnection(f"a produce without answer failed: {failed}")
+            return NOTHING
+        if not self._waiting:
+            return response if failed is None or call.version < 10 else _with_hints(call, response)
+        operation = _Waiting(call, response, self._waiting)
+        lists = [pending.partition.waiting_produces for pending in self._waiting]
+        complete_or_wait(operation, lists, call.node.timer, self._request.timeout_ms)
+        return LATER
 
 
-def _find(node: BrokerNode, version: int, topic: TopicProduceData, index: int) -> Partition:
-    if version >= 13:
-        return node.partitions.get_by_id(topic.topic_id, index)
-    return node.partitions.get(topic.name, index)
+def _find(call: Call[BrokerNode], topic: TopicProduceData, index: int) -> Partition:
+    if call.version >= 13:
+        return call.node.partitions.get_by_id(topic.topic_id, index)
+    return call.node.partitions.get(topic.name, index)
 
 
 def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
@@ -172,10 +278,13 @@ def _first_batch(data: memoryview, size: int) -> memoryview:
 
 
 def _append(
-    partition: Partition, data: memoryview, acks: int, now_ms: int
+    partition: Partition, data: Data, accepted: Data | None, acks: int, now_ms: int
 ) -> tuple[PartitionProduceResponse, _Pending | None]:
     """Append to one partition: its answer, and what that waits for, if anything."""
-    appended = partition.append(data, acks=acks, now_ms=now_ms)
+    if accepted is None:
+        appended = partition.append(data, acks=acks, now_ms=now_ms, brief=True)
+    else:
+        appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
     log = partition.log
     answer = PartitionProduceResponse(
         index=partition.index,
@@ -281,15 +390,20 @@ def _failed(index: int, error: ApiError, partition: Partition | None = None) -> 
 
 def _check_transactional(request: ProduceRequest) -> None:
     """Raise if records of a transaction come without its id: nobody has the right to that."""
-    if request.transactional_id is not None:
-        return
+    if request.transactional_id is None and has_transactional_records(request):
+        raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether any of the batches belongs to a transaction."""
     for topic in request.topic_data:
         for part in topic.partition_data:
             data = part.records
             if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
                 continue
             if data[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-                raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+                return True
+    return False
 
 
 def _with_hints(call: Call[BrokerNode], response: ProduceResponse) -> ProduceResponse:

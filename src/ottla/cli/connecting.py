@@ -63,9 +63,12 @@ def explain(error: "ApiError", servers: str) -> str:
     """The error in one sentence, with what to do where that is clear."""
     from ottla.errors import (
         AuthorizationError,
+        GroupIdNotFound,
         NetworkFailed,
+        NonEmptyGroup,
         RequestTimedOut,
         TopicAlreadyExists,
+        UnknownMemberId,
         UnknownTopicOrPartition,
         UnsupportedVersion,
     )
@@ -80,6 +83,10 @@ def explain(error: "ApiError", servers: str) -> str:
             return f"{said}; --if-not-exists makes that no error"
         case UnknownTopicOrPartition() if "no such topic" in said:
             return f"{said}; `ottla topic list` shows those that there are"
+        case GroupIdNotFound():
+            return f"{said}; `ottla group list` shows those that there are"
+        case NonEmptyGroup() | UnknownMemberId():
+            return f"{said}; it has members, and they must leave first"
         case UnsupportedVersion():
             return f"{said}; the broker is too old, or too new, for this command"
         case AuthorizationError():

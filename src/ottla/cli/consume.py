@@ -1,15 +1,14 @@
 """`ottla consume`: the records of a topic, up to its end or on and on."""
 
 import argparse
-import re
 import sys
-import time
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import NotUnderstood, natural, positive
+from ottla.cli.command import natural, positive
 from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.starting import parse_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +29,6 @@ EXAMPLES = """examples:
 
 --from is beginning, end, an offset, a time (UTC unless it has a zone), a while ago (30s, 15m, 2h, 7d) or @ and
 milliseconds since 1970."""
-
-_WHILE_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     arguments.format = arguments.format or ("json" if arguments.json else "text")
     start = "end" if arguments.follow else "beginning"
-    parsed = _start(start if arguments.start is None else arguments.start)
+    parsed = parse_start(start if arguments.start is None else arguments.start, "--from")
     run_with_cluster(arguments, partial(_consume, arguments, parsed))
 
 
@@ -100,34 +97,3 @@ def _writer(arguments: argparse.Namespace) -> "Callable[[Chunk, Record], bytes]"
         return (null if record.value is None else record.value) + b"\n"
 
     return {"json": as_json, "text": as_text, "value": as_value}[arguments.format]
-
-
-def _start(text: str) -> "int | At":
-    from ottla.client.consumer import At
-    from ottla.client.offsets import EARLIEST, LATEST
-
-    if text in ("beginning", "earliest"):
-        return EARLIEST
-    if text in ("end", "latest"):
-        return LATEST
-    if text.isdecimal():
-        return int(text)
-    if text.startswith("@") and text[1:].isdecimal():
-        return At(int(text[1:]))
-    if matched := re.fullmatch(r"(\d+)([smhd])", text):
-        return At(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
-    return At(_parse_time(text))
-
-
-def _parse_time(text: str) -> int:
-    from datetime import UTC, datetime
-
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise NotUnderstood(
-            f"--from {text} is not beginning, end, an offset, a time such as 2026-01-31T12:00 or a while such as 15m"
-        ) from None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=UTC)
-    return int(parsed.timestamp() * 1000)

@@ -19,7 +19,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("consume", "Read a topic.", "consume"),
     Command("config", "Look at settings of topics, brokers and the cluster, and change them.", "config"),
     Command("log", "Sizes on disk, offsets, deletion of old records, and a dump of segment files.", "log"),
-    Command("cluster", "Look at the cluster: its brokers, features and quorum.", "cluster"),
+    Command("cluster", "Run a cluster on this machine; look at one: its brokers, features and quorum.", "cluster"),
+    Command("group", "List and describe groups, set how far they have read, delete them.", "group"),
+    Command("transaction", "List, describe and abort transactions.", "transaction"),
     Command("random-uuid", "Print a random id for a cluster or a directory.", "random_uuid"),
 )
 

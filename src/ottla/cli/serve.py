@@ -2,7 +2,7 @@
 
 import argparse
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import CommandFailed, add_overrides, overrides
 
@@ -64,9 +64,18 @@ async def _run(settings: "NodeSettings") -> None:
     node = Node(settings, loop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, stopping)
-    await node.start()
-    print(_ready_line(node), flush=True)
-    await stopping.wait()
+    starting = asyncio.ensure_future(node.start())
+    ended: list[asyncio.Future[Any]] = [asyncio.ensure_future(stopping.wait()), node.failed]
+    await asyncio.wait([starting, *ended], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        starting.result()
+        print(_ready_line(node), flush=True)
+        await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    if node.failed.done():
+        raise node.failed.result()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
     await node.stop()
 
 
@@ -79,6 +88,6 @@ def _stop(stopping: "asyncio.Event") -> None:
 def _ready_line(node: "Node") -> str:
     addresses = [
         f"{each.name}://{each.host or 'localhost'}:{each.port or node.ports.get(each.name, 0)}"
-        for each in node.settings.advertised
+        for each in node.settings.advertised or node.settings.advertised_controllers
     ]
     return f"ottla node {node.settings.node_id} is ready at {', '.join(addresses)}, cluster {node.cluster_id}"

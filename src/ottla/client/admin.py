@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from ottla.client.cluster import Cluster
 from ottla.client.cluster_calls import ClusterCalls
 from ottla.client.config_calls import ConfigCalls
+from ottla.client.group_calls import GroupCalls
 from ottla.client.leaders import Answers, Wanted, ask_leaders
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.offsets import OffsetAt, list_offsets
 from ottla.client.retrying import failure
 from ottla.client.topic_calls import TopicCalls
+from ottla.client.transaction_calls import TransactionCalls
 from ottla.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -27,7 +29,7 @@ HIGH_WATERMARK = -1
 """Instead of an offset: all that consumers can see."""
 
 
-class Admin(TopicCalls, ConfigCalls, ClusterCalls):
+class Admin(TopicCalls, ConfigCalls, ClusterCalls, GroupCalls, TransactionCalls):
     """What an operator asks of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:

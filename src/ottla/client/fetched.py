@@ -38,7 +38,7 @@ def unpack(
     if not buffer:
         return
     assert isinstance(buffer, bytes | bytearray | memoryview), "what came from a socket is in memory"
-    aborted = _Aborted(data.aborted_transactions or ()) if committed else None
+    aborted = Aborted(data.aborted_transactions or ()) if committed else None
     try:
         for position, header in batches(buffer, partial_tail=True):
             if header.last_offset < offset:
@@ -65,14 +65,14 @@ def unpack(
 
 
 def _visible(
-    buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader, aborted: "_Aborted | None"
+    buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader, aborted: "Aborted | None"
 ) -> list[Record]:
     if aborted is not None and aborted.hides(header):
         return []
     return list(records(buffer, position, header))
 
 
-class _Aborted:
+class Aborted:
     """Which producers' transactions were aborted, at the batch that is being looked at."""
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:

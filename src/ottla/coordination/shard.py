@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
@@ -35,7 +36,7 @@ from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions, Operation
 from ottla.replicated.deadlines import Deadlines
 from ottla.replicated.decision import PARKED, Decision, Ticket
-from ottla.replicated.entries import Entry, Marker, batch_of, entries_of
+from ottla.replicated.entries import Entry, Marker, Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
 from ottla.wire.batch import batches
 from ottla.wire.errors import ProtocolError
@@ -48,6 +49,7 @@ R = TypeVar("R")
 _SLICE_BYTES: Final = 128 * 1024
 """Read at a time while loading; other work goes on in between."""
 _LATE_CHECK_S: Final = 1.0
+_RETRY_MS: Final = 500
 
 
 class Shard(Generic[S]):
@@ -197,9 +199,9 @@ class Shard(Generic[S]):
             else:
                 stored = [entry for entry in entries if not isinstance(entry, Marker)]
                 assert len(stored) == len(entries), "a marker is decided upon alone"
-                batch = batch_of(stored, timestamp=now_ms)
-                appended = partition.append(batch, acks=-1, now_ms=now_ms, origin=Origin.COORDINATOR)
-                offset = appended.last_offset
+                for batch in self._batches(stored, atomic, now_ms):
+                    appended = partition.append(batch, acks=-1, now_ms=now_ms, origin=Origin.COORDINATOR)
+                    offset = appended.last_offset
         except ApiError as error:
             raise _told(error) from error
         except OSError as error:
@@ -209,6 +211,14 @@ class Shard(Generic[S]):
         elif self._late_check is None:
             self._late_check = self._loop.call_later(_LATE_CHECK_S, self._check_late)
         return offset
+
+    def _batches(self, entries: Sequence[Stored], atomic: bool, now_ms: int) -> list[bytearray]:
+        """Records that need not be one batch are several where they are too many for one; all are made before any."""
+        batch = batch_of(entries, timestamp=now_ms)
+        if atomic or len(entries) == 1 or len(batch) <= self.partition.log.settings.max_message_bytes:
+            return [batch]
+        half = len(entries) // 2
+        return [*self._batches(entries[:half], atomic, now_ms), *self._batches(entries[half:], atomic, now_ms)]
 
     def _append_marker(self, marker: Marker, now_ms: int) -> int:
         partition = self.partition
@@ -242,9 +252,14 @@ class Shard(Generic[S]):
     # -- timers --
 
     def _set_timers(self, timers: Sequence[tuple[Hashable, int | None]]) -> None:
+        """Times are those of the wall clock, but wait by the loop's: setting a clock must not end sessions."""
+        ahead_ms = self._loop_ms() - self._now_ms()
         for key, at_ms in timers:
-            self._deadlines.set(key, at_ms)
+            self._deadlines.set(key, None if at_ms is None else at_ms + ahead_ms)
         self._schedule()
+
+    def _loop_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     def _schedule(self) -> None:
         next_ms = self._deadlines.next_ms()
@@ -255,19 +270,26 @@ class Shard(Generic[S]):
             self._timer = None
         if next_ms is not None:
             self._timer_ms = next_ms
-            self._timer = self._loop.call_later(max(next_ms - self._now_ms(), 0) / 1000, self._expire)
+            self._timer = self._loop.call_later(max(next_ms - self._loop_ms(), 0) / 1000, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         if not self.machine.is_active:
             return
-        for key in self._deadlines.due(self._now_ms()):
-            self.machine.submit("Expired", self._on_expired(key), self._log_failure)
+        for key in self._deadlines.due(self._loop_ms()):
+            self.machine.submit("Expired", self._on_expired(key), partial(self._after_expiry, key))
         self._schedule()
         self._completions.run()
 
     def _on_expired(self, key: Hashable) -> Callable[[S], Decision[Any]]:
         return lambda state: self._behaviour.expired(state, key, self._now_ms())
+
+    def _after_expiry(self, key: Hashable, result: Any) -> None:
+        """What was due and could not be written is due again soon, unless it was put off meanwhile."""
+        self._log_failure(result)
+        if isinstance(result, ApiError) and self.machine.is_active and key not in self._deadlines:
+            self._deadlines.set(key, self._loop_ms() + _RETRY_MS)
+            self._schedule()
 
     def _log_failure(self, result: Any) -> None:
         if isinstance(result, ApiError) and not isinstance(result, NotCoordinator):

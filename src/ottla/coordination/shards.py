@@ -22,7 +22,8 @@ def java_hash(text: str) -> int:
     encoded = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
-    return value & 0x7FFF_FFFF
+    # Its absolute value as Java's clients and brokers take it: the least number, which has none, is 0.
+    return min(value, (1 << 32) - value) & 0x7FFF_FFFF
 
 
 class Shards(Generic[S]):

@@ -20,6 +20,9 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._at)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._at
+
     def set(self, key: Hashable, at_ms: int | None) -> None:
         """Let a key be due at a time, instead of when it was due before; None for never."""
         if at_ms is None:

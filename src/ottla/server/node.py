@@ -101,6 +101,8 @@ class Node:
     def __init__(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self._loop = loop
+        self.failed: asyncio.Future[NodeFailed] = loop.create_future()
+        """Done when the node cannot go on."""
         self._random = random.Random()  # noqa: S311 (spreads load and makes topic ids; guards nothing)
         self.observation = Observation(settings, now_ms)
         self._disk = self.observation.disk
@@ -447,9 +449,12 @@ class Node:
             self._controller.on_role(change)
 
     def _on_committed(self, high_watermark: int) -> None:
-        self._metadata.on_committed(high_watermark)
-        if self._controller is not None:
-            self._controller.on_committed(high_watermark)
+        try:
+            self._metadata.on_committed(high_watermark)
+            if self._controller is not None:
+                self._controller.on_committed(high_watermark)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the node no longer knows what the cluster decided)
+            self._fail("what the cluster decided cannot be applied", error)
 
     def _publish(self, update: Update) -> None:
         self._dynamic.apply(update.changes)
@@ -488,5 +493,10 @@ class Node:
         return self._lifecycle.epoch if self._lifecycle is not None else -1
 
     def _metadata_failed(self, error: OSError) -> None:
-        logger.critical("the metadata log cannot be written: %s", error)
-        raise error
+        self._loop.call_soon_threadsafe(self._fail, "the metadata log cannot be written", error)
+
+    def _fail(self, what: str, error: Exception) -> None:
+        """The node cannot go on: it ends, as it is, and its successor recovers."""
+        logger.critical("%s, and the node ends", what, exc_info=error)
+        if not self.failed.done():
+            self.failed.set_result(NodeFailed(f"{what}: {error}"))

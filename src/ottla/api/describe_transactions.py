@@ -1,0 +1,53 @@
+"""DescribeTransactions (key 65): the state and the partitions of transactions that this broker coordinates."""
+
+from __future__ import annotations
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError, InvalidRequest
+from ottla.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from ottla.replicated.decision import Decision
+from ottla.transactions.looking import describe
+from ottla.transactions.state import TransactionsState
+
+
+def describe_transactions_failed(
+    request: DescribeTransactionsRequest, version: int, error: ApiError
+) -> DescribeTransactionsResponse:
+    """The error for each transaction."""
+    return DescribeTransactionsResponse(transaction_states=[_failed(each, error) for each in request.transactional_ids])
+
+
+@endpoint(65, failed=describe_transactions_failed)
+def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsRequest) -> Later:
+    """Look each transaction up; one that is not here spoils only its own answer."""
+    gathering: Gathering[TransactionState] = Gathering(
+        len(request.transactional_ids),
+        lambda found: call.answer(DescribeTransactionsResponse(transaction_states=list(found))),
+    )
+    for number, transactional_id in enumerate(request.transactional_ids):
+        _look(call, transactional_id, gathering, number)
+    return gathering.begun()
+
+
+def _look(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[TransactionState], number: int) -> None:
+    def decide(state: TransactionsState) -> Decision[TransactionState]:
+        return Decision((), describe(state, transactional_id))
+
+    part = gathering.part(number, lambda error: _failed(transactional_id, error))
+    try:
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        call.node.transactions.shards.of(transactional_id).submit("DescribeTransactions", decide, part)
+    except ApiError as error:
+        part.fail(error)
+
+
+def _failed(transactional_id: str, error: ApiError) -> TransactionState:
+    return TransactionState(transactional_id=transactional_id, error_code=error.code)

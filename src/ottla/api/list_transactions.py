@@ -1,0 +1,37 @@
+"""ListTransactions (key 66): the transactions that this broker coordinates.
+
+v1 only those that run for longer than a time (KIP-994) · v2 only those whose id matches a pattern (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from ottla.api.call import Call
+from ottla.api.endpoint import endpoint
+from ottla.api.node import BrokerNode
+from ottla.errors import CoordinatorLoading
+from ottla.groups.consumer.regexes import compiled
+from ottla.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.transactions.looking import find, unknown_states
+
+
+@endpoint(66)
+def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """All that pass the filters, as far as they are decided."""
+    pattern = None
+    if request.transactional_id_pattern:
+        pattern = compiled(request.transactional_id_pattern)
+    found: list[TransactionState] = []
+    for shard in call.node.transactions.shards:
+        if not shard.is_active:
+            raise CoordinatorLoading(f"{shard} is being loaded")
+        found += find(
+            shard.state,
+            call.node.now_ms(),
+            states=request.state_filters,
+            producer_ids=request.producer_id_filters,
+            longer_than_ms=request.duration_filter,
+            pattern=pattern,
+        )
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown_states(request.state_filters), transaction_states=found
+    )

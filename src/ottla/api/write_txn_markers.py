@@ -1,0 +1,76 @@
+"""WriteTxnMarkers (key 27): a coordinator, or an administrator, ends transactions on partitions that this broker leads.
+
+v2 brings the transaction's version, for a stricter check of epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.coordination.marker_writing import Codes
+from ottla.errors import ApiError
+from ottla.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ottla.replicated.entries import Marker
+from ottla.transactions.state import TopicPartition
+
+
+def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, error: ApiError) -> WriteTxnMarkersResponse:
+    """The error for each partition of each marker."""
+    return _response(request, [dict.fromkeys(_partitions(marker), error.code) for marker in request.markers])
+
+
+@endpoint(27, failed=write_txn_markers_failed)
+def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -> Later:
+    """Write all markers; answered when all replicas have them."""
+    gathering: Gathering[Codes] = Gathering(len(request.markers), lambda codes: call.answer(_response(request, codes)))
+    for number, each in enumerate(request.markers):
+        marker = Marker(
+            each.producer_id,
+            each.producer_epoch,
+            each.transaction_result,
+            each.coordinator_epoch,
+            each.transaction_version,
+        )
+        _write(call, marker, _partitions(each), gathering, number)
+    return gathering.begun()
+
+
+def _write(
+    call: Call[BrokerNode], marker: Marker, where: list[TopicPartition], gathering: Gathering[Codes], number: int
+) -> None:
+    call.node.transactions.writer.write(marker, where, lambda codes: gathering.take(number, codes))
+
+
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+
+
+def _response(request: WriteTxnMarkersRequest, found: Sequence[Codes]) -> WriteTxnMarkersResponse:
+    """One result for each producer, whatever the number of its markers."""
+    by_producer: dict[int, Codes] = {}
+    for marker, codes in zip(request.markers, found, strict=True):
+        if codes:
+            by_producer.setdefault(marker.producer_id, {}).update(codes)
+    return WriteTxnMarkersResponse(markers=[_result(each, codes) for each, codes in by_producer.items()])
+
+
+def _result(producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for where, code in codes.items():
+        result = WritableTxnMarkerPartitionResult(partition_index=where.partition, error_code=code)
+        topics.setdefault(where.topic, []).append(result)
+    return WritableTxnMarkerResult(
+        producer_id=producer_id,
+        topics=[WritableTxnMarkerTopicResult(name=name, partitions=results) for name, results in topics.items()],
+    )

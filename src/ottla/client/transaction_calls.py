@@ -1,0 +1,210 @@
+"""Admin calls about transactions: which there are, what each is about, and how one is ended whose producer is gone."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from ottla.client.cluster import Cluster
+from ottla.client.metadata import TopicPartition, where
+from ottla.client.retrying import check
+from ottla.errors import (
+    ApiError,
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    InvalidTxnState,
+    NotCoordinator,
+    TransactionalIdNotFound,
+)
+from ottla.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from ottla.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_TRANSACTION: Final = 1
+_FIRST_OF_MANY: Final = 4
+_FENCING_TIMEOUT_MS: Final = 60_000
+
+
+class ListedTransaction(NamedTuple):
+    """A transactional id, and where it is coordinated."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+class DescribedTransaction(NamedTuple):
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int
+    """-1 where none is open."""
+    partitions: tuple[TopicPartition, ...]
+
+
+class ActiveProducer(NamedTuple):
+    """A producer as a partition knows it."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    open_since_offset: int
+    """Where its open transaction begins; -1 if it has none."""
+
+
+class TransactionCalls:
+    """The part of `Admin` that is about transactions."""
+
+    cluster: Cluster
+
+    async def transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[ListedTransaction]:
+        """All transactional ids that pass the filters, by name."""
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+
+        async def ask(node: int) -> list[ListedTransaction]:
+            answer: ListTransactionsResponse = await self.cluster.send(request, node=node)
+            check(answer.error_code, None, f"transactions of broker {node}")
+            return [
+                ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
+                for each in answer.transaction_states
+            ]
+
+        await self.cluster.retry(self.cluster.refresh)
+        nodes = sorted(self.cluster.nodes)
+        answers = await asyncio.gather(*(self.cluster.retry(partial(ask, node)) for node in nodes))
+        return sorted(each for answer in answers for each in answer)
+
+    async def transaction(self, transactional_id: str) -> DescribedTransaction:
+        """One transaction; raises TransactionalIdNotFound if its coordinator does not know it."""
+
+        async def attempt() -> DescribedTransaction:
+            node = await self._coordinator(transactional_id)
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            answer: DescribeTransactionsResponse = await self.cluster.send(request, node=node)
+            (found,) = answer.transaction_states
+            check(found.error_code, None, f"transactional id {transactional_id!r}")
+            partitions = [(topic.topic, number) for topic in found.topics for number in topic.partitions]
+            return DescribedTransaction(
+                transactional_id,
+                node,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_state,
+                found.transaction_timeout_ms,
+                found.transaction_start_time_ms,
+                tuple(sorted(partitions)),
+            )
+
+        return await self.cluster.retry(attempt, again=_may_move)
+
+    async def producers(self, topic: str, partition: int) -> list[ActiveProducer]:
+        """The producers that the leader of a partition knows, by id."""
+
+        async def attempt() -> list[ActiveProducer]:
+            node = (await self.cluster.leader_of(topic, partition)).leader
+            request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
+            answer: DescribeProducersResponse = await self.cluster.send(request, node=node)
+            found = answer.topics[0].partitions[0]
+            check(found.error_code, found.error_message, where(topic, partition))
+            return sorted(
+                ActiveProducer(
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.coordinator_epoch,
+                    each.last_sequence,
+                    each.last_timestamp,
+                    each.current_txn_start_offset,
+                )
+                for each in found.active_producers
+            )
+
+        return await self.cluster.retry(attempt)
+
+    async def abort_transaction(self, transactional_id: str) -> None:
+        """Fence the producer of a transactional id; what it has open is aborted."""
+        await self.transaction(transactional_id)  # else it would come into being by this
+
+        async def attempt() -> None:
+            node = await self._coordinator(transactional_id)
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS
+            )
+            answer: InitProducerIdResponse = await self.cluster.send(request, node=node)
+            check(answer.error_code, None, f"transactional id {transactional_id!r}")
+
+        await self.cluster.retry(attempt, again=_may_move)
+
+    async def end_hanging(self, topic: str, partition: int, start_offset: int) -> int:
+        """Abort the transaction that a partition has open from an offset on and whose coordinator forgot it.
+
+        Answers the id of its producer.
+        """
+        found = [each for each in await self.producers(topic, partition) if each.open_since_offset == start_offset]
+        if not found:
+            raise InvalidTxnState(f"{where(topic, partition)}: no transaction is open from offset {start_offset} on")
+        (producer,) = found
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            coordinator_epoch=max(producer.coordinator_epoch, 0),
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+        )
+
+        async def attempt() -> None:
+            node = (await self.cluster.leader_of(topic, partition)).leader
+            answer: WriteTxnMarkersResponse = await self.cluster.send(
+                WriteTxnMarkersRequest(markers=[marker]), node=node
+            )
+            check(answer.markers[0].topics[0].partitions[0].error_code, None, where(topic, partition))
+
+        await self.cluster.retry(attempt)
+        return producer.producer_id
+
+    async def _coordinator(self, transactional_id: str) -> int:
+        connection = await self.cluster.any_connection()
+        version = connection.version_of(10)
+        request = FindCoordinatorRequest(
+            key_type=_TRANSACTION, key=transactional_id, coordinator_keys=[transactional_id]
+        )
+        answer: FindCoordinatorResponse = await connection.send(request, version=version)
+        found: Sequence[tuple[int, str | None, int]] = (
+            [(each.error_code, each.error_message, each.node_id) for each in answer.coordinators]
+            if version >= _FIRST_OF_MANY
+            else [(answer.error_code, answer.error_message, answer.node_id)]
+        )
+        code, message, node = found[0]
+        check(code, message, f"coordinator of {transactional_id!r}")
+        return node
+
+
+def _may_move(error: ApiError) -> bool:
+    if isinstance(error, TransactionalIdNotFound):
+        return False
+    return error.retriable or isinstance(error, NotCoordinator | CoordinatorNotAvailable | ConcurrentTransactions)

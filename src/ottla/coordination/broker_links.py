@@ -1,0 +1,114 @@
+"""Kept connections to other brokers, and what is sent over them in batches: one request at a time to each broker.
+
+What comes while a request is under way goes into the next one, so that many small things cost few requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from ottla.client.connection import Connection
+from ottla.errors import ApiError, NetworkFailed
+from ottla.image.image import Image
+from ottla.image.values import Endpoint
+
+_CONNECT_S: Final = 5.0
+
+I = TypeVar("I")  # noqa: E741 (an item)
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+class BrokerLinks:
+    """Connections to other brokers, each opened when it is first needed."""
+
+    def __init__(self, client_id: str, image: Callable[[], Image], listener: str, *, timeout_s: float) -> None:
+        self._client_id = client_id
+        self._image = image
+        self._listener = listener
+        self._timeout_s = timeout_s
+        self._lanes: dict[int, _Lane] = {}
+
+    async def send(self, broker_id: int, request: Any) -> Any:
+        """A broker's answer; raises NetworkFailed, RequestTimedOut or UnsupportedVersion."""
+        endpoint = self._image().endpoint(broker_id, self._listener)
+        if endpoint is None:
+            raise NetworkFailed(f"broker {broker_id} has no address on {self._listener}")
+        lane = self._lanes.get(broker_id)
+        if lane is None or lane.endpoint != endpoint:
+            if lane is not None:
+                lane.close()
+            lane = self._lanes[broker_id] = _Lane(endpoint)
+        connection = await lane.connection(self._client_id, min(self._timeout_s, _CONNECT_S))
+        return await connection.send(request, timeout_s=self._timeout_s)
+
+    def close(self) -> None:
+        """Give up all connections."""
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close()
+
+
+class _Lane:
+    """One connection, opened by one task at a time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._opening = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def connection(self, client_id: str, timeout_s: float) -> Connection:
+        async with self._opening:
+            if self._connection is None or not self._connection.is_open:
+                host, port = self.endpoint.host, self.endpoint.port
+                self._connection = await Connection.connect(host, port, client_id=client_id, timeout_s=timeout_s)
+            return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Batched(Generic[I]):
+    """Items for other brokers, sent together.
+
+    `request` makes one of those that wait, and may leave some for the next; `answered` gets them with the answer, or
+    with what went wrong.
+    """
+
+    def __init__(
+        self,
+        links: BrokerLinks,
+        spawn: Spawn,
+        *,
+        request: Callable[[Sequence[I]], tuple[Any, list[I], list[I]]],
+        answered: Callable[[Sequence[I], Any], None],
+    ) -> None:
+        self._links = links
+        self._spawn = spawn
+        self._request = request
+        self._answered = answered
+        self._waiting: dict[int, list[I]] = {}
+        self._busy: set[int] = set()
+
+    def post(self, broker_id: int, item: I) -> None:
+        """Send an item with the next request."""
+        self._waiting.setdefault(broker_id, []).append(item)
+        if broker_id not in self._busy:
+            self._busy.add(broker_id)
+            self._spawn(self._run(broker_id))
+
+    async def _run(self, broker_id: int) -> None:
+        try:
+            while items := self._waiting.pop(broker_id, None):
+                request, taken, left = self._request(items)
+                if left:
+                    self._waiting[broker_id] = left
+                try:
+                    answer = await self._links.send(broker_id, request)
+                except ApiError as error:
+                    answer = error
+                self._answered(taken, answer)
+        finally:
+            self._busy.discard(broker_id)

@@ -1,0 +1,82 @@
+"""Clusters of transaction.version 0 and 1 beside Kafka: what their producers meet."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.differential.harness import Both, both_running
+from tests.differential.ottla_node import OttlaNode
+from tests.differential.test_transactions import same_log
+from tests.differential.transactional import CONCURRENT, WAIT_S, Writer
+
+FEATURE = "transaction.version"
+UNSAFE_DOWNGRADE = 3
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+    """Two nodes of their own: the features of the others are not touched."""
+    with both_running(tmp_path_factory.mktemp("versions")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module", params=[1, 0])
+def both(nodes: tuple[Both, OttlaNode], request: pytest.FixtureRequest) -> Both:
+    both, _ = nodes
+    update = FeatureUpdateKey(feature=FEATURE, max_version_level=request.param, upgrade_type=UNSAFE_DOWNGRADE)
+    both.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        told = [
+            {each.name: each.max_version_level for each in answer.finalized_features}
+            for answer in both.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+        ]
+        if all(levels.get(FEATURE, 0) == request.param for levels in told):
+            return both
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+
+
+def test_transactions_of_older_versions(both: Both) -> None:
+    topic = both.new_topic()
+    writer = Writer(both, f"writer-{time.monotonic_ns()}").start()
+    for commit in (True, False):
+        assert writer.send(11, topic)
+        assert not writer.add(3, (topic, 0))
+        assert not writer.send(11, topic)
+        assert not writer.end(4, commit=commit)
+        assert not writer.end(4, commit=commit)
+    assert not writer.add(3, (topic, 0))
+    assert writer.init() == CONCURRENT
+    writer.settle()
+    assert writer.init(expect=True)
+    assert not writer.init()
+    same_log(both, topic)
+
+
+def test_producers_that_are_newer_than_the_cluster(both: Both) -> None:
+    topic = both.new_topic()
+    writer = Writer(both, f"writer-{time.monotonic_ns()}").start()
+    if writer.send(12, topic):
+        return  # version 0 cannot be written down; Kafka's producer is stuck then
+    writer.end(5, commit=True)
+    writer.end(5, commit=True)
+    writer.end(5, commit=False)
+    assert not writer.add(3, (topic, 0))
+    writer.end(5, commit=False)
+    writer.end(4, commit=False)
+    same_log(both, topic)
+
+
+def test_a_late_transaction_of_an_older_version(both: Both) -> None:
+    topic = both.new_topic()
+    writer = Writer(both, f"writer-{time.monotonic_ns()}").start(timeout_ms=100)
+    assert not writer.add(3, (topic, 0))
+    assert not writer.send(11, topic)
+    assert writer.wait_for(lambda state: state == "CompleteAbort")
+    assert writer.send(11, topic)
+    assert writer.end(4, commit=True)
+    same_log(both, topic)
