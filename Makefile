@@ -3,20 +3,26 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test check format bench bench-quick profile lock clean
 
 help:
 	@echo "make demo    run the main job"
 	@echo "make test    run the tests"
 	@echo "make check   format, lint, types, import contracts"
-	@echo "make bench   figures"
+	@echo "make bench   figures beside Apache Kafka's (bench-quick: a few minutes; ARGS=\"produce consume\": some of them)"
+	@echo "make profile CASE=produce-1k   where a node spends its time, as a flame graph"
 	@echo "make format  put the sources into the one format"
 	@echo "make lock    pin the dependencies anew"
 
-setup: $(VENV)/.ready
+setup: $(VENV)/.ready $(VENV)/.built
 
 $(VENV)/.ready: requirements/dev.txt scripts/bootstrap
 	PYTHON="$(PYTHON)" scripts/bootstrap "$(VENV)"
+	@touch $@ $(VENV)/.built
+
+# The compiled part again, when its source is newer than what bootstrap has built.
+$(VENV)/.built: $(wildcard src/ottla/*/*.c) hatch_build.py | $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
 demo: setup
@@ -38,9 +44,15 @@ format: setup
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
 
+bench-quick: setup
+	$(BIN)/python -m bench --quick $(ARGS)
+
+profile: setup
+	$(BIN)/python -m bench.profiling $(CASE) $(ARGS)
+
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 --extra spark \
 		pyproject.toml requirements/dev.in -o requirements/dev.txt
 
 clean:

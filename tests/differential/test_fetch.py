@@ -14,7 +14,7 @@ from ottla.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.batch import batches
-from tests.differential.harness import Both, Side, decode_response, frame_of
+from tests.differential.harness import Both, Side, frame_of
 from tests.differential.requests import FETCH_VERSIONS, Part, batch, fetch, id_of, produce
 
 LATEST = FETCH_VERSIONS[-1]
@@ -219,22 +219,19 @@ def test_a_client_that_leaves_while_it_waits(both: Both) -> None:
 
 @pytest.fixture
 def unverified(both: Both) -> Iterator[Both]:
-    """Kafka takes transactional batches without asking a coordinator, which needs none of them then."""
-    set_on_kafka(both, "transaction.partition.verification.enable", "false")
+    """Both take transactional batches without asking a coordinator, of which none is needed then."""
+    set_on_both(both, "transaction.partition.verification.enable", "false")
     yield both
-    set_on_kafka(both, "transaction.partition.verification.enable", "true")
+    set_on_both(both, "transaction.partition.verification.enable", "true")
 
 
-def set_on_kafka(both: Both, name: str, value: str) -> None:
+def set_on_both(both: Both, name: str, value: str) -> None:
     change = AlterableConfig(name=name, config_operation=0, value=value)
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])]
     )
-    both.kafka.send(frame_of(request, 1, 1, "differential"), "PLAINTEXT")
-    got = both.kafka.receive("PLAINTEXT", 10)
-    assert not isinstance(got, str)
-    assert not decode_response(44, 1, got)[1].responses[0].error_code
-    time.sleep(0.3)  # until the broker has heard of it
+    both.same(request, 1)
+    time.sleep(0.3)  # until both brokers have heard of it
 
 
 def test_open_transactions_end_what_read_committed_sees(unverified: Both) -> None:
