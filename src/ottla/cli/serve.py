@@ -37,8 +37,8 @@ def _serve(settings: "NodeSettings") -> None:
     import asyncio
 
     from ottla.log.node_files import DirectoryInUse, MalformedFile
+    from ottla.server.directories import NodeFailed
     from ottla.server.formatting import FormattingRefused
-    from ottla.server.node import NodeFailed
 
     try:
         import uvloop

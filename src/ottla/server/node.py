@@ -31,7 +31,6 @@ from ottla.log.compaction import Compaction
 from ottla.log.directory import LogDirectory
 from ottla.log.home import Home
 from ottla.log.logs import Logs
-from ottla.log.node_files import DirectoryLock, NodeMeta, read_meta
 from ottla.log.settings import LogSettings
 from ottla.log.threads import Threads
 from ottla.messages.apis import Listeners
@@ -53,8 +52,9 @@ from ottla.server.controller_link import HEARTBEATS
 from ottla.server.controller_listener import controller_dispatch
 from ottla.server.controller_registration import ControllerRegistration
 from ottla.server.coordinators import Coordinators, new_member_id
+from ottla.server.directories import Directories, NodeFailed
 from ottla.server.dynamic import DynamicSettings
-from ottla.server.formatting import format_directories, random_cluster_id, random_id
+from ottla.server.formatting import random_id
 from ottla.server.leaving import leave_quorum
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
 from ottla.server.membership import consensus_config, static_voters
@@ -86,10 +86,6 @@ BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
 )
 
 
-class NodeFailed(Exception):
-    """The node cannot start or go on; the message says why and what to do."""
-
-
 def now_ms() -> int:
     """The wall clock."""
     return time.time_ns() // 1_000_000
@@ -106,8 +102,8 @@ class Node:
         self._random = random.Random()  # noqa: S311 (spreads load and makes topic ids; guards nothing)
         self.observation = Observation(settings, now_ms)
         self._disk = self.observation.disk
-        self._locks: list[DirectoryLock] = []
-        self._metas = self._open_directories()
+        self._directories = Directories(settings, self._disk)
+        self._metas = self._directories.metas
         self.cluster_id = next(iter(self._metas.values())).cluster_id
         # Batches that take long, a few at a time: each may need as much memory as its records decompress to.
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="ottla-records")
@@ -242,8 +238,7 @@ class Node:
             self._quorum.log.close()
         await self._loop.run_in_executor(None, self.logs.close, epoch)
         await self.observation.stop()
-        for lock in self._locks:
-            lock.release()
+        self._directories.release()
 
     async def _leave_quorum(self) -> None:
         if self._quorum is not None:
@@ -252,25 +247,6 @@ class Node:
             )
 
     # -- directories --
-
-    def _open_directories(self) -> dict[str, NodeMeta]:
-        settings, disk = self.settings, self._disk
-        metas: dict[str, NodeMeta] = {}
-        for path in settings.directories:
-            disk.make_dir(path)
-        if settings.is_own_quorum and all(read_meta(disk, path) is None for path in settings.directories):
-            format_directories(settings, random_cluster_id(), standalone=settings.is_controller)
-        for path in settings.directories:
-            self._locks.append(DirectoryLock(path))
-            meta = read_meta(disk, path)
-            if meta is None:
-                raise NodeFailed(f"{path} is not formatted: run `ottla format -t CLUSTER_ID -c FILE` first")
-            if meta.node_id != settings.node_id:
-                raise NodeFailed(f"{path} belongs to node {meta.node_id}, and this is node {settings.node_id}")
-            metas[path] = meta
-        if len({meta.cluster_id for meta in metas.values()}) > 1:
-            raise NodeFailed(f"the directories belong to different clusters: {metas}")
-        return metas
 
     def _log_directory(self, path: str) -> LogDirectory:
         return LogDirectory(
