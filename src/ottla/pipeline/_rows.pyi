@@ -1,0 +1,6 @@
+from typing_extensions import Buffer
+
+def encode(
+    columns: tuple[Buffer | None, ...], rows: Buffer, start: int, out: Buffer, position: int, delta: int, /
+) -> tuple[int, int]: ...
+def place(columns: tuple[Buffer | None, ...], count: int, partitions: int, out: Buffer, /) -> None: ...

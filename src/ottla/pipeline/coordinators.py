@@ -1,0 +1,19 @@
+"""Which node coordinates a group, or a transactional id."""
+
+from typing import Final
+
+from ottla.client.cluster import Cluster
+from ottla.client.retrying import check
+from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+
+async def find_coordinator(cluster: Cluster, name: str, kind: int) -> int:
+    """The coordinator's node; raises CoordinatorNotAvailable while there is none."""
+    request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
+    answer: FindCoordinatorResponse = await cluster.send(request)
+    found = answer.coordinators[0] if answer.coordinators else answer
+    check(found.error_code, found.error_message, f"coordinator of {name!r}")
+    return found.node_id

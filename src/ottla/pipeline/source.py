@@ -1,0 +1,130 @@
+"""The readers that Spark calls: a thin coat over `reading`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.pipeline.fetching import Range
+from ottla.pipeline.option_values import OptionError
+from ottla.pipeline.positions import from_json, to_json
+from ottla.pipeline.read_options import ReadOptions
+from ottla.pipeline.reading import Stream, plan_batch, read_range
+
+_HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+COLUMNS: Final[Mapping[str, DataType]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+
+
+class RangePartition(InputPartition):
+    """One task's range."""
+
+    def __init__(self, wanted: Range | None) -> None:
+        super().__init__(wanted)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns that are read; raises OptionError for one that there is not."""
+    for field in schema.fields:
+        if field.name not in COLUMNS:
+            raise OptionError("schema", f"there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
+        if field.dataType != COLUMNS[field.name]:
+            wanted, given = COLUMNS[field.name].simpleString(), field.dataType.simpleString()
+            raise OptionError("schema", f"column {field.name!r} is {wanted}, not {given}")
+    if not schema.fields:
+        raise OptionError("schema", "names no column")
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+class OttlaReader(DataSourceReader):
+    """A batch query."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        # Spark makes a task without a range where there are none.
+        return [RangePartition(each) for each in plan_batch(self._options)] or [RangePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return iter(())
+        return read_range(self._options, partition.value, self._schema)
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query: on the driver it lives as long as the query, in a task for one read."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._opened: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    @property
+    def _stream(self) -> Stream:
+        if self._opened is None:
+            self._opened = Stream(self._options)
+        return self._opened
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        return to_json(self._stream.initial())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stream.fix_target()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        waits = isinstance(limit, ReadMaxRows | ReadMinRows)
+        return to_json(self._stream.next_end(from_json(start), most, waits=waits))
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        return to_json(self._stream.latest())
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
+        return [RangePartition(each) for each in self._stream.plan(from_json(start), from_json(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options, partition.value, self._schema)

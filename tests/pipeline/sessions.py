@@ -1,0 +1,35 @@
+"""A Spark session on this machine, with Spark's own Kafka connector in it."""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.interop.kafka_jars import java
+from tests.pipeline.connector_jars import connector_jars
+
+
+def start_session(home: Path, *, master: str, java_options: str = "") -> SparkSession:
+    """A session that leaves nothing outside of `home`. Who starts it stops it."""
+    os.environ["JAVA_HOME"] = str(java().parents[1])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.jars": connector_jars(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.local.dir": str(home / "local"),
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{java_options} -Dderby.system.home={home}".strip(),
+    }
+    builder = SparkSession.builder.master(master).appName("ottla")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
