@@ -116,6 +116,8 @@ def test_a_follower_prints_what_comes_and_ends_when_interrupted(server: str, top
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "OTTLA_BOOTSTRAP_SERVER": server},
+        # Shells let what they run in the background ignore it, and with it the tests and all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     with process:
         assert process.stdout is not None

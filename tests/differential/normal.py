@@ -207,7 +207,10 @@ def _differences(kafka: Any, ottla: Any, path: str, ignoring: tuple[str, ...]) -
             yield from _differences(kafka.get(name, missing), ottla.get(name, missing), inner, ignoring)
     elif isinstance(kafka, list) and isinstance(ottla, list):
         if len(kafka) != len(ottla):
-            yield f"{path}: {len(kafka)} in Kafka's, {len(ottla)} in Ottla's: {_short(kafka)} / {_short(ottla)}"
+            only_kafka = [each for each in kafka if each not in ottla]
+            only_ottla = [each for each in ottla if each not in kafka]
+            sizes = f"{len(kafka)} in Kafka's, {len(ottla)} in Ottla's"
+            yield f"{path}: {sizes}; only there {_short(only_kafka)}, only here {_short(only_ottla)}"
             return
         for number, (left, right) in enumerate(zip(kafka, ottla, strict=True)):
             yield from _differences(left, right, f"{path}[{number}]", ignoring)

@@ -351,7 +351,7 @@ def written(both: Both, group: str) -> list[list[object]]:
             entries += [
                 (entry.version, _plain(entry.key, side), _plain(entry.value, side))
                 for entry in entries_of(GroupsBehaviour.kinds, data, pos, header)
-                if isinstance(entry, Stored) and entry.key.group == group
+                if isinstance(entry, Stored) and getattr(entry.key, "group", None) == group
             ]
         found.append(entries)
     return found

@@ -244,4 +244,8 @@ class TestLooking:
             kinds += [["classic"], ["Classic"], ["consumer"], ["share", "classic"], ["nonsense"], [""]]
         for state in states:
             for kind in kinds:
-                both.same(ListGroupsRequest(states_filter=state, types_filter=kind), version)
+                answers = both.ask(ListGroupsRequest(states_filter=state, types_filter=kind), version)
+                # Not those of other tests: Kafka forgets an empty consumer group whose first classic member it refuses.
+                for answer in answers:
+                    answer.groups = [each for each in answer.groups if each.group_id.startswith("offsets-")]
+                assert both.differences(answers, version) == []
