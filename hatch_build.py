@@ -50,6 +50,7 @@ def _compile(root: Path, source: Path, target: Path) -> str:
         *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()),
         *shlex.split(os.environ.get("CFLAGS", "")),
         f"-I{sysconfig.get_path('include')}",
+        "-Isrc/ottla/wire",
         str(source),
         *("-o", f"{target}.new"),
     ]

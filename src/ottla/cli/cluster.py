@@ -1,18 +1,15 @@
 """`ottla cluster`: one on this machine; of any, how it is, its brokers, its features, its quorum."""
 
 import argparse
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.cli import cluster_start
 from ottla.cli.cluster_status import show_status
 from ottla.cli.command import Action, add_actions
-from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.connecting import add_connection, ask
 from ottla.cli.output import counted, print_json, print_table, show_id, show_time
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.cluster import Cluster
     from ottla.client.cluster_calls import ClusterDescription
 
 T = TypeVar("T")
@@ -22,17 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_actions(parser, ACTIONS)
 
 
-def _ask(arguments: argparse.Namespace, call: "Callable[[Admin], Awaitable[T]]") -> T:
-    from ottla.client.admin import Admin
-
-    async def work(cluster: "Cluster") -> T:
-        return await call(Admin(cluster))
-
-    return run_with_cluster(arguments, work)
-
-
 def _describe(arguments: argparse.Namespace) -> None:
-    found = _ask(arguments, lambda admin: admin.describe_cluster())
+    found = ask(arguments, lambda admin: admin.describe_cluster())
     if arguments.json:
         document = {"cluster_id": found.cluster_id, "controller": found.controller_id, "brokers": _brokers_json(found)}
         print_json(document)
@@ -42,7 +30,7 @@ def _describe(arguments: argparse.Namespace) -> None:
 
 
 def _brokers(arguments: argparse.Namespace) -> None:
-    found = _ask(arguments, lambda admin: admin.describe_cluster())
+    found = ask(arguments, lambda admin: admin.describe_cluster())
     if arguments.json:
         print_json(_brokers_json(found))
     else:
@@ -68,7 +56,7 @@ def _brokers_json(found: "ClusterDescription") -> list[dict[str, object]]:
 
 
 def _features(arguments: argparse.Namespace) -> None:
-    found = _ask(arguments, lambda admin: admin.features())
+    found = ask(arguments, lambda admin: admin.features())
     if arguments.json:
         print_json([each._asdict() for each in found])
     else:
@@ -76,7 +64,7 @@ def _features(arguments: argparse.Namespace) -> None:
 
 
 def _quorum(arguments: argparse.Namespace) -> None:
-    found = _ask(arguments, lambda admin: admin.quorum())
+    found = ask(arguments, lambda admin: admin.quorum())
     if arguments.json:
         members = [{**each._asdict(), "directory_id": show_id(each.directory_id)} for each in found.members]
         print_json({**found._asdict(), "members": members})

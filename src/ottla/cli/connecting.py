@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.cli.command import CommandFailed, NotUnderstood
 
 if TYPE_CHECKING:
+    from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
     from ottla.errors import ApiError
 
@@ -31,6 +32,16 @@ def add_connection(parser: argparse.ArgumentParser, *, json: bool = True) -> Non
     )
     if json:
         group.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def ask(arguments: argparse.Namespace, call: "Callable[[Admin], Awaitable[T]]") -> T:
+    """What a call of the admin client gives."""
+    from ottla.client.admin import Admin
+
+    async def work(cluster: "Cluster") -> T:
+        return await call(Admin(cluster))
+
+    return run_with_cluster(arguments, work)
 
 
 def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], Awaitable[T]]") -> T:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Action, CommandFailed, add_actions
 from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.deleting import add_names, delete_named
 from ottla.cli.output import counted, print_json, print_table
 from ottla.cli.starting import parse_start
 
@@ -196,32 +197,13 @@ async def _new_offsets(
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="GROUP", nargs="+")
-    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such group")
-    add_connection(parser)
+    add_names(parser, "group")
 
 
 def _delete(arguments: argparse.Namespace) -> None:
-    from ottla.client.admin import Admin
     from ottla.errors import GroupIdNotFound
 
-    async def work(cluster: "Cluster") -> list[str]:
-        deleted = []
-        for name in arguments.names:
-            try:
-                await Admin(cluster).delete_group(name)
-            except GroupIdNotFound:
-                if not arguments.if_exists:
-                    raise
-                continue
-            deleted.append(name)
-            if not arguments.json:
-                print(f"Deleted group {name}.")
-        return deleted
-
-    deleted = run_with_cluster(arguments, work)
-    if arguments.json:
-        print_json(deleted)
+    delete_named(arguments, "group", lambda admin, name: admin.delete_group(name), GroupIdNotFound)
 
 
 ACTIONS = (

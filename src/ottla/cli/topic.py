@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
 from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.deleting import add_names, delete_named
 from ottla.cli.output import counted, print_json, print_table, show_id
 
 if TYPE_CHECKING:
@@ -173,32 +174,13 @@ def _replicas(topic: "Topic") -> int:
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="TOPIC", nargs="+")
-    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
-    add_connection(parser)
+    add_names(parser, "topic")
 
 
 def _delete(arguments: argparse.Namespace) -> None:
-    from ottla.client.admin import Admin
     from ottla.errors import UnknownTopicOrPartition
 
-    async def work(cluster: "Cluster") -> list[str]:
-        deleted = []
-        for name in arguments.names:
-            try:
-                await Admin(cluster).delete_topic(name)
-            except UnknownTopicOrPartition:
-                if not arguments.if_exists:
-                    raise
-                continue
-            deleted.append(name)
-            if not arguments.json:
-                print(f"Deleted topic {name}.")
-        return deleted
-
-    deleted = run_with_cluster(arguments, work)
-    if arguments.json:
-        print_json(deleted)
+    delete_named(arguments, "topic", lambda admin, name: admin.delete_topic(name), UnknownTopicOrPartition)
 
 
 def _add_add_partitions(parser: argparse.ArgumentParser) -> None:

@@ -2,16 +2,13 @@
 
 import argparse
 import time
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.cli.command import Action, NotUnderstood, add_actions, natural
-from ottla.cli.connecting import add_connection, run_with_cluster
+from ottla.cli.connecting import add_connection, ask
 from ottla.cli.output import print_json, print_table, show_time
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin
-    from ottla.client.cluster import Cluster
     from ottla.client.transaction_calls import DescribedTransaction
 
 T = TypeVar("T")
@@ -19,15 +16,6 @@ T = TypeVar("T")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_actions(parser, ACTIONS)
-
-
-def _ask(arguments: argparse.Namespace, call: "Callable[[Admin], Awaitable[T]]") -> T:
-    from ottla.client.admin import Admin
-
-    async def work(cluster: "Cluster") -> T:
-        return await call(Admin(cluster))
-
-    return run_with_cluster(arguments, work)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +28,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     longer_than = arguments.longer_than
-    found = _ask(
+    found = ask(
         arguments,
         lambda admin: admin.transactions(
             states=arguments.state,
@@ -61,7 +49,7 @@ def _describe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    found = _ask(arguments, lambda admin: admin.transaction(arguments.transactional_id))
+    found = ask(arguments, lambda admin: admin.transaction(arguments.transactional_id))
     if arguments.json:
         partitions = [{"topic": topic, "partition": number} for topic, number in found.partitions]
         print_json({**found._asdict(), "partitions": partitions})
@@ -92,10 +80,10 @@ def _abort_arguments(parser: argparse.ArgumentParser) -> None:
 def _abort(arguments: argparse.Namespace) -> None:
     hanging = (arguments.topic, arguments.partition, arguments.start_offset)
     if arguments.transactional_id is not None and hanging == (None, None, None):
-        _ask(arguments, lambda admin: admin.abort_transaction(arguments.transactional_id))
+        ask(arguments, lambda admin: admin.abort_transaction(arguments.transactional_id))
         print(f"Aborted what {arguments.transactional_id} had open, and fenced its producer.")
     elif arguments.transactional_id is None and None not in hanging:
-        producer = _ask(arguments, lambda admin: admin.end_hanging(*hanging))
+        producer = ask(arguments, lambda admin: admin.end_hanging(*hanging))
         print(f"Aborted the transaction of producer {producer} on {arguments.topic}-{arguments.partition}.")
     else:
         raise NotUnderstood("either a transactional id, or --topic, --partition and --start-offset are needed")

@@ -88,17 +88,7 @@ def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
     settings, in_sync = partition.log.settings, len(partition.assignment.isr)
     if in_sync < settings.min_insync_replicas:
         raise NotEnoughReplicas(f"{partition.topic}-{partition.index} has only {in_sync} replicas in sync")
-    appended = partition.log.append_marker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        commit=marker.is_commit,
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
-        leader_epoch=partition.leader_epoch,
-        now_ms=now_ms,
-    )
-    partition.on_appended()
-    return appended.last_offset + 1
+    return partition.append_marker(marker, now_ms).last_offset + 1
 
 
 class _Writing(Operation):

@@ -195,7 +195,7 @@ class Shard(Generic[S]):
             first = entries[0]
             if isinstance(first, Marker):
                 assert len(entries) == 1, "a marker is decided upon alone"
-                offset = self._append_marker(first, now_ms)
+                offset = partition.append_marker(first, now_ms).last_offset
             else:
                 stored = [entry for entry in entries if not isinstance(entry, Marker)]
                 assert len(stored) == len(entries), "a marker is decided upon alone"
@@ -219,21 +219,6 @@ class Shard(Generic[S]):
             return [batch]
         half = len(entries) // 2
         return [*self._batches(entries[:half], atomic, now_ms), *self._batches(entries[half:], atomic, now_ms)]
-
-    def _append_marker(self, marker: Marker, now_ms: int) -> int:
-        partition = self.partition
-        partition.check_leader()
-        appended = partition.log.append_marker(
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            commit=marker.is_commit,
-            coordinator_epoch=marker.coordinator_epoch,
-            transaction_version=marker.transaction_version,
-            leader_epoch=partition.leader_epoch,
-            now_ms=now_ms,
-        )
-        partition.on_appended()
-        return appended.last_offset
 
     def _committed(self) -> None:
         self.machine.committed(self.partition.log.high_watermark - 1)

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_number.h"
+
 enum {
     OFFSET, TIMESTAMP, KEY_END, KEY_VALID, KEY_DATA, VALUE_END, VALUE_VALID, VALUE_DATA,
     LIST_END, LIST_VALID, NAME_END, NAME_DATA, CONTENT_END, CONTENT_VALID, CONTENT_DATA, TARGETS
@@ -30,34 +32,6 @@ typedef struct {
     Target targets[TARGETS];
     int64_t row, header;
 } Columns;
-
-/* A zigzag number of at most so many bits; 0 if it is none, or ends behind `end`. */
-static inline int
-read_number(const uint8_t **at, const uint8_t *end, int bits, int64_t *value)
-{
-    const uint8_t *next = *at;
-    if (next < end && *next < 0x80) {
-        *value = (int64_t)(*next >> 1) ^ -(int64_t)(*next & 1);
-        *at = next + 1;
-        return 1;
-    }
-    uint64_t raw = 0;
-    for (int shift = 0; shift < bits; shift += 7) {
-        if (next == end)
-            return 0;
-        uint64_t byte = *next++;
-        uint64_t group = byte & 0x7F;
-        if (shift + 7 > bits && group >> (bits - shift))
-            return 0;
-        raw |= group << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            *at = next;
-            return 1;
-        }
-    }
-    return 0;
-}
 
 /* A length and as many bytes; `least` is -1 where null is allowed. */
 static inline int

@@ -34,6 +34,7 @@ from ottla.messages.alter_partition import ResponsePartitionData
 from ottla.replica.followers import NO_OFFSET, Follower
 from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
 from ottla.replica.waiting import Completions, WaitingList
+from ottla.replicated.entries import Marker
 
 NO_EPOCH = -1
 
@@ -184,6 +185,21 @@ class Partition:
         )
         if not appended.duplicate:
             self.on_appended()
+        return appended
+
+    def append_marker(self, marker: Marker, now_ms: int) -> Appended:
+        """End a producer's transaction here, as the leader."""
+        self.check_leader()
+        appended = self.log.append_marker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+        )
+        self.on_appended()
         return appended
 
     def on_appended(self) -> None:

@@ -8,6 +8,8 @@
 #include <Python.h>
 #include <stdint.h>
 
+#include "_number.h"
+
 /* From here on other threads may run meanwhile: a large batch is looked at in a thread of its own. */
 #define LARGE_BYTES (1 << 20)
 #define NO_TIMESTAMP (-1)
@@ -17,29 +19,6 @@ typedef struct {
     int64_t earliest;
     int keyless;
 } Summary;
-
-/* A zigzag number of at most so many bits; 0 if it is none, or ends behind `end`. */
-static inline int
-read_number(const uint8_t **at, const uint8_t *end, int bits, int64_t *value)
-{
-    const uint8_t *next = *at;
-    uint64_t raw = 0;
-    for (int shift = 0; shift < bits; shift += 7) {
-        if (next == end)
-            return 0;
-        uint64_t byte = *next++;
-        uint64_t group = byte & 0x7F;
-        if (shift + 7 > bits && group >> (bits - shift))
-            return 0;
-        raw |= group << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            *at = next;
-            return 1;
-        }
-    }
-    return 0;
-}
 
 /* Step over a length and as many bytes; `least` is -1 where null is allowed. */
 static inline int

@@ -1,0 +1,46 @@
+"""Deleting things by their names, one after the other: topics and groups are deleted alike."""
+
+import argparse
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ottla.cli.connecting import add_connection, ask
+from ottla.cli.output import print_json
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.errors import ApiError
+
+
+def add_names(parser: argparse.ArgumentParser, kind: str) -> None:
+    """The arguments of a command that deletes."""
+    parser.add_argument("names", metavar=kind.upper(), nargs="+")
+    parser.add_argument("--if-exists", action="store_true", help=f"do nothing where there is no such {kind}")
+    add_connection(parser)
+
+
+def delete_named(
+    arguments: argparse.Namespace,
+    kind: str,
+    delete: "Callable[[Admin, str], Awaitable[None]]",
+    missing: "type[ApiError]",
+) -> None:
+    """Delete what is named, and say so; what is missing is an error unless it was said not to be."""
+
+    async def work(admin: "Admin") -> list[str]:
+        deleted = []
+        for name in arguments.names:
+            try:
+                await delete(admin, name)
+            except missing:
+                if not arguments.if_exists:
+                    raise
+                continue
+            deleted.append(name)
+            if not arguments.json:
+                print(f"Deleted {kind} {name}.")
+        return deleted
+
+    deleted = ask(arguments, work)
+    if arguments.json:
+        print_json(deleted)
