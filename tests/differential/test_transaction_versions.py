@@ -13,6 +13,7 @@ from tests.differential.test_transactions import same_log
 from tests.differential.transactional import CONCURRENT, WAIT_S, Writer
 
 FEATURE = "transaction.version"
+UPGRADE = 1
 UNSAFE_DOWNGRADE = 3
 
 
@@ -26,8 +27,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Ottl
 @pytest.fixture(scope="module", params=[1, 0])
 def both(nodes: tuple[Both, OttlaNode], request: pytest.FixtureRequest) -> Both:
     both, _ = nodes
-    update = FeatureUpdateKey(feature=FEATURE, max_version_level=request.param, upgrade_type=UNSAFE_DOWNGRADE)
-    both.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+    for kind in (UPGRADE, UNSAFE_DOWNGRADE):  # tests come in any order: one of the two is refused
+        update = FeatureUpdateKey(feature=FEATURE, max_version_level=request.param, upgrade_type=kind)
+        both.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
     deadline = time.monotonic() + WAIT_S
     while True:
         told = [
