@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test check format bench bench-quick profile lock clean
+.PHONY: help setup demo test test-spark check format bench bench-quick profile lock clean
 
 help:
 	@echo "make demo    run the main job"
 	@echo "make test    run the tests"
+	@echo "make test-spark   jobs in a Spark session"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make bench   figures beside Apache Kafka's (bench-quick: a few minutes; ARGS=\"produce consume\": some of them)"
 	@echo "make profile CASE=produce-1k   where a node spends its time, as a flame graph"
@@ -30,6 +31,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+test-spark: setup
+	$(BIN)/python -m pytest -q -m spark tests/pipeline $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

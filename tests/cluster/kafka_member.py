@@ -14,6 +14,8 @@ from tests.interop.kafka_jars import class_path, java
 class KafkaMember(ClusterNode):
     """Formatted by Ottla and run by Kafka."""
 
+    stops_without_controller = False
+
     def launch(self) -> None:
         assert self.process is None, "it runs already"
         with self.words.open("ab") as words:

@@ -42,6 +42,9 @@ SETTINGS = {
 class ClusterNode:
     """One node's files, ports and process."""
 
+    stops_without_controller = True
+    """Whether it ends when it is told to and no controller is left to let it go."""
+
     def __init__(self, folder: Path, number: int, roles: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.id = number
@@ -276,7 +279,12 @@ class OttlaCluster:
         try:
             code = node.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise NodeFailed(f"node {node.id} does not stop: {node.last_words()}") from error
+            if node.stops_without_controller:
+                raise NodeFailed(f"node {node.id} does not stop: {node.last_words()}") from error
+            node.process.kill()
+            node.process.wait()
+            node.process = None
+            return
         node.process = None
         if code not in node.good_codes:
             raise NodeFailed(f"node {node.id} ended with {code}: {node.last_words()}")

@@ -17,7 +17,7 @@ from pyspark.sql.functions import col, count, expr, struct, to_json
 from tests.pipeline.clusters import Cluster
 
 # The first of them starts Java, and waits until its code is warm.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.spark]
 
 COUNT = 300
 TIME = 1_700_000_000_000
