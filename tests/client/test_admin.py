@@ -50,6 +50,8 @@ def test_a_topic_is_made_looked_at_enlarged_and_deleted(address: str, topic: str
             await asyncio.sleep(0.02)
         assert list((await admin.topic(topic)).partitions) == [0, 1, 2, 3]
         await admin.delete_topic(topic)
+        while topic in [each.name for each in await admin.topics()]:
+            await asyncio.sleep(0.02)
         with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}': there is no such topic"):
             await admin.topic(topic)
 
