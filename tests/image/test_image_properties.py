@@ -1,9 +1,10 @@
 """What holds for every history: snapshots, deltas of any size, changes, placement."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.image.changes import Changes
@@ -22,6 +23,11 @@ levels = st.sampled_from(sorted(METADATA_VERSIONS))
 
 def told(source: random.Random, steps: int, level: int = 30) -> list[list[object]]:
     return Story(source, level=level).steps(steps)
+
+
+def without_order(changes: Sequence[object]) -> Counter[object]:
+    """By equality: an enumeration's member and its number are one key, though they print as two."""
+    return Counter(changes)
 
 
 @given(sources, st.integers(0, 60), levels)
@@ -43,6 +49,7 @@ def test_deltas_of_any_size_lead_to_the_same_image(source: random.Random, steps:
 
 
 @given(sources, st.integers(0, 60), st.integers(0, 20))
+@example(random.Random(56), 40, 10)  # a topic with settings is removed beside other changes of settings
 @settings(max_examples=40, deadline=None)
 def test_a_delta_knows_what_it_changed(source: random.Random, before: int, size: int) -> None:
     story = told(source, before + size)
@@ -53,10 +60,19 @@ def test_a_delta_knows_what_it_changed(source: random.Random, before: int, size:
             delta.apply(record)
     new = delta.finish(offset=1, epoch=1, timestamp=1)
     ours, full = delta.changes, Changes.between(old, new)
-    for part in ("topics_created", "topics_deleted", "partitions", "brokers", "controllers", "configs", "quotas"):
-        assert sorted(getattr(ours, part), key=repr) == sorted(getattr(full, part), key=repr), part
-    for part in ("acls", "scram", "tokens"):
-        assert sorted(getattr(ours, part)) == sorted(getattr(full, part)), part
+    for part in (
+        "topics_created",
+        "topics_deleted",
+        "partitions",
+        "brokers",
+        "controllers",
+        "configs",
+        "quotas",
+        "acls",
+        "scram",
+        "tokens",
+    ):
+        assert without_order(getattr(ours, part)) == without_order(getattr(full, part)), part
     for part in ("features_changed", "metadata_version_changed", "producer_ids_changed"):
         assert getattr(ours, part) == getattr(full, part), part
     for broker in range(BROKERS):
