@@ -3,10 +3,12 @@
 As long as nobody restricts access, everyone may do everything that there is to do with it.
 """
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 from ottla.access.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
 from ottla.api.call import Call
+from ottla.errors import NONE
 
 NOT_ASKED: Final = -(1 << 31)
 _EVERYTHING: Final = {kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED.items()}
@@ -23,9 +25,17 @@ def cluster_operations(call: Call[Any]) -> int:
     return found if found & 1 << Operation.DESCRIBE else 0
 
 
-def group_operations(call: Call[Any], group_id: str) -> int:
-    """What the client may do with a group, be it there or not."""
-    return _operations(call, Kind.GROUP, group_id)
+class _Described(Protocol):
+    group_id: str
+    error_code: int
+    authorized_operations: int
+
+
+def tell_group_operations(call: Call[Any], groups: Iterable[_Described]) -> None:
+    """Write into descriptions of groups what the client may do with each; those that failed say nothing of it."""
+    for each in groups:
+        if each.error_code == NONE:
+            each.authorized_operations = _operations(call, Kind.GROUP, each.group_id)
 
 
 def _operations(call: Call[Any], kind: Kind, name: str) -> int:

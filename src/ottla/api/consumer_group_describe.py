@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ottla.api.authorized import group_operations
+from ottla.api.authorized import tell_group_operations
 from ottla.api.call import Call, Later
 from ottla.api.consumer_group_heartbeat import check_enabled
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import NONE, ApiError, GroupIdNotFound, InvalidGroupId
+from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.groups.consumer.describing import describe_group
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
@@ -42,9 +42,7 @@ def consumer_group_describe(call: Call[BrokerNode], request: ConsumerGroupDescri
 
     def finish(parts: Sequence[DescribedGroup]) -> None:
         if request.include_authorized_operations:
-            for each in parts:
-                if each.error_code == NONE:
-                    each.authorized_operations = group_operations(call, each.group_id)
+            tell_group_operations(call, parts)
         call.answer(ConsumerGroupDescribeResponse(groups=list(parts)))
 
     gathering: Gathering[DescribedGroup] = Gathering(len(request.group_ids), finish)

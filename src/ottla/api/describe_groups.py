@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ottla.api.authorized import group_operations
+from ottla.api.authorized import tell_group_operations
 from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.errors import NONE, ApiError
+from ottla.errors import ApiError
 from ottla.groups.describing import describe_group
 from ottla.groups.state import GroupsState
 from ottla.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -31,9 +31,7 @@ def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> L
 
     def finish(parts: Sequence[DescribedGroup]) -> None:
         if request.include_authorized_operations:
-            for each in parts:
-                if each.error_code == NONE:
-                    each.authorized_operations = group_operations(call, each.group_id)
+            tell_group_operations(call, parts)
         call.answer(DescribeGroupsResponse(groups=list(parts)))
 
     gathering: Gathering[DescribedGroup] = Gathering(len(request.groups), finish)

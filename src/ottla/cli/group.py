@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.command import Action, CommandFailed, add_actions
 from ottla.cli.connecting import add_connection, run_with_cluster
 from ottla.cli.deleting import add_names, delete_named
+from ottla.cli.describing import add_described, describe_named
 from ottla.cli.output import counted, print_json, print_table
 from ottla.cli.starting import parse_start
 
@@ -51,33 +52,22 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="GROUP", nargs="+")
-    add_connection(parser)
+    add_described(parser, "group")
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    from ottla.client.admin import Admin
+    describe_named(arguments, _description, _show)
 
-    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
-        return [await _description(Admin(cluster), name) for name in arguments.names]
 
-    described = run_with_cluster(arguments, work)
-    if arguments.json:
-        print_json(described)
-        return
-    for at, group in enumerate(described):
-        if at:
-            print()
-        assignor = f", {group['protocol']}" if group["protocol"] else ""
-        print(
-            f"{group['group']}: {group['type']}, {group['state']}{assignor}, {counted(len(group['members']), 'member')}"
-        )
-        columns = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
-        rows = [[each[column] for column in columns] for each in group["partitions"]]
-        if rows:
-            print_table(tuple(column.upper() for column in columns), rows)
-        else:
-            print("It has committed no offsets.")
+def _show(group: dict[str, Any]) -> None:
+    assignor = f", {group['protocol']}" if group["protocol"] else ""
+    print(f"{group['group']}: {group['type']}, {group['state']}{assignor}, {counted(len(group['members']), 'member')}")
+    columns = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
+    rows = [[each[column] for column in columns] for each in group["partitions"]]
+    if rows:
+        print_table(tuple(column.upper() for column in columns), rows)
+    else:
+        print("It has committed no offsets.")
 
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
 from ottla.cli.connecting import add_connection, run_with_cluster
 from ottla.cli.deleting import add_names, delete_named
+from ottla.cli.describing import add_described, describe_named
 from ottla.cli.output import counted, print_json, print_table, show_id
 
 if TYPE_CHECKING:
@@ -96,29 +97,20 @@ def _create(arguments: argparse.Namespace) -> None:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="TOPIC", nargs="+")
-    add_connection(parser)
+    add_described(parser, "topic")
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    from ottla.client.admin import Admin
+    describe_named(arguments, _description, _show)
 
-    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
-        return [await _description(Admin(cluster), name) for name in arguments.names]
 
-    described = run_with_cluster(arguments, work)
-    if arguments.json:
-        print_json(described)
-        return
-    for at, topic in enumerate(described):
-        if at:
-            print()
-        print(f"{topic['name']}: {counted(topic['partition_count'], 'partition')}, id {topic['id']}")
-        for name, value in topic["settings"].items():
-            print(f"  {name}={value}")
-        columns = ("partition", "leader", "leader_epoch", "replicas", "in_sync", "earliest", "latest")
-        rows = [[each[column] for column in columns] for each in topic["partitions"]]
-        print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
+def _show(topic: dict[str, Any]) -> None:
+    print(f"{topic['name']}: {counted(topic['partition_count'], 'partition')}, id {topic['id']}")
+    for name, value in topic["settings"].items():
+        print(f"  {name}={value}")
+    columns = ("partition", "leader", "leader_epoch", "replicas", "in_sync", "earliest", "latest")
+    rows = [[each[column] for column in columns] for each in topic["partitions"]]
+    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
 
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:
