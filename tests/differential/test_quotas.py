@@ -20,17 +20,38 @@ from tests.differential.requests import Part, batch, fetch, produce
 
 Entity = dict[str, str | None]
 USER = "ANONYMOUS"
-ENTITIES: list[Entity] = [
-    {"user": USER, "client-id": "me"},
-    {"user": USER, "client-id": None},
-    {"user": USER},
-    {"user": None, "client-id": "me"},
-    {"user": None, "client-id": None},
-    {"user": None},
-    {"client-id": "me"},
-    {"client-id": None},
-]
-"""From the closest to the farthest."""
+ME: Entity = {"client-id": "me"}
+WINDOWS_S = 11.0
+"""So long is remembered what a client did."""
+
+
+def entities(client: str) -> list[Entity]:
+    """What quotas may be set for that count for a client, from the closest to the farthest."""
+    return [
+        {"user": USER, "client-id": client},
+        {"user": USER, "client-id": None},
+        {"user": USER},
+        {"user": None, "client-id": client},
+        {"user": None, "client-id": None},
+        {"user": None},
+        {"client-id": client},
+        {"client-id": None},
+    ]
+
+
+OF_THE_USER = (2, 5)
+"""Those that all clients share; all tests are the same user."""
+
+
+@pytest.fixture
+def unmeasured() -> Iterator[None]:
+    """Whatever tests before this one sent is forgotten: sooner, each side counts as much of it as its windows hold."""
+    time.sleep(max(0.0, _measured_s[-1] + WINDOWS_S - time.monotonic()))
+    yield
+    _measured_s.append(time.monotonic())
+
+
+_measured_s = [0.0]
 
 
 @pytest.fixture(scope="module")
@@ -84,53 +105,82 @@ def asked(both: Both, request: object, version: int, client_id: str = "me") -> A
         return other.ask(request, version, client_id=client_id)
 
 
-@pytest.mark.parametrize("number", range(len(ENTITIES)))
-def test_the_closest_quota_of_a_producer_counts(slow: Both, number: int) -> None:
+def check_the_closest_counts(both: Both, number: int) -> None:
     """A small one here, and larger ones farther off."""
-    topic = slow.new_topic()
-    farther = [(entity, "producer_byte_rate", 1e9) for entity in ENTITIES[number + 1 :]]
-    set_quotas(slow, (ENTITIES[number], "producer_byte_rate", 1000.0), *farther)
+    client = f"closest-{number}"
+    topic = both.new_topic()
+    near, *farther = entities(client)[number:]
+    set_quotas(both, (near, "producer_byte_rate", 1000.0), *((far, "producer_byte_rate", 1e9) for far in farther))
     try:
-        answers = asked(slow, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9)
+        answers = asked(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
         check_alike(answers)
         assert min(throttled(answers)) > 0
     finally:
-        set_quotas(slow, *((entity, "producer_byte_rate", None) for entity in ENTITIES[number:]))
-    answers = asked(slow, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9)
+        set_quotas(both, *((entity, "producer_byte_rate", None) for entity in (near, *farther)))
+    answers = asked(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
     assert throttled(answers) == [0, 0]
 
 
-@pytest.mark.parametrize("number", [2, 5, 7])
+@pytest.mark.parametrize("number", sorted({*range(8)} - {*OF_THE_USER}))
+def test_the_closest_quota_of_a_producer_counts(slow: Both, number: int) -> None:
+    check_the_closest_counts(slow, number)
+
+
+@pytest.mark.parametrize("number", OF_THE_USER)
+@pytest.mark.usefixtures("unmeasured")
+def test_the_quota_of_a_user_counts(slow: Both, number: int) -> None:
+    check_the_closest_counts(slow, number)
+
+
+@pytest.mark.parametrize("number", [*OF_THE_USER, 7])
+@pytest.mark.usefixtures("unmeasured")
 def test_who_shares_a_quota(slow: Both, number: int) -> None:
     topic = slow.new_topic()
-    set_quotas(slow, (ENTITIES[number], "producer_byte_rate", 5000.0))
+    shared = entities("one")[number]
+    set_quotas(slow, (shared, "producer_byte_rate", 5000.0))
     try:
         for client_id in ("one", "two", "one"):
             check_alike(asked(slow, produce(9, (topic, 0, batch(value=bytes(40_000)))), 9, client_id))
     finally:
-        set_quotas(slow, (ENTITIES[number], "producer_byte_rate", None))
+        set_quotas(slow, (shared, "producer_byte_rate", None))
 
 
 def test_a_consumer_gets_records_when_there_is_room(slow: Both) -> None:
+    """Two fifths of what the windows hold: the third is too much, and none is near enough for the moment to decide."""
+    topic = slow.new_topic()
+    slow.same(produce(9, (topic, 0, batch(value=bytes(58_000)))), 9)
+    set_quotas(slow, (ME, "consumer_byte_rate", 15_000.0))
+    try:
+        for slowed_down in (False, False, True, True):
+            answers = asked(slow, fetch(12, Part(topic)), 12)
+            check_alike(answers)
+            assert [ms > 0 for ms in throttled(answers)] == [slowed_down] * 2
+            # Nothing to one who has to wait.
+            assert [bool(each.responses) for each in answers] == [not slowed_down] * 2
+        assert min(throttled(answers)) > 500
+    finally:
+        set_quotas(slow, (ME, "consumer_byte_rate", None))
+
+
+def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: Both) -> None:
     topic = slow.new_topic()
     for _ in range(4):
         slow.same(produce(9, (topic, 0, batch(value=bytes(100_000)))), 9)
-    set_quotas(slow, (ENTITIES[6], "consumer_byte_rate", 15_000.0))
+    quota: Entity = {"client-id": "hungry"}
+    set_quotas(slow, (quota, "consumer_byte_rate", 15_000.0))
     try:
-        for _ in range(4):
-            answers = asked(slow, fetch(12, Part(topic)), 12)
-            check_alike(answers)
-            # Not more than fits the windows, and nothing to one who has to wait.
-            sizes = [len(bytes(each.responses[0].partitions[0].records)) for each in answers if each.responses]
-            assert all(size <= 150_000 for size in sizes)
-            assert [bool(each.responses) for each in answers] == [not ms for ms in throttled(answers)]
-        assert min(throttled(answers)) > 1000
+        answers = asked(slow, fetch(12, Part(topic)), 12, "hungry")
+        for answer in answers:
+            # At the limit exactly: told to wait for some milliseconds if its window has only just begun.
+            assert answer.throttle_time_ms < 50
+            if answer.responses:
+                assert len(bytes(answer.responses[0].partitions[0].records)) == 150_000
     finally:
-        set_quotas(slow, (ENTITIES[6], "consumer_byte_rate", None))
+        set_quotas(slow, (quota, "consumer_byte_rate", None))
 
 
 def test_time_of_handlers_is_a_quota(slow: Both) -> None:
-    set_quotas(slow, (ENTITIES[6], "request_percentage", 0.0001))
+    set_quotas(slow, (ME, "request_percentage", 0.0001))
     try:
         with slow.elsewhere() as other:
             answers = other.ask(MetadataRequest(topics=[]), 9, client_id="me")
@@ -141,7 +191,7 @@ def test_time_of_handlers_is_a_quota(slow: Both) -> None:
             assert time.monotonic() - before > 0.5  # not read from meanwhile
             assert throttled(other.ask(MetadataRequest(topics=[]), 1, client_id="me", timeout_s=30)) == [0, 0]
     finally:
-        set_quotas(slow, (ENTITIES[6], "request_percentage", None))
+        set_quotas(slow, (ME, "request_percentage", None))
 
 
 def test_changes_to_topics_are_a_quota(slow: Both) -> None:
@@ -154,7 +204,7 @@ def test_changes_to_topics_are_a_quota(slow: Both) -> None:
             timeout_ms=10_000,
         )
 
-    set_quotas(slow, (ENTITIES[6], "controller_mutation_rate", 1.0))
+    set_quotas(slow, (ME, "controller_mutation_rate", 1.0))
     try:
         # What has been saved up may be overdrawn once; then clients are told to come again.
         answers = asked(slow, topics("first", 5, 7, 3), 6)
@@ -174,11 +224,11 @@ def test_changes_to_topics_are_a_quota(slow: Both) -> None:
         assert [each.topics[0].error_code for each in answers] == [0, 0]
         assert min(throttled(answers)) > 0
     finally:
-        set_quotas(slow, (ENTITIES[6], "controller_mutation_rate", None))
+        set_quotas(slow, (ME, "controller_mutation_rate", None))
 
 
 def test_quotas_are_told_as_they_are_set(slow: Both) -> None:
-    given = [(entity, "request_percentage", 10.5 + number) for number, entity in enumerate(ENTITIES)]
+    given = [(entity, "request_percentage", 10.5 + number) for number, entity in enumerate(entities("me"))]
     set_quotas(slow, *given, ({"ip": "192.0.2.1"}, "connection_creation_rate", 5.0))
     try:
         slow.same(DescribeClientQuotasRequest(), 1, messages=Messages.LOOSELY)
