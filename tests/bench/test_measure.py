@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench import measure
 
-BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
+# More than the 0.3 s that are asked for below: the system rounds each of its counters down to a tick.
+BURN = "import time\nwhile time.process_time() < 0.35: pass\n"
 # A child that has ended, a child that runs, and then a word that all is done.
 PARENT = f"""
 import subprocess, sys
