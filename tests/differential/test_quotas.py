@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,12 +47,12 @@ OF_THE_USER = (2, 5)
 @pytest.fixture
 def unmeasured() -> Iterator[None]:
     """Whatever tests before this one sent is forgotten: sooner, each side counts as much of it as its windows hold."""
-    time.sleep(max(0.0, _measured_s[-1] + WINDOWS_S - time.monotonic()))
+    time.sleep(max(0.0, _last.measured_s + WINDOWS_S - time.monotonic()))
     yield
-    _measured_s.append(time.monotonic())
+    _last.measured_s = time.monotonic()
 
 
-_measured_s = [0.0]
+_last = SimpleNamespace(measured_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def check_the_closest_counts(both: Both, number: int) -> None:
     assert throttled(answers) == [0, 0]
 
 
-@pytest.mark.parametrize("number", sorted({*range(8)} - {*OF_THE_USER}))
+@pytest.mark.parametrize("number", sorted({*range(len(entities("")))} - {*OF_THE_USER}))
 def test_the_closest_quota_of_a_producer_counts(slow: Both, number: int) -> None:
     check_the_closest_counts(slow, number)
 
@@ -146,9 +147,9 @@ def test_who_shares_a_quota(slow: Both, number: int) -> None:
 
 
 def test_a_consumer_gets_records_when_there_is_room(slow: Both) -> None:
-    """Two fifths of what the windows hold: the third is too much, and none is near enough for the moment to decide."""
+    """Not quite half of what the windows hold: the third is too much, and none so near that the moment decides."""
     topic = slow.new_topic()
-    slow.same(produce(9, (topic, 0, batch(value=bytes(58_000)))), 9)
+    slow.same(produce(9, (topic, 0, batch(value=bytes(72_000)))), 9)
     set_quotas(slow, (ME, "consumer_byte_rate", 15_000.0))
     try:
         for slowed_down in (False, False, True, True):
@@ -157,7 +158,7 @@ def test_a_consumer_gets_records_when_there_is_room(slow: Both) -> None:
             assert [ms > 0 for ms in throttled(answers)] == [slowed_down] * 2
             # Nothing to one who has to wait.
             assert [bool(each.responses) for each in answers] == [not slowed_down] * 2
-        assert min(throttled(answers)) > 500
+        assert min(throttled(answers)) > 1000
     finally:
         set_quotas(slow, (ME, "consumer_byte_rate", None))
 
@@ -169,12 +170,16 @@ def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: Both) -> No
     quota: Entity = {"client-id": "hungry"}
     set_quotas(slow, (quota, "consumer_byte_rate", 15_000.0))
     try:
-        answers = asked(slow, fetch(12, Part(topic)), 12, "hungry")
-        for answer in answers:
-            # At the limit exactly: told to wait for some milliseconds if its window has only just begun.
-            assert answer.throttle_time_ms < 50
-            if answer.responses:
-                assert len(bytes(answer.responses[0].partitions[0].records)) == 150_000
+        sizes: dict[str, int] = {}
+        while len(sizes) < 2:
+            for side, answer in zip(slow.sides, asked(slow, fetch(12, Part(topic)), 12, "hungry"), strict=True):
+                if side.name in sizes:
+                    continue
+                # At the limit exactly: to wait for some milliseconds, and ask again, if its window has only just begun.
+                assert answer.throttle_time_ms < 50
+                if answer.responses:
+                    sizes[side.name] = len(bytes(answer.responses[0].partitions[0].records))
+        assert set(sizes.values()) == {150_000}
     finally:
         set_quotas(slow, (quota, "consumer_byte_rate", None))
 
