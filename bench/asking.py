@@ -2,19 +2,19 @@
 
 import socket
 import struct
-from typing import TypeVar
+from typing import Any
 
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.wire.codec import decode, encode
+from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.apis import BY_KEY
+from ottla.messages.headers import RequestHeader
+from ottla.messages.metadata import MetadataRequest
+from ottla.wire.codec import decode, encode, is_flexible
+from ottla.wire.declare import schema_of
 
-M = TypeVar("M")
-
-METADATA, METADATA_VERSION = 3, 8  # the last version with a plain header
-API_VERSIONS, API_VERSIONS_VERSION = 18, 2
+METADATA_VERSION = 8
+API_VERSIONS_VERSION = 2
 TIMEOUT_S = 5.0
-_head = struct.Struct(">ihhih")
-_CLIENT = b"bench"
+_length = struct.Struct(">i")
 
 
 class Unanswered(Exception):
@@ -29,9 +29,7 @@ def known_brokers(host: str, port: int) -> int:
 
 def ask_metadata(connection: socket.socket) -> int:
     """The same on an open connection."""
-    request = encode(MetadataRequest(topics=[]), METADATA_VERSION)
-    answer = _ask(connection, METADATA, METADATA_VERSION, request)
-    return len(decode(MetadataResponse, METADATA_VERSION, answer).brokers)
+    return len(ask(connection, MetadataRequest(topics=[]), METADATA_VERSION).brokers)
 
 
 def served_apis(host: str, port: int) -> frozenset[int]:
@@ -42,16 +40,19 @@ def served_apis(host: str, port: int) -> frozenset[int]:
 
 def ask_versions(connection: socket.socket) -> frozenset[int]:
     """The same on an open connection."""
-    request = encode(ApiVersionsRequest(), API_VERSIONS_VERSION)
-    answer = _ask(connection, API_VERSIONS, API_VERSIONS_VERSION, request)
-    return frozenset(each.api_key for each in decode(ApiVersionsResponse, API_VERSIONS_VERSION, answer).api_keys)
+    answer = ask(connection, ApiVersionsRequest(), API_VERSIONS_VERSION)
+    return frozenset(each.api_key for each in answer.api_keys)
 
 
-def _ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
-    length = _head.size - 4 + len(_CLIENT) + len(body)
-    connection.sendall(_head.pack(length, key, version, 0, len(_CLIENT)) + _CLIENT + body)
-    (size,) = struct.unpack(">i", _receive(connection, 4))
-    return _receive(connection, size)[4:]  # behind the correlation id
+def ask(connection: socket.socket, request: Any, version: int) -> Any:
+    """The answer to a request; raises Unanswered if the node closes the connection instead."""
+    api = BY_KEY[schema_of(type(request)).key]
+    header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id="bench")
+    frame = encode(header, 2 if is_flexible(api.request, version) else 1) + encode(request, version)
+    connection.sendall(_length.pack(len(frame)) + frame)
+    (size,) = _length.unpack(_receive(connection, 4))
+    data = _receive(connection, size)
+    return decode(api.response, version, memoryview(data)[5 if is_flexible(api.response, version) else 4 :])
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -1,29 +1,24 @@
 """Transactions of ten records, one after the other: by librdkafka, which adds partitions, and as of version 2."""
 
 import socket
-import struct
 import time
 from typing import Any
 
 from confluent_kafka import Producer
 
+from bench.asking import ask
 from bench.case import TRANSACTIONS, Trial, case
 from bench.figures import Figures, percentiles
 from bench.tools import ToolFailed
-from ottla.messages.apis import BY_KEY
 from ottla.messages.end_txn import EndTxnRequest
 from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.headers import RequestHeader
 from ottla.messages.init_producer_id import InitProducerIdRequest
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
 from ottla.wire.records import Record, build_batch
 
 PATIENCE_S = 30.0
 RECORDS = 10
 GOALS = {"records_per_s": 1.0}
-_length = struct.Struct(">i")
 _CONCURRENT = 51
 
 
@@ -91,33 +86,12 @@ def _until_done(sock: socket.socket, request: Any, version: int) -> Any:
     """The answer, once it is no error. As producers do, one whose last transaction is being ended asks again."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        answer = _ask(sock, request, version)
+        answer = ask(sock, request, version)
         if not (code := _error_of(answer)):
             return answer
         if time.monotonic() > deadline:
             raise ToolFailed(f"{type(request).__name__} fails with {code}")
         time.sleep(0.001 if code == _CONCURRENT else 0.1)
-
-
-def _ask(sock: socket.socket, request: Any, version: int) -> Any:
-    api = BY_KEY[schema_of(type(request)).key]
-    header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id="bench")
-    flexible = is_flexible(api.request, version)
-    frame = encode(header, 2 if flexible else 1) + encode(request, version)
-    sock.sendall(_length.pack(len(frame)) + frame)
-    (size,) = _length.unpack(_read(sock, 4))
-    data = _read(sock, size)
-    return decode(api.response, version, memoryview(data)[5 if is_flexible(api.response, version) else 4 :])
-
-
-def _read(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        got = sock.recv(size - len(data))
-        if not got:
-            raise ToolFailed("the connection was closed")
-        data += got
-    return data
 
 
 def _error_of(answer: Any) -> int:
