@@ -66,9 +66,9 @@ class OttlaNode:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def format(self) -> None:
+    def format(self, *more: str) -> None:
         """Make the log directory, as an operator does."""
-        command = [*OTTLA, "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        command = [*OTTLA, "format", "-t", CLUSTER_ID, "-c", str(self._properties), *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

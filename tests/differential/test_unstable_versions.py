@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.image.versions import LATEST, METADATA_VERSIONS
+from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.messages.apis import APIS, Listeners
 from tests.differential.harness import Side, decode_response, frame_of
 from tests.differential.ottla_node import OttlaNode
@@ -17,14 +18,46 @@ def test_unstable_versions_are_told_and_answered(tmp_path: Path, listener: str, 
     node = OttlaNode(tmp_path, {**SETTINGS, "unstable.api.versions.enable": "true"})
     node.format()
     with node.running():
-        side = Side("Ottla", node.ports)
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-        side.send(frame_of(request, 5, 7, None), listener)
-        got = side.receive(listener, 5)
-        side.close_all()
-    assert isinstance(got, bytes)
-    assert struct.unpack_from(">i", got)[0] == 7
-    _, response = decode_response(18, 5, got)
+        response = _asked(node, request, 5, listener)
     latest = {api.key: api.latest for api in APIS if api.listeners & kind}
     assert response.error_code == 0
     assert {api.api_key: api.max_version for api in response.api_keys}.items() <= latest.items()
+
+
+@pytest.mark.parametrize(
+    ("setting", "listener"),
+    [("unstable.feature.versions.enable", "PLAINTEXT"), ("unstable.api.versions.enable", "CONTROLLER")],
+)
+def test_unstable_features_are_told_where_kafka_tells_them(tmp_path: Path, setting: str, listener: str) -> None:
+    node = OttlaNode(tmp_path, {**SETTINGS, setting: "true"})
+    node.format("--release-version", "4.3-IV0")
+    with node.running():
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        for name in ("PLAINTEXT", "CONTROLLER"):
+            response = _asked(node, request, 4, name)
+            most = {each.name: each.max_version for each in response.supported_features}
+            assert most["metadata.version"] == (max(METADATA_VERSIONS) if name == listener else LATEST)
+
+
+def test_a_cluster_of_a_release_to_come_starts_and_serves(tmp_path: Path) -> None:
+    node = OttlaNode(tmp_path, {**SETTINGS, "unstable.feature.versions.enable": "true"})
+    node.format("--release-version", METADATA_VERSIONS[max(METADATA_VERSIONS)].name)
+    with node.running():  # which waits until the broker is registered
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        levels = {
+            each.name: each.max_version_level for each in _asked(node, request, 4, "PLAINTEXT").finalized_features
+        }
+    assert levels["metadata.version"] == max(METADATA_VERSIONS)
+
+
+def _asked(node: OttlaNode, request: ApiVersionsRequest, version: int, listener: str) -> ApiVersionsResponse:
+    side = Side("Ottla", node.ports)
+    side.send(frame_of(request, version, 7, None), listener)
+    got = side.receive(listener, 5)
+    side.close_all()
+    assert isinstance(got, bytes)
+    assert struct.unpack_from(">i", got)[0] == 7
+    _, response = decode_response(18, version, got)
+    assert isinstance(response, ApiVersionsResponse)
+    return response

@@ -16,6 +16,7 @@ from ottla.image.versions import (
     KRAFT_VERSION,
     LATEST,
     METADATA_VERSION,
+    METADATA_VERSIONS,
     OLDEST,
     SHARE_VERSION,
     STREAMS_VERSION,
@@ -54,3 +55,12 @@ SUPPORTED: Final[Mapping[str, FeatureRange]] = MappingProxyType(
     | {name: FeatureRange(0, feature.latest) for name, feature in FEATURES.items()}
 )
 """The features that this node supports."""
+
+_UNSTABLE: Final[Mapping[str, FeatureRange]] = MappingProxyType(
+    {**SUPPORTED, METADATA_VERSION: FeatureRange(OLDEST, max(METADATA_VERSIONS))}
+)
+
+
+def supported_features(*, unstable: bool) -> Mapping[str, FeatureRange]:
+    """The features that a node supports: with `unstable`, also levels that are not released yet."""
+    return _UNSTABLE if unstable else SUPPORTED

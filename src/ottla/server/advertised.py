@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from ottla.image.features import SUPPORTED
+from ottla.image.values import FeatureRange
 from ottla.server.listeners import ListenerEndpoint
 
 M = TypeVar("M", covariant=True)
@@ -39,9 +39,9 @@ def listeners_told(
     ]
 
 
-def features_told(make: MakesFeature[M]) -> list[M]:
+def features_told(supported: Mapping[str, FeatureRange], make: MakesFeature[M]) -> list[M]:
     """The levels of each feature that this node can run."""
     return [
         make(name=name, min_supported_version=least, max_supported_version=most)
-        for name, (least, most) in SUPPORTED.items()
+        for name, (least, most) in supported.items()
     ]

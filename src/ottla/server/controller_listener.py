@@ -7,7 +7,7 @@ from ottla.api import controller_apis
 from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch, Route, Spawn
 from ottla.api.guards import OF_CONTROLLERS
-from ottla.image.features import SUPPORTED
+from ottla.image.features import supported_features
 from ottla.image.image import Image
 from ottla.messages.apis import Listeners
 from ottla.server.controller_access import ControllerAccess
@@ -31,7 +31,8 @@ def controller_dispatch(
         cluster_id=cluster_id,
         current_image=current_image,
         given=settings.given,
-        supported_features=SUPPORTED,
+        # Kafka's controllers go by the flag of unstable APIs here, its brokers by the one of unstable features.
+        supported_features=supported_features(unstable=settings.flag("unstable.api.versions.enable")),
         kraft_version=access.kraft_version,
         leader_id=access.leader_id,
         served=sorted((endpoint.api for endpoint in controller_apis.ENDPOINTS), key=lambda api: api.key),

@@ -50,7 +50,7 @@ class ControllerRegistration:
             controller_id=settings.node_id,
             incarnation_id=self._incarnation,
             listeners=listeners_told(settings.advertised_controllers, self._ports, settings.protocols, Listener),
-            features=features_told(Feature),
+            features=features_told(settings.supported_features, Feature),
         )
         try:
             answer = await self._ask(request)

@@ -160,7 +160,7 @@ class Lifecycle:
             cluster_id=self._cluster_id,
             incarnation_id=self.incarnation,
             listeners=listeners_told(settings.advertised, self._ports, settings.protocols, Listener),
-            features=features_told(Feature),
+            features=features_told(settings.supported_features, Feature),
             rack=settings.rack,
             log_dirs=[each.meta.directory_id for each in directories if each.meta.directory_id is not None],
             previous_broker_epoch=min((each.broker_epoch or -1 for each in directories), default=-1),

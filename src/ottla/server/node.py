@@ -24,7 +24,6 @@ from ottla.api.node import BrokerNode
 from ottla.consensus.effects import RoleChanged
 from ottla.controller.view import Options
 from ottla.image.changes import Changes
-from ottla.image.features import SUPPORTED
 from ottla.image.image import Image
 from ottla.image.loader import Update
 from ottla.log.compaction import Compaction
@@ -331,7 +330,7 @@ class Node:
             setting=lambda name: self._dynamic.current[name],
             new_member_id=new_member_id,
             random=self._random,
-            supported_features=SUPPORTED,
+            supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
             served=[endpoint.api for endpoint in sorted(BROKER_ENDPOINTS, key=lambda each: each.api.key)],
@@ -391,7 +390,12 @@ class Node:
             self._controller = ActiveController(
                 self._quorum,
                 self._metadata,
-                Options(node_id=settings.node_id, cluster_id=self.cluster_id, settings=settings.given),
+                Options(
+                    node_id=settings.node_id,
+                    cluster_id=self.cluster_id,
+                    settings=settings.given,
+                    supported=settings.supported_features,
+                ),
                 read_bootstrap(self._disk, settings.metadata_log_dir),
                 session_timeout_ms=settings.number("broker.session.timeout.ms"),
                 loop=self._loop,

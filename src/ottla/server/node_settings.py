@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from ottla.image.features import supported_features
+from ottla.image.values import FeatureRange
 from ottla.net.listener import Limits
 from ottla.server.listeners import Address, ListenerEndpoint
 from ottla.settings.values import Value
@@ -95,6 +97,10 @@ class NodeSettings:
     def directories(self) -> tuple[str, ...]:
         """Every directory that the node writes to, each once, in the order of their names."""
         return tuple(sorted({*self.log_dirs, self.metadata_log_dir}))
+
+    @property
+    def supported_features(self) -> Mapping[str, FeatureRange]:
+        return supported_features(unstable=self.flag("unstable.feature.versions.enable"))
 
     @property
     def rack(self) -> str | None:
