@@ -27,6 +27,8 @@ from ottla.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, build_batch
 from tests.differential.harness import Both, Side
@@ -369,6 +371,12 @@ class TestMetadata:
                         include_topic_authorized_operations=of_topics,
                     )
                     both.same(request, version)
+
+
+@pytest.mark.parametrize("version", versions_of(36))
+def test_a_plaintext_listener_has_nothing_to_authenticate(both: Both, version: int) -> None:
+    both.same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
+    both.same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", versions_of(18))

@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("classes", nargs="*", metavar="CLASS", help="with or without its package")
     parser.add_argument("--all", action="store_true", help="every class of which something is expected")
     parser.add_argument("--kafka", action="store_true", help="against Apache Kafka, and note what passes there")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of the classes' methods only those it finds")
     parser.add_argument("--per-test", type=int, default=120, metavar="S", help="the longest that one test may take")
     arguments = parser.parse_args()
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
@@ -27,11 +28,11 @@ def main() -> int:
     try:
         names = full_names(classes)
         subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
-        results = run_classes(names, subject, per_test_s=arguments.per_test)
+        results = run_classes(names, subject, per_test_s=arguments.per_test, only=arguments.only)
     except ClusterFailed as error:
         print(error, file=sys.stderr)
         return 2
-    if arguments.kafka:
+    if arguments.kafka and not arguments.only:
         for name in names:
             short = name.rpartition(".")[2]
             expected[short] = sorted(each.test for each in results if not each.failure and of_class(each) == short)

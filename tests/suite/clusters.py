@@ -115,6 +115,8 @@ class ProcessCluster:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"{listener}:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "group.initial.rebalance.delay.ms": "0",
+            "unstable.feature.versions.enable": "true",
+            "unstable.api.versions.enable": "true",
             "log.cleaner.dedupe.buffer.size": "2097152",
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.min.isr": "1",

@@ -61,8 +61,8 @@ def full_names(classes: Iterable[str]) -> list[str]:
     return [name if "." in name else known[name] for name in wanted]
 
 
-def run_classes(classes: list[str], subject: Subject, *, per_test_s: int = 120) -> list[Result]:
-    """Run classes of tests; what became of each test."""
+def run_classes(classes: list[str], subject: Subject, *, per_test_s: int = 120, only: str = "") -> list[Result]:
+    """Run classes of tests, or of their methods those that a regular expression finds; what became of each test."""
     with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _Clusters(subject) as clusters:
         work = Path(folder)
         (work / "log4j2.yaml").write_text(LOGGING)
@@ -76,6 +76,8 @@ def run_classes(classes: list[str], subject: Subject, *, per_test_s: int = 120) 
             "-cp", class_path(), "org.junit.platform.console.ConsoleLauncher", "execute",
             "--disable-banner", "--disable-ansi-colors", "--details=testfeed", f"--reports-dir={work / 'reports'}",
         ]  # fmt: skip
+        if only:
+            command += ["--include-methodname", f".*(?:{only}).*"]
         for name in classes:
             command += ["-c", name]
         subprocess.run(command, check=False)

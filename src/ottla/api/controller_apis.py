@@ -17,6 +17,7 @@ from ottla.api import (
     describe_user_scram_credentials,
     envelope,
     no_delegation_tokens,
+    sasl,
 )
 from ottla.api.alter_configs import incremental_failed, legacy_failed
 from ottla.api.authorized import NOT_ASKED, cluster_operations
@@ -177,6 +178,7 @@ def _of_active(inner: Endpoint) -> Endpoint:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     api_versions.api_versions,
+    *sasl.ENDPOINTS,
     envelope.envelope,
     describe_cluster,
     describe_configs.describe_configs,

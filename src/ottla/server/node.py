@@ -15,7 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from ottla.api import admin_table, api_versions, fetch, group_table, metadata, produce, reading_table, transaction_table
+from ottla.api import (
+    admin_table,
+    api_versions,
+    fetch,
+    group_table,
+    metadata,
+    produce,
+    reading_table,
+    sasl,
+    transaction_table,
+)
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.endpoint import Endpoint
@@ -79,6 +89,7 @@ BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     metadata.metadata,
     api_versions.api_versions,
     *reading_table.ENDPOINTS,
+    *sasl.ENDPOINTS,
     *admin_table.ENDPOINTS,
     *group_table.ENDPOINTS,
     *transaction_table.ENDPOINTS,

@@ -42,6 +42,8 @@ import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
  * the program that runs the suite starts and stops when it is told to, over a connection to its port (the system property "ottla.suite").
  */
 public final class RaftClusterInvocationContext implements TestTemplateInvocationContext {
+    private static final long THREADS_END_MS = 100;
+
     private final String name;
     private final ClusterConfig config;
     private final boolean combined;
@@ -65,7 +67,12 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
                 cluster.start();
             }
         };
-        AfterTestExecutionCallback after = test -> cluster.stop();
+        AfterTestExecutionCallback after = test -> {
+            cluster.stop();
+            // A test's thread pools have ended, their threads perhaps not quite; next it is checked that none is left.
+            // Kafka's own brokers take longer than that to stop.
+            Thread.sleep(THREADS_END_MS);
+        };
         return List.of(before, after, new ClusterInstanceParameterResolver(cluster));
     }
 
