@@ -142,9 +142,10 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
                 }
                 Runner.tell("start", folder.toString());
                 readEndpoints();
+                waitForReadyBrokers();
                 lastWanted = wanted;
                 lastFolder = folder;
-            } catch (IOException error) {
+            } catch (IOException | InterruptedException error) {
                 throw new IllegalStateException(error);
             }
         }
