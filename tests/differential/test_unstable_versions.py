@@ -7,7 +7,7 @@ import pytest
 
 from ottla.image.versions import LATEST, METADATA_VERSIONS
 from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.apis import APIS, Listeners
+from ottla.messages.apis import APIS, BY_KEY, Listeners
 from tests.differential.harness import Side, decode_response, frame_of
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
@@ -21,8 +21,10 @@ def test_unstable_versions_are_told_and_answered(tmp_path: Path, listener: str, 
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         response = _asked(node, request, 5, listener)
     latest = {api.key: api.latest for api in APIS if api.listeners & kind}
+    told = {api.api_key: api.max_version for api in response.api_keys}
     assert response.error_code == 0
-    assert {api.api_key: api.max_version for api in response.api_keys}.items() <= latest.items()
+    assert told.pop(18) == BY_KEY[18].latest_stable < latest[18]
+    assert told.items() <= latest.items()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 Of an API that brokers hand on, the client is told the versions that both this broker and the active controller serve.
 Produce is told from version 0 on although it is served from 3 on: some clients look for that (KAFKA-18659). Up to v3
-features that may be at level 0 are left out, because a client of that time takes 0 for an error (KIP-1022).
+features that may be at level 0 are left out, because a client of that time takes 0 for an error (KIP-1022). v5, in
+which a client says which cluster and node it means (KIP-1242), is of the release after 4.3: where unstable versions are
+served it is answered, but not told; clients send the latest that they know without having asked.
 """
 
 import re
@@ -24,6 +26,7 @@ from ottla.messages.api_versions import (
 
 _software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 _PRODUCE: Final = 0
+_API_VERSIONS: Final = 18
 
 
 def api_versions_failed(request: ApiVersionsRequest | None, version: int, error: ApiError) -> ApiVersionsResponse:
@@ -66,7 +69,7 @@ def _served(node: BrokerNode) -> Iterator[ApiVersion]:
     of_controller = node.controller_versions()
     for api in node.served:
         least = 0 if api.key == _PRODUCE else api.oldest
-        most = api.latest if node.unstable_versions else api.latest_stable
+        most = api.latest if node.unstable_versions and api.key != _API_VERSIONS else api.latest_stable
         if api.forwardable and of_controller is not None:
             its_least, its_most = of_controller.get(api.key, (most + 1, most))
             least, most = max(least, its_least), min(most, its_most)
