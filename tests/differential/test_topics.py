@@ -123,6 +123,7 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
     "assigned from 1 on": lambda name: [assigned(name, [1], first=1)],
     "assigned with a gap": lambda name: [assigned(name, [1], [1], first=5)],
     "settings": lambda name: [topic(name, retention_ms="1000", cleanup_policy="compact", min_insync_replicas="2")],
+    "a setting that is listed only where it is set": lambda name: [topic(name, internal_segment_bytes="1000")],
     "a setting that does not exist": lambda name: [topic(name, no_such="1")],
     "a value that is no number": lambda name: [topic(name, retention_ms="soon")],
     "a value out of range": lambda name: [topic(name, segment_bytes="1")],

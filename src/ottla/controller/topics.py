@@ -147,7 +147,7 @@ def _result(
             is_sensitive=effective.setting.is_sensitive,
         )
         for each, effective in sorted(view.topic_settings(configs).items())
-        if not effective.setting.internal
+        if not effective.setting.internal or each in configs
     ]
     return result
 
