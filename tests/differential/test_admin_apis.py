@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.errors import InvalidConfig
 from ottla.messages import alter_client_quotas as alter_quotas
 from ottla.messages import alter_configs as legacy
 from ottla.messages import alter_user_scram_credentials as scram
@@ -40,8 +41,10 @@ from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.harness import Both, Side
+from tests.differential.normal import Messages
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+GROUP_KINDS = ("consumer", "share", "streams")
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OF_THE_NODE = ("listeners", "log.dirs", "controller.quorum.voters")
 Alteration = tuple[str, int, str | None]
@@ -301,6 +304,21 @@ def test_other_resources_are_altered(both: Both, kind: int, name: str, alteratio
     same_entries(both, describe((GROUP, "g1"), (METRICS, "m1")))
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *((f"{kind}.heartbeat.interval.ms", value) for kind in GROUP_KINDS for value in ("1", "100000")),
+        *((f"{kind}.session.timeout.ms", value) for kind in GROUP_KINDS for value in ("1", "1000000")),
+        ("streams.num.standby.replicas", "3"),
+        ("share.delivery.count.limit", "100"),
+        ("share.record.lock.duration.ms", "1000000"),
+    ],
+)
+def test_who_leaves_the_bounds_of_a_group_is_told_which_they_are(both: Both, setting: str, value: str) -> None:
+    answers = both.same(alter((GROUP, "g1", [(setting, SET, value)])), 1, messages=Messages.EXACTLY)
+    assert answers.ottla.responses[0].error_code == InvalidConfig.code
+
+
 def test_each_resource_has_its_own_answer(both: Both) -> None:
     topic = both.new_topic()
     both.same(
@@ -509,7 +527,7 @@ def test_moves_of_partitions(both: Both, version: int) -> None:
 )
 def test_features_are_updated(both: Both, version: int, updates: list[tuple[str, int, int]]) -> None:
     keys = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
-    both.same(UpdateFeaturesRequest(feature_updates=keys), version)
+    both.same(UpdateFeaturesRequest(feature_updates=keys), version, messages=Messages.EXACTLY)
 
 
 def test_a_broker_that_is_not_there_cannot_be_unregistered(both: Both) -> None:

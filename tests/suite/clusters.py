@@ -110,7 +110,7 @@ class ProcessCluster:
             "node.id": str(node),
             "log.dirs": str(self._folder / f"data-{node}"),
             "controller.quorum.voters": ",".join(
-                f"{voter}@127.0.0.1:{port}" for voter, port in self._controller_ports.items()
+                f"{voter}@localhost:{port}" for voter, port in self._controller_ports.items()
             ),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"{listener}:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -127,11 +127,11 @@ class ProcessCluster:
         roles, listeners = [], []
         if node in self._ports:
             roles.append("broker")
-            listeners.append(f"{listener}://127.0.0.1:{self._ports[node]}")
+            listeners.append(f"{listener}://localhost:{self._ports[node]}")
             settings |= {"advertised.listeners": listeners[0], "inter.broker.listener.name": listener}
         if node in self._controller_ports:
             roles.append("controller")
-            listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}")
+            listeners.append(f"CONTROLLER://localhost:{self._controller_ports[node]}")
         settings |= {"process.roles": ",".join(roles), "listeners": ",".join(listeners)}
         write_properties(self._settings_file(node), settings | below(wanted, f"node.{node}."))
 
@@ -159,7 +159,7 @@ class ProcessCluster:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
+                socket.create_connection(("localhost", port), 1).close()
             except OSError:
                 time.sleep(0.05)
             else:
@@ -171,7 +171,7 @@ class ProcessCluster:
 
 
 def addresses(ports: Mapping[int, int]) -> str:
-    return ",".join(f"127.0.0.1:{port}" for port in ports.values())
+    return ",".join(f"localhost:{port}" for port in ports.values())
 
 
 def below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:

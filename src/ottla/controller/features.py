@@ -29,6 +29,8 @@ from ottla.messages.update_features import (
 )
 
 _DISABLED = FeatureRange(0, 0)
+_NO_ERROR = "NONE"
+"""What Kafka says of each feature that was updated."""
 
 
 class UpgradeType(IntEnum):
@@ -53,7 +55,7 @@ def update_features(
         return Decision((), UpdateFeaturesResponse(error_code=error.code, error_message=message))
     if ELR_VERSION in updates and proposed[ELR_VERSION] > 0:
         records = [*elr_safety_records(view), *records]
-    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+    results = [UpdatableFeatureResult(feature=name, error_message=_NO_ERROR) for name in updates]
     decision = decide_all(records, UpdateFeaturesResponse(error_message=None, results=results))
     return decision.without_records() if request.validate_only else decision
 
@@ -126,13 +128,12 @@ def _check_metadata_version(level: int, current: int, *, unsafe: bool) -> None:
     if level >= current:
         return
     if any(METADATA_VERSIONS[each].changes_records for each in range(level + 1, current + 1)):
-        names = f"from {METADATA_VERSIONS[current].name} to {METADATA_VERSIONS[level].name}"
         why = (
             "Unsafe metadata downgrade is not supported in this version."
             if unsafe
             else "Refusing to perform the requested downgrade because it might delete metadata information."
         )
-        raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade {names}. {why}")
+        raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {level}. {why}")
 
 
 def _why_not_supported(view: View, name: str, level: int, voters: frozenset[int]) -> str | None:
