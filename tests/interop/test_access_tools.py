@@ -1,4 +1,4 @@
-"""Kafka's own tools set rules and quotas on an Ottla node, see them, and take them away; clients feel it at once."""
+"""Kafka's own tools set rules, quotas and levels of loggers on an Ottla node, and take them away: felt at once."""
 
 import subprocess
 from collections.abc import Iterator
@@ -81,3 +81,15 @@ def test_kafka_configs_of_clients(node: OttlaNode) -> None:
     assert throttled
     tool(node, CONFIGS, "--alter", *who, "--delete-config", "producer_byte_rate,request_percentage")
     assert "producer_byte_rate" not in tool(node, CONFIGS, "--describe", *who)
+
+
+def test_kafka_configs_of_loggers(node: OttlaNode) -> None:
+    """The request log is there while its logger takes DEBUG."""
+    requests = ("--entity-type", "broker-loggers", "--entity-name", "1", "--alter")
+    tool(node, CONFIGS, *requests, "--add-config", "kafka.request.logger=DEBUG")
+    assert send(node, "orders") is None
+    tool(node, CONFIGS, *requests, "--delete-config", "kafka.request.logger")
+    written = node.words.read_text()
+    assert '"requestApiKeyName":"Produce"' in written
+    assert send(node, "orders") is None
+    assert node.words.read_text() == written

@@ -3,11 +3,14 @@
 import io
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
+from ottla.api.broker_loggers import LEVELS, ROOT, TRACE, alter_levels, levels
+from ottla.controller.configs import Operation
 from ottla.errors import InvalidConfig, InvalidRequest
-from ottla.server.logging import LEVELS, ROOT, TRACE, Loggers, set_up
+from ottla.server.logging import set_up
 
 NAME = "ottla.tests.some.logger"
 
@@ -23,51 +26,47 @@ def loggers_as_they_were() -> Iterator[None]:
     logging.getLogger(NAME).setLevel(logging.NOTSET)
 
 
+@dataclass
+class Change:
+    name: str
+    value: str | None
+    config_operation: int = Operation.SET
+
+
+def alter(name: str, value: str | None) -> None:
+    change = Change(name, value, Operation.DELETE if value is None else Operation.SET)
+    alter_levels(1, "1", [change], validate_only=False)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_that_was_set_is_told(level: str) -> None:
     logging.getLogger(NAME)
-    loggers = Loggers()
-    loggers.set_level(NAME, level)
-    assert loggers.level(NAME) == level
-    assert loggers.levels()[NAME] == level
+    alter(NAME, level)
+    assert levels()[NAME] == level
     assert logging.getLogger(NAME).isEnabledFor(LEVELS[level])
     assert not logging.getLogger(NAME).isEnabledFor(LEVELS[level] - 1)
 
 
 def test_levels_are_inherited_and_can_be_taken_back() -> None:
     logging.getLogger(NAME)
-    loggers = Loggers()
-    loggers.set_level(ROOT, "ERROR")
-    assert loggers.level(NAME) == "ERROR"
-    loggers.set_level("ottla.tests.some", "DEBUG")  # which does not log itself
-    assert loggers.level(NAME) == "DEBUG"
-    loggers.set_level(NAME, "TRACE")
-    loggers.unset_level(NAME)
-    assert loggers.level(NAME) == "DEBUG"
-    loggers.unset_level("ottla.tests.some")
-    assert loggers.level(NAME) == "ERROR"
+    alter(ROOT, "ERROR")
+    assert levels()[NAME] == "ERROR"
+    alter("ottla.tests.some", "DEBUG")  # which does not log itself
+    assert levels()[NAME] == "DEBUG"
+    alter(NAME, "TRACE")
+    alter(NAME, None)
+    assert levels()[NAME] == "DEBUG"
+    alter("ottla.tests.some", None)
+    assert levels()[NAME] == "ERROR"
 
 
 def test_what_does_not_exist_is_refused() -> None:
     logging.getLogger(NAME)
-    loggers = Loggers()
-    for name, level in (("ottla.nowhere.at.all", "INFO"), (NAME, "LOUD"), (NAME, "info"), (NAME, None)):
+    for name, level in (("ottla.nowhere.at.all", "INFO"), (NAME, "LOUD"), (NAME, "info"), ("ottla.nowhere", None)):
         with pytest.raises(InvalidConfig):
-            loggers.set_level(name, level)
-    with pytest.raises(InvalidConfig):
-        loggers.unset_level("ottla.nowhere.at.all")
+            alter(name, level)
     with pytest.raises(InvalidRequest):
-        loggers.unset_level(ROOT)
-
-
-def test_whoever_wants_to_know_is_told_of_changes() -> None:
-    logging.getLogger(NAME)
-    loggers = Loggers()
-    told: list[str] = []
-    loggers.on_change.append(lambda: told.append(loggers.level(NAME)))
-    loggers.set_level(NAME, "DEBUG")
-    loggers.set_level(NAME, "ERROR")
-    assert told == ["DEBUG", "ERROR"]
+        alter(ROOT, None)
 
 
 def test_set_up_writes_to_the_stream_and_leaves_requests_out() -> None:

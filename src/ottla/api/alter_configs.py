@@ -56,6 +56,7 @@ async def incremental_alter_configs(
             broker_loggers.alter_levels(
                 call.node.node_id, resource.resource_name, resource.configs, validate_only=request.validate_only
             )
+            call.node.levels_changed()
             return True
         if resource.resource_type == ResourceType.BROKER:
             _check_broker(call.node, resource.resource_name, lambda: _altered(call.node, resource))

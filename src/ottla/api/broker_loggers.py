@@ -13,16 +13,16 @@ from ottla.controller.configs import Operation
 from ottla.errors import InvalidConfig, InvalidRequest
 
 ROOT: Final = "root"
+TRACE: Final = 5
+"""Python knows nothing below DEBUG."""
 LEVELS: Final = {
-    "TRACE": logging.DEBUG,
+    "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
     "WARN": logging.WARNING,
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Python has no TRACE; it is the same as DEBUG here."""
-
 
 _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 
@@ -37,11 +37,7 @@ class Alteration(Protocol):
 
 def levels() -> dict[str, str]:
     """Every logger with the level in force."""
-    found = {ROOT: _shown(logging.root.getEffectiveLevel())}
-    for name, each in _known().items():
-        if isinstance(each, logging.Logger):
-            found[name] = _shown(each.getEffectiveLevel())
-    return found
+    return {name: _shown(_logger(name).getEffectiveLevel()) for name in (ROOT, *logging.root.manager.loggerDict)}
 
 
 def alter_levels(node_id: int, resource: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
@@ -53,8 +49,7 @@ def alter_levels(node_id: int, resource: str, alterations: Sequence[Alteration],
     if validate_only:
         return
     for each in alterations:
-        logger = logging.root if each.name == ROOT else logging.getLogger(each.name)
-        logger.setLevel(logging.NOTSET if each.value is None else LEVELS[each.value])
+        _logger(each.name).setLevel(logging.NOTSET if each.value is None else LEVELS[each.value])
 
 
 def parse_node_id(resource: str) -> int:
@@ -72,7 +67,7 @@ def _check(alteration: Alteration) -> None:
     if operation not in (Operation.SET, Operation.DELETE):
         raise InvalidRequest(f"{operation.name} operation is not allowed for the BROKER_LOGGER resource")
     name = alteration.name
-    if name != ROOT and not isinstance(_known().get(name), logging.Logger):
+    if name != ROOT and name not in logging.root.manager.loggerDict:
         raise InvalidConfig(f"Logger {name} does not exist!")
     if operation is Operation.DELETE:
         alteration.value = None
@@ -85,9 +80,10 @@ def _check(alteration: Alteration) -> None:
         )
 
 
-def _known() -> dict[str, logging.Logger | logging.PlaceHolder]:
-    return logging.root.manager.loggerDict
+def _logger(name: str) -> logging.Logger:
+    """Also that of a package which does not log itself: its level is that of what is in it."""
+    return logging.root if name == ROOT else logging.getLogger(name)
 
 
 def _shown(level: int) -> str:
-    return next((name for name, least in reversed(LEVELS.items()) if level >= least), "DEBUG")
+    return next((name for name, least in reversed(LEVELS.items()) if level >= least), "TRACE")

@@ -97,6 +97,7 @@ async def incremental_alter_configs(call: Call[ControllerNode], request: configs
             broker_loggers.alter_levels(
                 call.node.node_id, each.resource_name, each.configs, validate_only=request.validate_only
             )
+            call.node.levels_changed()
             told.append(_told(each, None))
         except ApiError as error:  # one bad resource spoils only its own answer
             told.append(_told(each, error))

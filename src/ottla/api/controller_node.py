@@ -30,6 +30,8 @@ class ControllerNode:
     served: Sequence[Api] = ()
     """The APIs that clients are told of."""
     unstable_versions: bool = False
+    levels_changed: Callable[[], None] = lambda: None
+    """Called when loggers were given other levels, for those who do more than log."""
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
     """A controller hands nothing on: what it serves, it serves itself."""
     decide: Callable[[Call[ControllerNode], Any], Awaitable[Any]]

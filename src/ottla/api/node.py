@@ -59,6 +59,8 @@ class BrokerNode:
     served: Sequence[Api] = ()
     """The APIs that clients are told of."""
     unstable_versions: bool = False
+    levels_changed: Callable[[], None] = lambda: None
+    """Called when loggers were given other levels, for those who do more than log."""
     fetch_max_bytes: int = 57_671_680
     max_described_partitions: int = 2000
     space_of: Callable[[str], Space] = space_of

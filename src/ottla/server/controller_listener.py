@@ -24,6 +24,7 @@ def controller_dispatch(
     spawn: Spawn,
     after: Callable[[], None],
     watch: Callable[[Route], None],
+    levels_changed: Callable[[], None],
 ) -> Dispatch[ControllerNode]:
     """The APIs of the controller's listeners."""
     node = ControllerNode(
@@ -39,6 +40,7 @@ def controller_dispatch(
         decide=access.decide,
         ask_quorum=access.ask_quorum,
         authorizer=authorizer,
+        levels_changed=levels_changed,
         unstable_versions=settings.flag("unstable.api.versions.enable"),
     )
     dispatch = Dispatch(

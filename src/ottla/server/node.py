@@ -290,6 +290,7 @@ class Node:
             spawn=self._spawn,
             after=self._completions.run,
             watch=self.observation.requests.watch,
+            levels_changed=self.observation.request_log.refresh,
         )
         for endpoint in settings.listeners:
             listener = Listener(
@@ -325,6 +326,7 @@ class Node:
         topics = TopicCreation(settings, self._ask, self._spawn)
         return BrokerNode(
             unstable_versions=settings.flag("unstable.api.versions.enable"),
+            levels_changed=self.observation.request_log.refresh,
             node_id=settings.node_id,
             cluster_id=self.cluster_id,
             partitions=self._partitions,

@@ -31,7 +31,6 @@ from ottla.server.broker_measures import watch_broker, watch_logs, watch_network
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
 from ottla.server.listeners import parse_address
-from ottla.server.logging import Loggers
 from ottla.server.metadata import Metadata
 from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
@@ -55,8 +54,6 @@ class Observation:
         self.registry = Registry()
         self.requests = RequestMeters()
         self.request_log = RequestLog(self.requests)
-        self.loggers = Loggers()
-        self.loggers.on_change.append(self.request_log.refresh)
         self.disk = TimedDisk()
         self.ports: list[int] = []
         self._servers: list[HttpServer] = []
