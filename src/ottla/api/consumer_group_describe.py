@@ -10,12 +10,12 @@ from functools import partial
 
 from ottla.api.authorized import tell_group_operations
 from ottla.api.call import Call, Later
-from ottla.api.consumer_group_heartbeat import check_enabled
+from ottla.api.consumer_group_heartbeat import has_consumer_groups
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
+from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId, UnsupportedVersion
 from ottla.groups.consumer.describing import describe_group
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
@@ -37,7 +37,8 @@ def describe_failed(
 @endpoint(69, failed=describe_failed)
 def consumer_group_describe(call: Call[BrokerNode], request: ConsumerGroupDescribeRequest) -> Later:
     """Ask the coordinator of each group."""
-    check_enabled(call)
+    if not has_consumer_groups(call.node):
+        raise UnsupportedVersion
     context = context_of(call)
 
     def finish(parts: Sequence[DescribedGroup]) -> None:

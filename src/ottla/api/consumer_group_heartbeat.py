@@ -16,22 +16,24 @@ from ottla.errors import UnsupportedVersion
 from ottla.groups.consumer.checking import check_heartbeat
 from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.image.versions import GROUP_VERSION
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 _FIRST_WITH_CONSUMER_GROUPS: Final = 1
 
 
-def check_enabled(call: Call[BrokerNode]) -> None:
-    """Raise unless there are consumer groups: by the cluster's features, and by this broker's settings."""
-    is_known = call.node.image.features.level(GROUP_VERSION) >= _FIRST_WITH_CONSUMER_GROUPS
-    if not is_known or "consumer" not in call.node.setting("group.coordinator.rebalance.protocols"):
-        raise UnsupportedVersion("The version of API is not supported.")
+def has_consumer_groups(node: BrokerNode) -> bool:
+    """Whether there are consumer groups: by the cluster's features, and by this broker's settings."""
+    is_known = node.image.features.level(GROUP_VERSION) >= _FIRST_WITH_CONSUMER_GROUPS
+    return is_known and "consumer" in node.setting("group.coordinator.rebalance.protocols")
 
 
 @endpoint(68)
-def consumer_group_heartbeat(call: Call[BrokerNode], request: ConsumerGroupHeartbeatRequest) -> Later:
+def consumer_group_heartbeat(
+    call: Call[BrokerNode], request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Later:
     """Let the group's coordinator decide."""
-    check_enabled(call)
+    if not has_consumer_groups(call.node):
+        return ConsumerGroupHeartbeatResponse(error_code=UnsupportedVersion.code)
     context = context_of(call)
     check_heartbeat(request, context)
     shard = call.node.groups.of(request.group_id)

@@ -1,4 +1,4 @@
-"""Clusters of transaction.version 0 and 1 beside Kafka: what their producers meet."""
+"""Clusters with features of older levels beside Kafka: what their clients meet."""
 
 import time
 from collections.abc import Iterator
@@ -6,13 +6,17 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.harness import Both, both_running
+from tests.differential.normal import Messages
 from tests.differential.ottla_node import OttlaNode
 from tests.differential.test_transactions import same_log
 from tests.differential.transactional import CONCURRENT, WAIT_S, Writer
 
 FEATURE = "transaction.version"
+GROUPS = "group.version"
 UPGRADE = 1
 UNSAFE_DOWNGRADE = 3
 
@@ -27,8 +31,14 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Ottl
 @pytest.fixture(scope="module", params=[1, 0])
 def both(nodes: tuple[Both, OttlaNode], request: pytest.FixtureRequest) -> Both:
     both, _ = nodes
+    set_level(both, FEATURE, request.param)
+    return both
+
+
+def set_level(both: Both, feature: str, level: int) -> None:
+    """Raise or lower a feature, and wait until brokers know of it."""
     for kind in (UPGRADE, UNSAFE_DOWNGRADE):  # tests come in any order: one of the two is refused
-        update = FeatureUpdateKey(feature=FEATURE, max_version_level=request.param, upgrade_type=kind)
+        update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
         both.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
     deadline = time.monotonic() + WAIT_S
     while True:
@@ -36,8 +46,8 @@ def both(nodes: tuple[Both, OttlaNode], request: pytest.FixtureRequest) -> Both:
             {each.name: each.max_version_level for each in answer.finalized_features}
             for answer in both.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
         ]
-        if all(levels.get(FEATURE, 0) == request.param for levels in told):
-            return both
+        if all(levels.get(feature, 0) == level for levels in told):
+            return
         assert time.monotonic() < deadline, told
         time.sleep(0.05)
 
@@ -82,3 +92,15 @@ def test_a_late_transaction_of_an_older_version(both: Both) -> None:
     assert writer.send(11, topic)
     assert writer.end(4, commit=True)
     same_log(both, topic)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_cluster_without_consumer_groups_says_so(nodes: tuple[Both, OttlaNode], version: int) -> None:
+    both, _ = nodes
+    set_level(both, GROUPS, 0)
+    try:
+        heartbeat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+        both.same(heartbeat, version, messages=Messages.EXACTLY)
+        both.same(ConsumerGroupDescribeRequest(group_ids=["g", ""]), version, messages=Messages.EXACTLY)
+    finally:
+        set_level(both, GROUPS, 1)
