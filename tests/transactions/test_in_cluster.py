@@ -1,10 +1,16 @@
 """Transactions over several brokers: coordinators, leaders and groups are on different nodes, and some of them die."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from ottla.client.connection import Connection
+from ottla.errors import NotLeader
+from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.records import Record, build_batch
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.transactions.clients import TIMEOUT_S, Address, copy_all, producer, read
 
@@ -85,3 +91,33 @@ def again_if_possible(writer: Producer, error: KafkaError) -> None:
         pytest.fail(f"the producer cannot go on: {error}")
     else:
         writer.commit_transaction(TIMEOUT_S)
+
+
+def test_a_broker_that_does_not_lead_says_so(tmp_path: Path) -> None:
+    """And nothing else: whoever is told that its transaction is over aborts it, and comes to the same broker again."""
+    with OttlaCluster(tmp_path).running() as cluster:
+        create(cluster, "t")
+        found = cluster.ask(lambda admin: admin.topic("t"))
+        leaders = {number: partition.leader for number, partition in found.partitions.items()}
+        elsewhere = next(node for node in cluster.nodes if node != leaders[0])
+        for version in (3, 9, 10, 11, 12, 13):
+            errors = asyncio.run(
+                produce_in_transaction(cluster.nodes[elsewhere].address, "t", found.id, f"id-{version}", version)
+            )
+            assert errors == [NotLeader.code], f"version {version}"
+
+
+async def produce_in_transaction(
+    address: str, topic: str, topic_id: bytes, transactional_id: str, version: int
+) -> list[int]:
+    """Write a record as the first of a transaction to partition 0; the errors that the broker answers with."""
+    host, port = address.split(":")
+    connection = await Connection.connect(host, int(port))
+    record = Record(0, int(time.time() * 1000), None, b"first")
+    data = build_batch([record], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    part = PartitionProduceData(index=0, records=bytes(data))
+    data_of_topic = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[part])
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[data_of_topic])
+    answer: ProduceResponse = await connection.send(request, version=version)
+    connection.close()
+    return [each.error_code for response in answer.responses for each in response.partition_responses]

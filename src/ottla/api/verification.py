@@ -25,6 +25,7 @@ from ottla.errors import (
     NetworkFailed,
     NotCoordinator,
     NotEnoughReplicas,
+    NotLeader,
 )
 from ottla.groups.state import GroupsState
 from ottla.log.verification import Guard
@@ -95,6 +96,7 @@ class Verification:
         self._epoch = epoch
         self._guards: dict[TopicPartition, Guard] = {}
         self._refused: Refused = {}
+        self._led_elsewhere: set[TopicPartition] = set()
         self._give_up_ms = 0
         self._batches: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
         self._loop = asyncio.get_running_loop()
@@ -110,9 +112,11 @@ class Verification:
     def _ask(self) -> None:
         now_ms = self._node.now_ms()
         self._guards, self._refused = {}, {}
+        self._led_elsewhere = set()
         for where, (partition, header) in self._batches.items():
             if not partition.is_leader:
-                continue  # whoever appends says so
+                self._led_elsewhere.add(where)
+                continue
             try:
                 guard = partition.log.producers.start_verification(
                     self._producer_id,
@@ -160,6 +164,9 @@ class Verification:
 
     def check_guard(self, partition: Partition, data: memoryview) -> None:
         """Raise if a transaction was ended since the coordinator was asked: right before its batch is appended."""
+        if TopicPartition(partition.topic, partition.index) in self._led_elsewhere:
+            # The producer must look for the leader: it would take anything else for the end of its transaction.
+            raise NotLeader(f"{partition} was not the leader when the coordinator was to be asked")
         header = _transactional_header(data)
         if header is not None and self._node.transactions.is_verifying:
             guard = self._guards.get(TopicPartition(partition.topic, partition.index))
