@@ -20,7 +20,7 @@ class KafkaMember(ClusterNode):
         assert self.process is None, "it runs already"
         with self.words.open("ab") as words:
             self.process = subprocess.Popen(
-                [str(java()), *JVM_OPTIONS, "-cp", class_path(), "kafka.Kafka", str(self.properties)],
+                [*self.within, str(java()), *JVM_OPTIONS, "-cp", class_path(), "kafka.Kafka", str(self.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
@@ -31,7 +31,7 @@ class KafkaMember(ClusterNode):
         """Kafka says nothing when it is ready: a connection to each of its ports must do."""
         deadline = time.monotonic() + START_TIMEOUT_S
         for port in self.ports.values():
-            while not _accepts(port):
+            while not _accepts(self.host, port):
                 assert self.process is not None, "it was not started"
                 if self.process.poll() is not None:
                     raise NodeFailed(f"Kafka ended with {self.process.returncode}: {self.last_words()}")
@@ -48,7 +48,7 @@ class KafkaMember(ClusterNode):
         return ""
 
 
-def _accepts(port: int) -> bool:
+def _accepts(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0

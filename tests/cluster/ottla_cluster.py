@@ -6,6 +6,9 @@
 
     OttlaCluster(tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, settings={"num.partitions": "3"})
 
+    with Network([1, 2, 3]) as network, OttlaCluster(tmp_path, network=network).running() as cluster:
+        network.isolate(1)   # each node is on a host of its own
+
 Nodes are known by their ids. Whatever happens, leaving `running` ends all processes; an error that a node logged fails
 the test, unless the cluster was made with `tolerant=True`.
 """
@@ -23,6 +26,7 @@ from ottla.cli.main import main
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from tests.differential.ottla_node import CLUSTER_ID, OTTLA, READY, NodeFailed, quiet_port
+from tests.faults.network import Network
 
 T = TypeVar("T")
 
@@ -45,15 +49,19 @@ class ClusterNode:
     stops_without_controller = True
     """Whether it ends when it is told to and no controller is left to let it go."""
 
-    def __init__(self, folder: Path, number: int, roles: str) -> None:
+    def __init__(self, folder: Path, number: int, roles: str, network: Network | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.id = number
+        self.host = "127.0.0.1" if network is None else network.address(number)
+        self.within = () if network is None else network.within(number)
+        """What its command begins with, so that it runs where it should."""
         self.roles = roles
         self.directory = folder / "logs"
         self.words = folder / "ottla.log"
         self.properties = folder / "server.properties"
         names = {"broker": "PLAINTEXT", "controller": "CONTROLLER"}
-        self.ports = {names[role]: quiet_port() for role in roles.split(",")}
+        wanted = {"broker": 9092, "controller": 9093}
+        self.ports = {names[role]: quiet_port() if network is None else wanted[role] for role in roles.split(",")}
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,11 +74,11 @@ class ClusterNode:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.ports['PLAINTEXT']}"
+        return f"{self.host}:{self.ports['PLAINTEXT']}"
 
     @property
     def controller_address(self) -> str:
-        return f"127.0.0.1:{self.ports['CONTROLLER']}"
+        return f"{self.host}:{self.ports['CONTROLLER']}"
 
     def write_properties(self, settings: Mapping[str, str]) -> None:
         values = {
@@ -78,7 +86,7 @@ class ClusterNode:
             **settings,
             "node.id": str(self.id),
             "process.roles": self.roles,
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
+            "listeners": ",".join(f"{name}://{self.host}:{port}" for name, port in self.ports.items()),
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
@@ -92,7 +100,7 @@ class ClusterNode:
         self._before = self.words.stat().st_size if self.words.exists() else 0
         with self.words.open("ab") as words:
             self.process = subprocess.Popen(
-                [*OTTLA, "serve", str(self.properties), "--verbose"],
+                [*self.within, *OTTLA, "serve", str(self.properties), "--verbose"],
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
@@ -148,12 +156,14 @@ class OttlaCluster:
         of_node: Mapping[int, Mapping[str, str]] | None = None,
         kinds: Mapping[int, type[ClusterNode]] | None = None,
         tolerant: bool = False,
+        network: Network | None = None,
     ) -> None:
         self._folder = folder
+        self._network = network
         self._tolerant = tolerant
         self._of_node: dict[int, Mapping[str, str | None]] = {**(of_node or {})}
         self.nodes = {
-            number: (kinds or {}).get(number, ClusterNode)(folder / f"node{number}", number, its)
+            number: (kinds or {}).get(number, ClusterNode)(folder / f"node{number}", number, its, network)
             for number, its in (roles or dict.fromkeys(range(1, nodes + 1), BOTH)).items()
         }
         brokers = sum(node.is_broker for node in self.nodes.values())
@@ -182,7 +192,7 @@ class OttlaCluster:
 
     def add(self, number: int, roles: str, *how: str, **settings: str) -> ClusterNode:
         """One more node, formatted but not started; with what to tell `ottla format`, and settings of its own."""
-        node = self.nodes[number] = ClusterNode(self._folder / f"node{number}", number, roles)
+        node = self.nodes[number] = ClusterNode(self._folder / f"node{number}", number, roles, self._network)
         self._of_node[number] = settings
         self._configure(node)
         node.format(*how)
