@@ -96,6 +96,24 @@ def test_a_flush_from_before_a_truncation_does_not_count() -> None:
     assert member.sent(FetchRequest)
 
 
+def test_what_a_cut_leaves_is_flushed_though_a_flush_was_under_way() -> None:
+    """Who looks for a leader fetches with a log that is not durable yet; else it would never fetch again."""
+    member = Member()
+    member.auto_flush = False
+    member.follow(2, 1)
+    member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1, records=batch(0, 1) + batch(1, 1, 2)))
+    member.ask(vote_request(3, epoch=2, last=(1, 1)), 2)
+    ((send, request),) = member.sent(FetchRequest)
+    assert request.topics[0].partitions[0].fetch_offset == 3
+    member.answer(send, fetched(3, 2, diverging=OffsetAndEpoch(1, 1)))
+    assert member.effects.writes == [Truncate(1)]
+    assert member.effects.flush
+    member.effects = member.consensus.flushed(3, 1, member.now)
+    assert not member.sent(FetchRequest)
+    member.effects = member.consensus.flushed(1, 1, member.now)
+    assert member.sent(FetchRequest)
+
+
 def test_a_follower_never_holds_more_for_committed_than_it_has() -> None:
     member = Member()
     member.follow(2, 1)

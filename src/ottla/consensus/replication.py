@@ -230,6 +230,8 @@ def _truncate(core: Core, diverging: OffsetAndEpoch) -> None:
     if offset < core.log.end_offset:
         core.out.writes.append(Truncate(offset))
         core.flushed_offset = min(core.flushed_offset, offset)
+        # A flush under way reaches beyond the new end and will not count; what is left must be durable all the same.
+        core.out.flush = core.out.flush or core.flushed_offset < offset
         core.history.truncate_to(offset)
 
 
