@@ -168,6 +168,18 @@ def test_whoever_waits_is_sent_away_when_the_partition_is_led_elsewhere(broker: 
     assert fetched(broker) == [3], "the record was in the log of the next leader"
 
 
+def test_whoever_joined_before_the_replicas_had_all_is_sent_away_once(broker: Broker) -> None:
+    broker.register(2)
+    broker.create_topic(TOPIC, replicas=(ME, 2))
+    broker.settle()
+    follower_fetches(broker)
+    sent = broker.send(commit(3), 8)
+    joining = broker.send(join_request(), 3)
+    broker.change(TOPIC, leader=2)
+    assert code_of(sent) == NotCoordinator.code
+    assert joining.response.error_code == NotCoordinator.code
+
+
 def test_too_few_replicas_change_nothing(broker: Broker) -> None:
     broker.create_topic(TOPIC, replicas=(ME, 2), isr=(ME,))
     broker.settle()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
-from ottla.replicated.decision import Decision
+from ottla.replicated.decision import PARKED, Decision
 from ottla.replicated.machine import Machine
 
 State = tuple[str, ...]
@@ -242,4 +242,19 @@ def test_parked_requests_fail_when_the_machine_is_deactivated(written: Written) 
     ticket = Asked()
     written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
     written.machine.deactivate(NotController())
+    assert [type(told) for told in ticket.told] == [NotController]
+
+
+@pytest.mark.parametrize("how", ["given up", "deactivated"])
+def test_who_is_parked_hears_nothing_of_what_its_parking_waits_for(written: Written, how: str) -> None:
+    """It was parked while something else was not committed yet, and stays parked: one outcome, by whoever takes it."""
+    ticket = Asked()
+    written.submit("a")
+    written.decide(lambda _: Decision((), PARKED))
+    written.decide(lambda _: Decision((), "taken", answers=[(ticket, "yes")]))
+    if how == "given up":
+        written.machine.give_up(0, NotController())
+    else:
+        written.machine.deactivate(NotController())
+    assert [type(reply) for reply in written.replies] == [NotController, NotController], "a, and who took the ticket"
     assert [type(told) for told in ticket.told] == [NotController]

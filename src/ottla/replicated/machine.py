@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.errors import ApiError, RequestTimedOut, UnknownServerError
-from ottla.replicated.decision import Decision, Ticket
+from ottla.replicated.decision import PARKED, Decision, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ class _Waiting(NamedTuple):
             ticket.answer(response)
 
     def fail(self, error: ApiError) -> None:
-        self.reply(error)
+        # A parked request is in the state: whoever takes it out from there answers it, and nobody else.
+        if self.result is not PARKED:
+            self.reply(error)
         for ticket, _ in self.answers:
             ticket.fail(error)
 
