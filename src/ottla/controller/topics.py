@@ -32,6 +32,9 @@ from ottla.messages.create_topics import (
 )
 from ottla.messages.metadata_records import ConfigRecord, TopicRecord
 
+Describe = Callable[[Mapping[str, str]], list[CreatableTopicConfigs]]
+"""Tells all settings of a topic that has these of its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreationContext:
@@ -49,14 +52,14 @@ def create_topics(view: View, request: CreateTopicsRequest, context: CreationCon
     """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
     _check_total(view, request)
     times = Counter(topic.name for topic in request.topics)
-    collisions = _collisions(view)
+    collisions, describe = _collisions(view), _describer(view)
     records: list[object] = []
     results = []
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            made, result = _create(view, topic, context, collisions)
+            made, result = _create(view, topic, context, collisions, describe)
         except ApiError as error:  # one bad topic spoils only its own answer
             result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
             made = []
@@ -98,7 +101,11 @@ def _unified(name: str) -> str:
 
 
 def _create(
-    view: View, topic: CreatableTopic, context: CreationContext, collision: Callable[[str], str | None]
+    view: View,
+    topic: CreatableTopic,
+    context: CreationContext,
+    collision: Callable[[str], str | None],
+    describe: Describe,
 ) -> tuple[list[object], CreatableTopicResult]:
     """The records of one topic: it, its settings, its partitions."""
     may_create = context.may_create is None or context.may_create(topic.name)
@@ -122,34 +129,36 @@ def _create(
         for name, value in configs.items()
     ]
     records += [partition_record(view, topic_id, number, replicas) for number, replicas in enumerate(assignments)]
-    return records, _result(view, topic.name, topic_id, configs, assignments, context)
-
-
-def _result(
-    view: View,
-    name: str,
-    topic_id: bytes,
-    configs: Mapping[str, str],
-    assignments: list[tuple[int, ...]],
-    context: CreationContext,
-) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=name, topic_id=topic_id, error_message=None)
-    if context.mentionable is not None and name not in context.mentionable:
+    result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
+    if context.mentionable is not None and topic.name not in context.mentionable:
         result.topic_config_error_code = TopicAuthorizationFailed.code
-        return result
-    result.num_partitions = len(assignments)
-    result.replication_factor = len(assignments[0])
-    result.configs = [
-        CreatableTopicConfigs(
-            name=each,
-            value=None if effective.setting.is_sensitive else effective.text,
-            config_source=effective.source,
-            is_sensitive=effective.setting.is_sensitive,
-        )
-        for each, effective in sorted(view.topic_settings(configs).items())
-        if not effective.setting.internal or each in configs
-    ]
-    return result
+    else:
+        result.num_partitions = len(assignments)
+        result.replication_factor = len(assignments[0])
+        result.configs = describe(configs)
+    return records, result
+
+
+def _describer(view: View) -> Describe:
+    """Tells the settings of new topics, which often are the same for all of a request."""
+    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+
+    def describe(configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        key = frozenset(configs.items())
+        if key not in known:
+            known[key] = [
+                CreatableTopicConfigs(
+                    name=each,
+                    value=None if effective.setting.is_sensitive else effective.text,
+                    config_source=effective.source,
+                    is_sensitive=effective.setting.is_sensitive,
+                )
+                for each, effective in sorted(view.topic_settings(configs).items())
+                if not effective.setting.internal or each in configs
+            ]
+        return known[key]
+
+    return describe
 
 
 def _configs(view: View, topic: CreatableTopic) -> dict[str, str]:

@@ -10,6 +10,7 @@ more, and the other directories carry on.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
@@ -37,17 +38,20 @@ from ottla.log.node_files import (
     read_topic_id,
     remove_clean_shutdown,
     write_clean_shutdown,
-    write_topic_id,
 )
-from ottla.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, create_log, open_log
+from ottla.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, make_files, open_log, plan_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.scan import CorruptLog
+from ottla.log.segment import Segment
 from ottla.log.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 """Its log is the consensus's, which opens it by itself."""
+
+_TOGETHER_MS = 5
+"""What is asked for within this time is made, or synced, in one go; and whoever asked gets an answer before."""
 
 Name = tuple[str, int]
 """A topic and a partition of it."""
@@ -86,6 +90,11 @@ class LogDirectory:
         self.producer_expiration_ms = producer_expiration_ms
         self._known_points: dict[Name, int] = {}
         """The recovery points that may be on disk."""
+        self._unmade: deque[PartitionLog] = deque()
+        """New logs whose files are to be made."""
+        self._is_making = False
+        self._is_syncing_names = False
+        self._making_lock = Lock()
         self._checkpoint_lock = Lock()
         self._checkpoints_made = 0
         self._checkpoints_written: dict[str, int] = {}
@@ -167,7 +176,11 @@ class LogDirectory:
         start_offset: int = 0,
         future: bool = False,
     ) -> PartitionLog:
-        """Make a log for a partition that this directory does not have."""
+        """Make a log for a partition that this directory does not have.
+
+        Its files are made in the background, or before by whoever first needs one of them: nothing is lost when a
+        crash comes before that.
+        """
         name = directory_name(topic, partition)
         if future:
             name = marked_directory_name(topic, partition, Role.FUTURE, self._unique())
@@ -175,21 +188,62 @@ class LogDirectory:
         if (topic, partition) in self._known_points:
             # That of a deleted topic of the same name would make a start trust bytes that were never synced.
             self.checkpoint_recovery_points(wait=True)
-        try:
-            log = create_log(
-                self.home, path, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
-            )
-            if topic_id is not None:
-                write_topic_id(self.home.disk, path, topic_id)
-        except OSError as error:
-            self.fail(error)
-            raise
+        log = plan_log(
+            self.home, path, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
+        )
+        log.active.make = partial(self._make_files, log, log.active)
+        self._unmade.append(log)
+        if not self._is_making:
+            self._is_making = True
+            self.home.background.later(_TOGETHER_MS, self._make_all)
+        if self.failure is not None:  # it was made at once, or rather was not
+            raise self.failure
         (self.futures if future else self.logs)[topic, partition] = log
         return log
 
+    def _make_all(self) -> None:
+        """Make the files of all logs that have none yet, in a thread."""
+        self.home.background.run(self._make_unmade, self._made, self.fail)
+
+    def _make_unmade(self) -> None:
+        while self._unmade:
+            self._unmade.popleft().make()
+
+    def _made(self, _: None) -> None:
+        self._is_making = False
+        if self._unmade:
+            self._is_making = True
+            self._make_all()
+
+    def _make_files(self, log: PartitionLog, segment: Segment) -> None:
+        with self._making_lock:
+            if segment.make is None:
+                return  # another thread was faster
+            make_files(log)
+            segment.make = None
+
+    def _unplan(self, log: PartitionLog) -> bool:
+        """See that a log's files are not made any more; False if they have been."""
+        if log.active.make is None:
+            return False
+        with self._making_lock:
+            was_planned = log.active.make is not None
+            log.active.make = None
+            return was_planned
+
     def delete(self, log: PartitionLog) -> None:
-        """Take a log out of service; its files are renamed now and deleted later."""
-        self._mark(log, Role.DELETED)
+        """Take a log out of service; its files are renamed now and deleted later.
+
+        The new name is synced aside, once for all that are deleted together. Should a crash come before that, the next
+        start finds a log that no topic knows. A log that has no files yet gets none.
+        """
+        if self._unplan(log):
+            self._forget(log)
+            return
+        self._mark(log, Role.DELETED, wait=False)
+        if not self._is_syncing_names:
+            self._is_syncing_names = True
+            self.home.background.later(_TOGETHER_MS, self._sync_names)
         self._forget(log)
         self._remove_later(log.directory, log.settings.file_delete_delay_ms)
 
@@ -279,14 +333,20 @@ class LogDirectory:
                 write_checkpoint(self.home.disk, f"{self.path}/{name}", offsets)
                 self._checkpoints_written[name] = number
 
-    def _mark(self, log: PartitionLog, role: Role) -> None:
-        self._rename(log, marked_directory_name(log.topic, log.partition, role, self._unique()))
+    def _sync_names(self) -> None:
+        self._is_syncing_names = False
+        self.home.background.run(partial(self.home.disk.sync_dir, self.path), _done, self.fail)
 
-    def _rename(self, log: PartitionLog, name: str) -> None:
+    def _mark(self, log: PartitionLog, role: Role, *, wait: bool = True) -> None:
+        self._rename(log, marked_directory_name(log.topic, log.partition, role, self._unique()), wait=wait)
+
+    def _rename(self, log: PartitionLog, name: str, *, wait: bool = True) -> None:
         path = f"{self.path}/{name}"
         try:
+            log.make()
             self.home.disk.rename(log.directory, path)
-            self.home.disk.sync_dir(self.path)
+            if wait:
+                self.home.disk.sync_dir(self.path)
         except OSError as error:
             self.fail(error)
             raise

@@ -13,6 +13,7 @@ from ottla.log.disk import Disk
 from ottla.log.epochs import CorruptEpochs, LeaderEpochs
 from ottla.log.home import Home
 from ottla.log.index import CorruptIndex
+from ottla.log.node_files import write_topic_id
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_snapshot import snapshot_offset
 from ottla.log.producers import Producers
@@ -48,11 +49,38 @@ def create_log(
     topic_id: bytes | None = None,
 ) -> PartitionLog:
     """A new, empty log in a directory of its own."""
-    home.disk.make_dir(directory)
-    segment = Segment.create(
-        home.disk, directory, start_offset, now_ms=now_ms, preallocated=settings.preallocated_bytes
+    log = plan_log(
+        home, directory, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
     )
+    make_files(log)
+    return log
+
+
+def plan_log(
+    home: Home,
+    directory: str,
+    topic: str,
+    partition: int,
+    settings: LogSettings,
+    *,
+    now_ms: int,
+    start_offset: int = 0,
+    topic_id: bytes | None = None,
+) -> PartitionLog:
+    """A new, empty log as it will be when `make_files` has made its directory."""
+    segment = Segment.plan(home.disk, directory, start_offset, now_ms=now_ms)
     return _log(home, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
+
+
+def make_files(log: PartitionLog) -> None:
+    """Make the directory of a new log, with what is in it. Its topic's id is durable when this returns.
+
+    The log's file is not kept open: many logs may be made at once, and few of them be used soon.
+    """
+    log.home.disk.make_dir(log.directory)
+    log.active.make_files(log.settings.preallocated_bytes)
+    if log.topic_id is not None:
+        write_topic_id(log.home.disk, log.directory, log.topic_id)
 
 
 def open_log(

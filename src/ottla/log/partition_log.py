@@ -144,6 +144,11 @@ class PartitionLog:
         """The segment that is written to."""
         return self.segments[-1]
 
+    def make(self) -> None:
+        """See that a new log has its files, which it may be given only when somebody needs them."""
+        if self.active.make is not None:
+            self.active.make()
+
     @property
     def size(self) -> int:
         """Bytes in all segments."""

@@ -5,7 +5,7 @@ Positions are bytes in the `.log` file. Only the newest segment of a log is appe
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -65,6 +65,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "make",
         "suffix",
     )
 
@@ -85,6 +86,17 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp = _UNKNOWN
         self._unindexed_bytes = 0
+        self.make: Callable[[], None] | None = None
+        """Makes the files of a segment that is only planned; None for one that has them."""
+
+    @classmethod
+    def plan(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "") -> "Segment":
+        """A new, empty segment as it will be. `make_files` is still to come: by `make`, before a file is used."""
+        segment = cls(disk, directory, base_offset, size=0, suffix=suffix, created_ms=now_ms)
+        segment._offsets = Index(disk, segment.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=True)
+        segment._times = Index(disk, segment.path(TIME_INDEX_SUFFIX), Layout.TIME, new=True)
+        segment._max_timestamp = NO_TIMESTAMP
+        return segment
 
     @classmethod
     def create(
@@ -94,21 +106,24 @@ class Segment:
 
         The log's file may be made as large as it can become (`preallocate`); what is not used is cut off at the end.
         """
-        segment = cls(disk, directory, base_offset, size=0, suffix=suffix, created_ms=now_ms)
-        if disk.exists(segment.path(ABORTED_SUFFIX)):
-            disk.remove(segment.path(ABORTED_SUFFIX))
+        segment = cls.plan(disk, directory, base_offset, now_ms=now_ms, suffix=suffix)
+        segment._file = segment.make_files(preallocated)
+        return segment
+
+    def make_files(self, preallocated: int = 0) -> LogFile:
+        """Make the files, empty; the log's is returned open."""
+        disk = self._disk
+        if disk.exists(self.path(ABORTED_SUFFIX)):
+            disk.remove(self.path(ABORTED_SUFFIX))
         # Kafka complains when it recovers a segment that has no indexes.
         for index_suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            disk.close(disk.create(segment.path(index_suffix)))
+            disk.close(disk.create(self.path(index_suffix)))
         # The log comes last: a failure must not leave a segment behind that nobody knows of.
-        path = segment.path(LOG_SUFFIX)
-        segment._file = LogFile(disk, path, disk.create(path))
+        path = self.path(LOG_SUFFIX)
+        file = LogFile(disk, path, disk.create(path))
         if preallocated:
-            disk.truncate(segment._file.number, preallocated)
-        segment._offsets = Index(disk, segment.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=True)
-        segment._times = Index(disk, segment.path(TIME_INDEX_SUFFIX), Layout.TIME, new=True)
-        segment._max_timestamp = NO_TIMESTAMP
-        return segment
+            disk.truncate(file.number, preallocated)
+        return file
 
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG_SUFFIX)!r})"
@@ -127,6 +142,8 @@ class Segment:
     def file(self) -> LogFile:
         file = self._file
         if file is None:
+            if self.make is not None:
+                self.make()
             path = self.path(LOG_SUFFIX)
             file = self._file = LogFile(self._disk, path, self._disk.open(path))
         return file
@@ -350,6 +367,8 @@ class Segment:
 
     def finish(self) -> None:
         """Complete the files, when the segment gets no more batches or the log is closed."""
+        if self.make is not None:
+            self.make()
         file = self._file
         if file is not None and self._disk.size(file.number) > self.size:
             self.cut(self.size)  # a write that failed, and could not be taken back then

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Final, Self
 
-from ottla.settings.topics import EffectiveSetting
+from ottla.settings.topics import NOTHING, EffectiveSetting, effective_topic_settings
 from ottla.wire.batch import TimestampType
 from ottla.wire.compression import Compression
 
@@ -82,3 +83,27 @@ class LogSettings:
 
 
 DEFAULT_LOG_SETTINGS: Final = LogSettings()
+
+
+def log_settings(
+    topic: Mapping[str, str],
+    broker: Mapping[str, str] = NOTHING,
+    *,
+    dynamic_broker: Mapping[str, str] = NOTHING,
+    dynamic_default: Mapping[str, str] = NOTHING,
+) -> LogSettings:
+    """What holds for the logs of a topic, from the layers of `effective_topic_settings`."""
+    return _log_settings(*(frozenset(each.items()) for each in (topic, broker, dynamic_broker, dynamic_default)))
+
+
+_Given = frozenset[tuple[str, str]]
+
+
+@lru_cache(maxsize=128)
+def _log_settings(topic: _Given, broker: _Given, dynamic_broker: _Given, dynamic_default: _Given) -> LogSettings:
+    """Thousands of topics share few sets of settings, and then share the object too."""
+    return LogSettings.of(
+        effective_topic_settings(
+            dict(topic), dict(broker), dynamic_broker=dict(dynamic_broker), dynamic_default=dict(dynamic_default)
+        )
+    )

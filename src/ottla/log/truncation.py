@@ -58,8 +58,9 @@ def _cut(log: PartitionLog, offset: int) -> int:
 def truncate_fully(log: PartitionLog, offset: int, *, now_ms: int) -> None:
     """Drop everything and begin again at an offset."""
     disk = log.home.disk
-    _discard(log, log.segments[::-1])
     try:
+        log.make()
+        _discard(log, log.segments[::-1])
         for name in disk.names(log.directory):
             if snapshot_offset(name) is not None:
                 disk.remove(f"{log.directory}/{name}")

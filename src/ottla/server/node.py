@@ -40,7 +40,7 @@ from ottla.log.compaction import Compaction
 from ottla.log.directory import LogDirectory
 from ottla.log.home import Home
 from ottla.log.logs import Logs
-from ottla.log.settings import LogSettings
+from ottla.log.settings import LogSettings, log_settings
 from ottla.log.threads import Threads
 from ottla.messages.apis import Listeners
 from ottla.metrics.requests import on_sent
@@ -77,7 +77,6 @@ from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
-from ottla.settings.topics import effective_topic_settings
 
 logger = logging.getLogger(__name__)
 
@@ -471,10 +470,9 @@ class Node:
 
     def _settings_of(self, image: Image, topic: str) -> LogSettings:
         layers = self._dynamic.layers(image)
-        effective = effective_topic_settings(
+        return log_settings(
             image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
         )
-        return LogSettings.of(effective)
 
     def _move_bytes_per_s(self) -> int:
         """The limit for moves between directories, which can only be set while the node runs."""

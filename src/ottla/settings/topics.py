@@ -8,6 +8,7 @@ broker's configuration file, the default. Within each, a topic setting's synonym
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -58,18 +59,18 @@ def effective_topic_settings(
 ) -> dict[str, EffectiveSetting]:
     """Every topic setting with its value in force. Names that are unknown are passed over: a newer Kafka may have
     stored them. Raises InvalidSetting for a value that cannot be."""
-    layers = (
-        (Source.DYNAMIC_BROKER, dynamic_broker),
-        (Source.DYNAMIC_DEFAULT_BROKER, dynamic_default),
-        (Source.STATIC_BROKER, broker),
-    )
+    layers = tuple(frozenset(given.items()) for given in (dynamic_broker, dynamic_default, broker))
     settings = {}
+    inherited = _inherited(*layers)
     for name, setting in topic_settings().items():
         if name in topic:
             value = setting.parse(topic[name])
             settings[name] = EffectiveSetting(setting, value, Source.DYNAMIC_TOPIC, name)
         else:
-            settings[name] = _from_broker(setting, layers)
+            found = inherited[name]
+            if isinstance(found, InvalidSetting):
+                raise found
+            settings[name] = found
     return settings
 
 
@@ -101,6 +102,28 @@ def validate_topic_settings(
             " stop copying, set remote.log.copy.disable=true instead",
         )
     return settings
+
+
+_Given = frozenset[tuple[str, str]]
+
+
+@lru_cache(maxsize=16)
+def _inherited(
+    dynamic_broker: _Given, dynamic_default: _Given, broker: _Given
+) -> dict[str, EffectiveSetting | InvalidSetting]:
+    """What a topic has that sets nothing itself: the same for thousands of topics."""
+    layers = (
+        (Source.DYNAMIC_BROKER, dict(dynamic_broker)),
+        (Source.DYNAMIC_DEFAULT_BROKER, dict(dynamic_default)),
+        (Source.STATIC_BROKER, dict(broker)),
+    )
+    found: dict[str, EffectiveSetting | InvalidSetting] = {}
+    for name, setting in topic_settings().items():
+        try:
+            found[name] = _from_broker(setting, layers)
+        except InvalidSetting as error:  # which matters to topics only that do not set it themselves
+            found[name] = error
+    return found
 
 
 def _from_broker(setting: Setting, layers: tuple[tuple[Source, Mapping[str, str]], ...]) -> EffectiveSetting:
