@@ -45,6 +45,14 @@ def lines_run(action: Callable[[], Any]) -> int:
     return lines
 
 
+def test_partitions_with_the_same_replicas_share_them() -> None:
+    image = replay(topics(2, 3))
+    held = [partition for each in image.topics.values() for partition in each.partitions]
+    assert len(held) == 6
+    assert len({id(partition.replicas) for partition in held} | {id(partition.isr) for partition in held}) == 1
+    assert len({id(partition.directories) for partition in held}) == 1
+
+
 def change(image: Image) -> Image:
     return replay([PartitionChangeRecord(partition_id=0, topic_id=uuid(1), leader=1, isr=[1])], image)
 

@@ -61,6 +61,7 @@ def test_every_record_is_framed_in_every_version(cls: type[Any]) -> None:
     ],
 )
 def test_what_is_not_known_is_named(data: bytes, complaint: str) -> None:
+    decode_record(encode_record(TOPIC, 0))  # the way of a kind that was met before is shorter
     with pytest.raises(ProtocolError, match=complaint):
         decode_record(data)
 

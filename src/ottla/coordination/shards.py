@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
@@ -16,6 +17,7 @@ from ottla.replica.waiting import Completions
 S = TypeVar("S")
 
 
+@lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
     """Java's hash of a string, by which all nodes find the same coordinator; never negative here."""
     value = 0

@@ -18,10 +18,10 @@ from ottla.messages.raft_records import (
     VotersRecord,
 )
 from ottla.wire.batch import BatchHeader, read_header
-from ottla.wire.codec import decode, encode
+from ottla.wire.codec import decode, encode, reader_of
 from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_key, control_type
-from ottla.wire.declare import schema_of
+from ottla.wire.declare import Reader, schema_of
 from ottla.wire.errors import ProtocolError
 from ottla.wire.records import Record, build_batch, records
 from ottla.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
@@ -71,6 +71,20 @@ def encode_record(record: object, version: int) -> bytes:
 
 def decode_record(data: Buffer) -> tuple[Any, int]:
     """The record that a value of the log is, and its version."""
+    read = _readers.get(bytes(data[:3]))
+    if read is None:
+        return _decode_record(data)
+    message, end = read(memoryview(data), 3)
+    if end != len(data):
+        return _decode_record(data)  # which says what is wrong
+    return message, data[2]
+
+
+_readers: dict[bytes, Reader] = {}
+"""Readers of records by their first three bytes, where frame version, type and version take one each."""
+
+
+def _decode_record(data: Buffer) -> tuple[Any, int]:
     frame, pos = read_uvarint(data, 0)
     if frame != FRAME_VERSION:
         raise UnknownRecord(f"metadata record of frame version {frame}, not {FRAME_VERSION}")
@@ -81,6 +95,8 @@ def decode_record(data: Buffer) -> tuple[Any, int]:
         raise UnknownRecord(f"metadata record of type {key} (version {version})")
     if version not in schema_of(cls).versions:
         raise UnknownRecord(f"{cls.__name__} of version {version}; known are {schema_of(cls).versions}")
+    if pos == 3:
+        _readers[bytes(data[:3])] = reader_of(cls, version)
     return decode(cls, version, memoryview(data)[pos:]), version
 
 

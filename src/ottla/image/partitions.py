@@ -1,6 +1,7 @@
 """How records make and change a partition."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ottla.image.errors import ReplayError
 from ottla.image.values import DIRECTORY_MIGRATING, LeaderRecovery, Partition
@@ -11,20 +12,22 @@ RECOVERY_UNCHANGED = -1
 _RECOVERIES = frozenset(LeaderRecovery)
 
 
-def new_partition(record: PartitionRecord) -> Partition:
-    """The partition that a record makes."""
+def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
+    """The partition that a record makes. Many have the same replicas: what is `known` already serves all of them."""
     replicas = tuple(record.replicas)
+    replicas = known.setdefault(replicas, replicas)
     isr = tuple(record.isr)
+    directories = _directories(record.directories, len(replicas), record)
     _check_recovery(record.leader_recovery_state)
     return Partition(
         replicas,
-        replicas if isr == replicas else isr,  # mostly so, and then one tuple serves both
+        replicas if isr == replicas else known.setdefault(isr, isr),
         tuple(record.removing_replicas),
         tuple(record.adding_replicas),
         record.leader,
         record.leader_epoch,
         record.partition_epoch,
-        _directories(record.directories, len(replicas), record),
+        known.setdefault(directories, directories),
         record.leader_recovery_state,
         tuple(record.eligible_leader_replicas or ()),
         tuple(record.last_known_elr or ()),

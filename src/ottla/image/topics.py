@@ -4,6 +4,7 @@ A topic is copied once a delta, when the delta ends, however many of its partiti
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from immutables import Map
 
@@ -52,12 +53,13 @@ class _Draft:
 class TopicsDraft:
     """All topics, as the records so far leave them."""
 
-    __slots__ = ("_drafts", "_image", "_names")
+    __slots__ = ("_drafts", "_image", "_known", "_names")
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._drafts: dict[bytes, _Draft | None] = {}  # None: deleted
         self._names: dict[str, bytes | None] = {}  # of topics made or deleted
+        self._known: dict[Any, Any] = {}  # tuples that partitions share
 
     def create(self, record: TopicRecord) -> None:
         if self._id_of(record.name) is not None:
@@ -78,7 +80,7 @@ class TopicsDraft:
         if record.partition_id < 0:
             raise ReplayError(f"partition {record.partition_id}: {record}")
         draft = self._drafts.get(record.topic_id) or self._draft(record.topic_id)
-        draft.changed[record.partition_id] = new_partition(record)
+        draft.changed[record.partition_id] = new_partition(record, self._known)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
         draft = self._drafts.get(record.topic_id) or self._draft(record.topic_id)

@@ -25,7 +25,8 @@ from ottla.wire.batch import batches
 logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 8 * 1024 * 1024
-_SNAPSHOT_BATCH_RECORDS: Final = 1000
+_SNAPSHOT_BATCH_RECORDS: Final = 100
+"""Written by a thread that lets others have the interpreter after each batch, which is after a millisecond."""
 
 Subscriber = Callable[[Update], None]
 
@@ -113,12 +114,15 @@ class Metadata:
     def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         assert self._quorum is not None
         data = self._quorum.log.snapshot_content(snapshot)
-        records: list[object] = []
-        timestamp = -1
-        for pos, header in batches(data):
-            timestamp = max(timestamp, header.max_timestamp)
-            if not header.is_control:
-                records += [entry.record for entry in entries(data, pos, header) if isinstance(entry, MetadataEntry)]
+        headers = list(batches(data))
+        timestamp = max((header.max_timestamp for _, header in headers), default=-1)
+        records = (
+            entry.record
+            for pos, header in headers
+            if not header.is_control
+            for entry in entries(data, pos, header)
+            if isinstance(entry, MetadataEntry)
+        )
         update = self._loader.load_snapshot(
             records, offset=snapshot.offset - 1, epoch=snapshot.epoch, timestamp=timestamp
         )

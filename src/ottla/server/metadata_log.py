@@ -12,6 +12,7 @@ from typing import Final
 from ottla.consensus.log_view import OffsetAndEpoch
 from ottla.log.disk import Disk, FileRange, LogFile, write_all
 from ottla.log.home import Home
+from ottla.log.offset_map import give_way
 from ottla.log.opening import create_log, open_log
 from ottla.log.partition_log import Isolation
 from ottla.log.reading import read
@@ -140,6 +141,7 @@ class MetadataLog:
             for data in parts:
                 write_all(self._disk, file, data, position)
                 position += len(data)
+                give_way()
             self._disk.sync(file)
         finally:
             self._disk.close(file)
