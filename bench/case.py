@@ -24,8 +24,12 @@ from bench.systems import Cluster, System
 
 GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14})
 """Commits, FindCoordinator and the classic group protocol."""
+CONSUMER_GROUPS = GROUPS | {68}
 TRANSACTIONS = frozenset({22, 24, 25, 26, 28})
-MODULES = ("produce", "consume", "latency", "start", "topics", "groups", "transactions", "cluster", "idle", "growth")
+MODULES = (
+    *("produce", "consume", "latency", "mixed", "start", "topics", "groups", "transactions"),
+    *("cluster", "controller", "idle", "growth"),
+)
 
 # What is asked of Ottla, as ratios to Kafka.
 LOAD_GOALS = {"server_cpu_s": 0.6, "records_per_s": 1.0, "p99_ms": 0.7}

@@ -1,15 +1,18 @@
-"""Consuming what is there, from the page cache: librdkafka and Kafka's own consumer; one consumer and ten."""
+"""Consuming: what is there, from the page cache, and what is being written; librdkafka and Kafka's own consumer."""
 
-from bench.case import GROUPS, LOAD_GOALS, Trial, case
+from concurrent.futures import ThreadPoolExecutor
+
+from bench.case import GROUPS, LOAD_GOALS, TRANSACTIONS, Trial, case
 from bench.figures import Figures
 from bench.load import librdkafka
 from bench.tools import consumer_performance, producer_performance
 
 RECORD_BYTES = 1_000
+TAILS = 5
 
 
-def filled(trial: Trial, records: int, partitions: int = 1) -> str:
-    """A topic with records in it, which all rounds of this life read."""
+def filled(trial: Trial, records: int, partitions: int = 1, *, transaction_ms: int | None = None) -> str:
+    """A topic with records in it, in transactions or not, which all rounds of this life read."""
 
     def fill() -> str:
         topic = trial.new_topic(partitions)
@@ -18,16 +21,19 @@ def filled(trial: Trial, records: int, partitions: int = 1) -> str:
             topic,
             records=records,
             record_bytes=RECORD_BYTES,
-            settings={"acks": "1", "batch.size": "65536"},
+            settings={"acks": "all" if transaction_ms else "1", "batch.size": "65536"},
+            transaction_ms=transaction_ms,
         )
         return topic
 
-    return trial.cluster.once(f"{records} in {partitions}", fill)
+    return trial.cluster.once(f"{records} in {partitions}, {transaction_ms}", fill)
 
 
-def consume(trial: Trial, *, records: int, partitions: int = 1, consumers: int = 1) -> Figures:
+def consume(
+    trial: Trial, *, records: int, partitions: int = 1, consumers: int = 1, transaction_ms: int | None = None
+) -> Figures:
     count = trial.scaled(records)
-    topic = filled(trial, count, partitions)
+    topic = filled(trial, count, partitions, transaction_ms=transaction_ms)
     with trial.measured() as figures:
         figures |= librdkafka(
             "consume",
@@ -36,7 +42,7 @@ def consume(trial: Trial, *, records: int, partitions: int = 1, consumers: int =
             partitions=partitions,
             consumers=consumers,
             records=count,
-            settings={},
+            settings={"isolation.level": "read_committed" if transaction_ms else "read_uncommitted"},
         )
     return figures
 
@@ -57,4 +63,44 @@ def consume_java(trial: Trial) -> Figures:
     topic = filled(trial, records)
     with trial.measured() as figures:
         figures |= consumer_performance(trial.cluster.bootstrap, topic, records=records, settings={})
+    return figures
+
+
+@case(
+    "consume-committed",
+    "1 M × 1,000 B in transactions of 20 ms, read_committed (librdkafka)",
+    needs=TRANSACTIONS,
+    goals=LOAD_GOALS,
+)
+def consume_committed(trial: Trial) -> Figures:
+    return consume(trial, records=1_000_000, transaction_ms=20)
+
+
+@case("consume-tail", "500 k × 1,000 B, five consumers (librdkafka) of what a producer is writing", goals=LOAD_GOALS)
+def consume_tail(trial: Trial) -> Figures:
+    """Each reads everything, as it comes. The servers' CPU is that of both sides."""
+    records = trial.scaled(500_000)
+    with trial.topic() as topic, ThreadPoolExecutor(TAILS) as clients, trial.measured() as figures:
+        tails = [
+            clients.submit(
+                librdkafka,
+                "consume",
+                bootstrap=trial.cluster.bootstrap,
+                topic=topic,
+                partitions=1,
+                consumers=1,
+                records=records,
+                settings={},
+            )
+            for _ in range(TAILS)
+        ]
+        producer_performance(
+            trial.cluster.bootstrap,
+            topic,
+            records=records,
+            record_bytes=RECORD_BYTES,
+            settings={"acks": "1", "batch.size": "65536"},
+        )
+        rates = [tail.result()["records_per_s"] for tail in tails]
+        figures["records_per_s"] = sum(rates)
     return figures

@@ -1,21 +1,29 @@
-"""Consumer groups: how long until ten members share a topic, and what commits cost. Run where there are groups."""
+"""Consumer groups: how long until members share a topic, and what commits cost, one at a time and many at once."""
 
 import time
+from collections.abc import Callable
+from threading import Thread
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.case import GROUPS, Trial, case
+from bench.case import CONSUMER_GROUPS, GROUPS, Trial, case
 from bench.figures import Figures, percentiles
+from bench.members import Group, Member, classic_member, consumer_member
 from bench.tools import ToolFailed
 
 PATIENCE_S = 60.0
+MEMBERS = 100
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
+"""Waits by design would hide what joining takes."""
+GOALS = {"time_ms": 1.0, "server_cpu_s": 1.0}
+COMMIT_GOALS = {"records_per_s": 1.0, "server_cpu_s": 1.0}
 
 
 @case(
     "groups-join",
     "ten members join a group and share 30 partitions",
     needs=GROUPS,
-    settings={"group.initial.rebalance.delay.ms": "0"},  # a wait by design would hide what joining takes
+    settings=AT_ONCE,
 )
 def groups_join(trial: Trial) -> Figures:
     topic = trial.cluster.once("topic", lambda: trial.new_topic(30))
@@ -44,21 +52,77 @@ def groups_join(trial: Trial) -> Figures:
     return figures
 
 
-@case("groups-commits", "2,000 commits, one after the other", needs=GROUPS)
-def groups_commits(trial: Trial) -> Figures:
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
-    member = Consumer(
-        {"bootstrap.servers": trial.cluster.bootstrap, "group.id": "commits", "enable.auto.commit": False}
-    )
-    member.assign([TopicPartition(topic, 0, 0)])
-    member.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)  # finds the coordinator
-    times = []
+def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
+    """A hundred members begin at the same moment; the time until the group is at rest with all of them."""
+    members = trial.scaled(MEMBERS, least=5)
+    topic = trial.cluster.once("topic", lambda: trial.new_topic(members))
+    group = Group(trial.cluster.nodes[0].port, f"rest-{time.monotonic_ns()}", members)
+    group.find_coordinator()
     with trial.measured() as figures:
-        for number in range(trial.scaled(2_000)):
+        figures["time_ms"] = group.come_to_rest(member(topic))
+    return figures
+
+
+@case("groups-classic100", "100 members join a classic group", needs=GROUPS, settings=AT_ONCE, goals=GOALS)
+def groups_classic_100(trial: Trial) -> Figures:
+    return rest(trial, lambda _: classic_member)
+
+
+@case(
+    "groups-consumer100",
+    "100 members share 100 partitions, new protocol",
+    needs=CONSUMER_GROUPS,
+    settings=AT_ONCE,
+    goals=GOALS,
+)
+def groups_consumer_100(trial: Trial) -> Figures:
+    return rest(trial, consumer_member)
+
+
+def commits(trial: Trial, clients: int, each: int) -> Figures:
+    """Clients, each in a group of its own, commit one offset after the other."""
+    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    many = [_committer(trial, topic, number) for number in range(clients)]
+    times: list[float] = []
+
+    def commit(member: Consumer) -> None:
+        for number in range(each):
             began = time.perf_counter()
             member.commit(offsets=[TopicPartition(topic, 0, number)], asynchronous=False)
             times.append((time.perf_counter() - began) * 1000)
+
+    threads = [Thread(target=commit, args=(member,)) for member in many]
+    with trial.measured() as figures:
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        took = time.perf_counter() - began
         figures |= percentiles(times)
-        figures["records_per_s"] = len(times) / (sum(times) / 1000)
-    member.close()
+        figures["records_per_s"] = len(times) / took
+    for member in many:
+        member.close()
+    if len(times) < clients * each:
+        raise ToolFailed(f"{len(times)} of {clients * each} commits were answered")
     return figures
+
+
+def _committer(trial: Trial, topic: str, number: int) -> Consumer:
+    Group(trial.cluster.nodes[0].port, f"commits-{number}", 1).find_coordinator()
+    member = Consumer(
+        {"bootstrap.servers": trial.cluster.bootstrap, "group.id": f"commits-{number}", "enable.auto.commit": False}
+    )
+    member.assign([TopicPartition(topic, 0, 0)])
+    member.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)  # finds the coordinator
+    return member
+
+
+@case("groups-commits", "2,000 commits, one after the other", needs=GROUPS, goals=COMMIT_GOALS)
+def groups_commits(trial: Trial) -> Figures:
+    return commits(trial, 1, trial.scaled(2_000))
+
+
+@case("groups-commits10", "10 clients commit 500 times each, at once", needs=GROUPS, goals=COMMIT_GOALS)
+def groups_commits_10(trial: Trial) -> Figures:
+    return commits(trial, 10, trial.scaled(500))

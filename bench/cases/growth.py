@@ -1,16 +1,27 @@
-"""Curves: what things cost against the number of partitions, and of connections. Flat or linear is good."""
+"""Curves: what things cost against the number of partitions, connections and groups, and the size of a log.
 
+Flat or linear is good.
+"""
+
+import random
 import time
+from functools import partial
 
 from bench import measure
-from bench.asking import ask_metadata
-from bench.case import Trial, case
+from bench.asking import ask, ask_metadata
+from bench.case import GROUPS, Trial, case
 from bench.cases.idle import connections, idle
 from bench.figures import Figures, percentiles
-from bench.tools import producer_performance
+from bench.members import Group, until_ready
+from bench.tools import ToolFailed, producer_performance
+from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 
 PINGS = 500
 SETTLE_S, WATCH_S = 2.0, 5.0
+COMMITS = 2_000
+FETCHES = 1_000
+RECORD_BYTES = 1_000
 
 
 @case(
@@ -60,3 +71,94 @@ def growth_connections(trial: Trial) -> Figures:
             times.append((time.perf_counter() - asked) * 1000)
         figures["server_cpu_s"] = measure.cpu_seconds(trial.cluster.pids) - used
     return {**figures, **percentiles(times), "time_ms": opened * 1000}
+
+
+@case(
+    "growth-groups",
+    "so many groups: each commits, then 2,000 commits of any of them; left alone",
+    needs=GROUPS,
+    warm_rounds=0,
+    axis="groups",
+    sizes=(1, 10, 100, 1_000),
+    quick_sizes=(1, 100),
+)
+def growth_groups(trial: Trial) -> Figures:
+    assert trial.x is not None
+    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    names = [f"many-{trial.x}-{number}" for number in range(trial.x)]
+    some = Group(trial.cluster.nodes[0].port, names[0], 0)
+    some.find_coordinator()
+    chance = random.Random(trial.x)
+    with some.connect() as connection:
+
+        def commit(name: str, offset: int) -> int:
+            part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+            request = OffsetCommitRequest(
+                group_id=name, topics=[OffsetCommitRequestTopic(name=topic, partitions=[part])]
+            )
+            return int(ask(connection, request, 8).topics[0].partitions[0].error_code)
+
+        for name in names:
+            if until_ready(partial(commit, name, 0)):
+                raise ToolFailed(f"{name} cannot commit")
+        with trial.measured() as figures:
+            times = []
+            for number in range(trial.scaled(COMMITS)):
+                began = time.perf_counter()
+                if code := commit(chance.choice(names), number):
+                    raise ToolFailed(f"a commit got error {code}")
+                times.append((time.perf_counter() - began) * 1000)
+            figures |= percentiles(times)
+            figures["records_per_s"] = len(times) / (sum(times) / 1000)
+    return {**figures, **idle(trial, settle_s=SETTLE_S, watch_s=WATCH_S)}
+
+
+@case(
+    "growth-log",
+    "a log of so many MB: 50 k × 1,000 B more, and 1,000 small fetches from anywhere in it",
+    warm_rounds=0,
+    axis="MB",
+    sizes=(10, 100, 1_000, 5_000),
+    quick_sizes=(10, 100),
+)
+def growth_log(trial: Trial) -> Figures:
+    """The time is that of the fetches. All that is read was just written: nothing waits for a disk to read."""
+    assert trial.x is not None
+    topic = trial.cluster.once("topic", trial.new_topic)
+    sizes = trial.cluster.once("sizes", lambda: [0])
+    missing = trial.x * 1_000 - sizes[0]
+    if missing > 0:
+        _write(trial, topic, missing)
+        sizes[0] += missing
+    more = trial.scaled(50_000)
+    with trial.measured() as figures:
+        written = _write(trial, topic, more)
+        sizes[0] += more
+        figures |= _fetch_anywhere(trial, topic, sizes[0])
+        figures["records_per_s"] = written["records_per_s"]
+    return figures
+
+
+def _write(trial: Trial, topic: str, records: int) -> Figures:
+    return producer_performance(
+        trial.cluster.bootstrap,
+        topic,
+        records=records,
+        record_bytes=RECORD_BYTES,
+        settings={"acks": "1", "batch.size": "65536"},
+    )
+
+
+def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
+    chance = random.Random(records)
+    times = []
+    with Group(trial.cluster.nodes[0].port, "", 0).connect() as connection:
+        for _ in range(trial.scaled(FETCHES)):
+            part = FetchPartition(partition=0, fetch_offset=chance.randrange(records), partition_max_bytes=10_000)
+            began = time.perf_counter()
+            answer = ask(connection, FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 11)
+            times.append((time.perf_counter() - began) * 1000)
+            found = answer.responses[0].partitions[0]
+            if found.error_code or not found.records:
+                raise ToolFailed(f"a fetch at {part.fetch_offset} of {records}: error {found.error_code}, or nothing")
+    return {**percentiles(times), "time_ms": sum(times)}

@@ -1,4 +1,4 @@
-"""What a node costs that nobody asks anything: with partitions, with connections."""
+"""What a node costs that nobody asks anything: with partitions, with connections; and what one of either weighs."""
 
 import socket
 import time
@@ -44,3 +44,37 @@ def idle_1000(trial: Trial) -> Figures:
     trial.cluster.once("partitions", lambda: trial.new_topic(trial.scaled(1_000)))
     with connections(trial, trial.scaled(1_000)):
         return idle(trial)
+
+
+EACH_GOALS = {"each_kb": 1.0}
+_SETTLE_S = 2.0
+
+
+@case("memory-partition", "memory of one partition: 2,000 more of them", warm_rounds=0, lives=2, goals=EACH_GOALS)
+def memory_of_a_partition(trial: Trial) -> Figures:
+    count = trial.scaled(2_000)
+    trial.new_topic(50)  # what the first ones need besides is not theirs
+    with _weighed(trial, count) as figures:
+        trial.new_topic(count)
+    return figures
+
+
+@case("memory-connection", "memory of one connection: 2,000 more of them", warm_rounds=0, lives=2, goals=EACH_GOALS)
+def memory_of_a_connection(trial: Trial) -> Figures:
+    count = trial.scaled(2_000)
+    with connections(trial, 50), ExitStack() as stack, _weighed(trial, count) as figures:
+        stack.enter_context(connections(trial, count))
+    return figures
+
+
+@contextmanager
+def _weighed(trial: Trial, count: int) -> Iterator[Figures]:
+    """By how much the servers' memory grows with what is made inside, for each. A JVM may grow by less than it uses."""
+    figures: Figures = {}
+    time.sleep(_SETTLE_S)
+    before = measure.resident_bytes(trial.cluster.pids)
+    yield figures
+    time.sleep(_SETTLE_S)
+    after = measure.resident_bytes(trial.cluster.pids)
+    figures["each_kb"] = max(after - before, 0) / count / 1_000
+    figures["rss_mb"] = after / measure.MEGABYTE

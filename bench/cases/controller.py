@@ -1,0 +1,47 @@
+"""The controller against the size of its image: made, fenced, written down, started from."""
+
+import time
+
+from bench import measure
+from bench.case import Trial, case
+from bench.controllers import LoneController
+from bench.figures import Figures
+
+SNAPSHOT_MS = 5_000
+GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}
+
+
+@case(
+    "controller-partitions",
+    "a controller of so many partitions: made, a tenth lose their leader, a snapshot, a start",
+    nodes=0,
+    warm_rounds=0,
+    goals=GOALS,
+    axis="partitions",
+    sizes=(1_000, 10_000, 100_000),
+    quick_sizes=(1_000,),
+)
+def controller_partitions(trial: Trial) -> Figures:
+    assert trial.x is not None
+    controller = LoneController(trial.system, trial.folder / f"lone-{trial.x}", snapshot_ms=SNAPSHOT_MS)
+    figures: Figures = {}
+    try:
+        controller.start()
+        controller.register_brokers()
+        pids = [controller.node.pid]
+        with measure.measured(pids, figures):
+            began = time.perf_counter()
+            controller.create(trial.x)
+            figures["time_ms"] = (time.perf_counter() - began) * 1000
+        began = time.perf_counter()
+        controller.heartbeat(100, want_fence=True)
+        figures["fence_ms"] = (time.perf_counter() - began) * 1000
+        with controller.probed() as times:
+            figures["snapshot_ms"] = controller.await_snapshot()
+        figures["stall_ms"] = max(times)
+        figures["rss_mb"] = measure.resident_bytes(pids) / measure.MEGABYTE
+        controller.stop()
+        figures["active_ms"] = controller.start() * 1000
+    finally:
+        controller.stop()
+    return figures
