@@ -1,20 +1,18 @@
-"""A node as people run it: a process, unmodified clients, stops and kills."""
+"""A node as people run it: a process, its stops and kills."""
 
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from ottla.wire.batch import batches
 from ottla.wire.records import Record, build_batch
 from ottla.wire.varint import write_uvarint
+from tests.clients.topics import create
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 
 SETTINGS = {
@@ -23,22 +21,6 @@ SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 }
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    made = OttlaNode(tmp_path, SETTINGS)
-    made.format()
-    with made.running():
-        yield made
-    assert not made.complaints()
-
-
-def create(node: OttlaNode, topic: str, partitions: int = 1, **configs: str) -> None:
-    admin = AdminClient({"bootstrap.servers": node.address})
-    settings = {name.replace("_", "."): value for name, value in configs.items()}
-    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
-        future.result(30)
 
 
 def read_all(node: OttlaNode, topic: str, ends: dict[int, int]) -> dict[int, list[Message]]:
@@ -87,44 +69,6 @@ class Sender:
         partition, offset = message.partition(), message.offset()
         if error is None and partition is not None and offset is not None:
             self.acknowledged[partition, offset] = message.value() or b""
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_consumed(node: OttlaNode, codec: str) -> None:
-    create(node, "t", 3)
-    sender = Sender(node, **{"compression.type": codec, "linger.ms": 5, "enable.idempotence": False})
-    headers = [("a", b"1"), ("b", None)]
-    for number in range(2000):
-        key, value = (None, b"") if number % 7 == 0 else (b"k%d" % number, b"v%d" % number * 10)
-        sender.send("t", value, key=key, headers=headers, partition=number % 3)
-    assert sender.flush(30) == 0
-    assert len(sender.acknowledged) == 2000
-    ends = {partition: sum(at[0] == partition for at in sender.acknowledged) for partition in range(3)}
-    for partition, messages in read_all(node, "t", ends).items():
-        assert [message.offset() for message in messages] == list(range(ends[partition]))
-        for message in messages:
-            assert (message.value() or b"") == sender.acknowledged[partition, message.offset() or 0]
-            assert message.headers() == headers
-
-
-def test_messages_of_ten_megabytes_go_through(node: OttlaNode) -> None:
-    create(node, "large", max_message_bytes="20000000")
-    sender = Sender(node, **{"message.max.bytes": 15_000_000, "enable.idempotence": False})
-    values = [bytes([number]) * 10_000_000 for number in range(3)]
-    for value in values:
-        sender.send("large", value)
-    assert sender.flush(60) == 0
-    assert [message.value() for message in read_all(node, "large", {0: 3})[0]] == values
-
-
-def test_a_thousand_partitions_are_served(node: OttlaNode) -> None:
-    create(node, "wide", 1000)
-    sender = Sender(node, **{"enable.idempotence": False})
-    for number in range(3000):
-        sender.send("wide", b"%d" % number, partition=number % 1000)
-    assert sender.flush(60) == 0
-    found = read_all(node, "wide", dict.fromkeys(range(1000), 3))
-    assert all([message.offset() for message in messages] == [0, 1, 2] for messages in found.values())
 
 
 def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Clients and tools that know nothing of Ottla, at work on its nodes: in Python, Go, JavaScript, C and Java."""

@@ -1,0 +1,192 @@
+// What tests ask of franz-go.
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"ottla/clients/lines"
+)
+
+const (
+	largest = 16 << 20
+	timeout = 60 * time.Second
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+func main() {
+	var own member
+	lines.Serve(map[string]lines.Action{
+		"write":  write,
+		"read":   read,
+		"join":   own.join,
+		"poll":   own.poll,
+		"commit": own.commit,
+		"leave":  own.leave,
+	})
+}
+
+func seeds(request *lines.Request) kgo.Opt {
+	return kgo.SeedBrokers(strings.Split(request.Address, ",")...)
+}
+
+func write(request *lines.Request) (lines.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	options := []kgo.Opt{
+		seeds(request),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(codecs[request.Codec]),
+		kgo.ProducerBatchMaxBytes(largest),
+	}
+	if request.TransactionalID != "" {
+		options = append(options, kgo.TransactionalID(request.TransactionalID))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	defer client.Close()
+	if request.TransactionalID != "" {
+		if err := client.BeginTransaction(); err != nil {
+			return lines.Answer{}, err
+		}
+	}
+	records := make([]*kgo.Record, 0, len(request.Records))
+	for _, each := range request.Records {
+		record := &kgo.Record{Topic: request.Topic, Partition: each.Partition, Key: each.Key, Value: each.Value}
+		for _, header := range each.Headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: header.Key, Value: header.Value})
+		}
+		records = append(records, record)
+	}
+	err = client.ProduceSync(ctx, records...).FirstErr()
+	if request.TransactionalID != "" {
+		how := kgo.TryCommit
+		if request.Abort {
+			how = kgo.TryAbort
+		}
+		err = errors.Join(err, client.EndTransaction(ctx, how))
+	}
+	return lines.Answer{}, err
+}
+
+func read(request *lines.Request) (lines.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	partitions := make(map[int32]kgo.Offset)
+	for partition := range request.Partitions {
+		partitions[partition] = kgo.NewOffset().AtStart()
+	}
+	options := []kgo.Opt{
+		seeds(request),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{request.Topic: partitions}),
+		kgo.FetchMaxWait(100 * time.Millisecond),
+	}
+	if request.Committed {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	defer client.Close()
+	var answer lines.Answer
+	for len(answer.Records) < request.Count {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return answer, err
+		}
+		fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, told(record)) })
+	}
+	return answer, nil
+}
+
+func told(record *kgo.Record) lines.Record {
+	made := lines.Record{Partition: record.Partition, Key: record.Key, Value: record.Value}
+	for _, header := range record.Headers {
+		made.Headers = append(made.Headers, lines.Header{Key: header.Key, Value: header.Value})
+	}
+	return made
+}
+
+// member of a group; there is one at most.
+type member struct {
+	client   *kgo.Client
+	lock     sync.Mutex
+	assigned []int32
+}
+
+func (own *member) join(request *lines.Request) (lines.Answer, error) {
+	options := []kgo.Opt{
+		seeds(request),
+		kgo.ConsumerGroup(request.Group),
+		kgo.ConsumeTopics(request.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.HeartbeatInterval(300 * time.Millisecond),
+		kgo.OnPartitionsAssigned(own.gained),
+		kgo.OnPartitionsRevoked(own.lost),
+		kgo.OnPartitionsLost(own.lost),
+	}
+	if request.Protocol == "consumer" {
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	}
+	client, err := kgo.NewClient(options...)
+	own.client = client
+	return lines.Answer{}, err
+}
+
+func (own *member) poll(request *lines.Request) (lines.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), request.Timeout())
+	defer cancel()
+	var answer lines.Answer
+	fetches := own.client.PollFetches(ctx)
+	fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, told(record)) })
+	own.lock.Lock()
+	answer.Assigned = slices.Clone(own.assigned)
+	own.lock.Unlock()
+	err := fetches.Err()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return answer, err
+}
+
+func (own *member) commit(*lines.Request) (lines.Answer, error) {
+	return lines.Answer{}, own.client.CommitUncommittedOffsets(context.Background())
+}
+
+func (own *member) leave(*lines.Request) (lines.Answer, error) {
+	own.client.Close()
+	return lines.Answer{}, nil
+}
+
+func (own *member) gained(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	own.lock.Lock()
+	defer own.lock.Unlock()
+	for _, partitions := range topics {
+		own.assigned = append(own.assigned, partitions...)
+	}
+}
+
+func (own *member) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	own.lock.Lock()
+	defer own.lock.Unlock()
+	for _, partitions := range topics {
+		own.assigned = slices.DeleteFunc(own.assigned, func(held int32) bool { return slices.Contains(partitions, held) })
+	}
+}

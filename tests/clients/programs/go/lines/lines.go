@@ -1,0 +1,96 @@
+// Package lines is how a client program is told what to do: one request a line, one answer a line, both in JSON.
+package lines
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Header of a record; a value that is nil is null on the wire.
+type Header struct {
+	Key   string `json:"key"`
+	Value []byte `json:"value"`
+}
+
+// Record as it is written or was read; a key or value that is nil is null on the wire.
+type Record struct {
+	Partition int32    `json:"partition"`
+	Key       []byte   `json:"key"`
+	Value     []byte   `json:"value"`
+	Headers   []Header `json:"headers"`
+}
+
+// Request is what to do, with all that any of the actions wants to know.
+type Request struct {
+	Do              string   `json:"do"`
+	Address         string   `json:"address"`
+	Topic           string   `json:"topic"`
+	Codec           string   `json:"codec"`
+	Records         []Record `json:"records"`
+	TransactionalID string   `json:"transactional_id"`
+	Abort           bool     `json:"abort"`
+	OffsetsOf       string   `json:"offsets_of"`
+	Partitions      int32    `json:"partitions"`
+	Count           int      `json:"count"`
+	Committed       bool     `json:"committed"`
+	Group           string   `json:"group"`
+	Protocol        string   `json:"protocol"`
+	TimeoutMS       int      `json:"timeout_ms"`
+}
+
+// Timeout is how long a poll may wait.
+func (request *Request) Timeout() time.Duration {
+	return time.Duration(request.TimeoutMS) * time.Millisecond
+}
+
+// Answer has what was read, and the partitions that a member of a group holds.
+type Answer struct {
+	Records  []Record `json:"records,omitempty"`
+	Assigned []int32  `json:"assigned,omitempty"`
+	Error    string   `json:"error,omitempty"`
+}
+
+// Action does what a request asks for.
+type Action func(*Request) (Answer, error)
+
+// Serve answers requests until there are no more.
+func Serve(actions map[string]Action) {
+	input, output := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
+	for {
+		line, err := input.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		answer := answerTo(line, err, actions)
+		text, err := json.Marshal(answer)
+		if err != nil {
+			panic(err)
+		}
+		output.Write(append(text, '\n'))
+		output.Flush()
+	}
+}
+
+func answerTo(line []byte, err error, actions map[string]Action) Answer {
+	var request Request
+	if err == nil {
+		err = json.Unmarshal(line, &request)
+	}
+	if err != nil {
+		return Answer{Error: err.Error()}
+	}
+	action, known := actions[request.Do]
+	if !known {
+		return Answer{Error: fmt.Sprintf("%q is not known", request.Do)}
+	}
+	answer, err := action(&request)
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	return answer
+}

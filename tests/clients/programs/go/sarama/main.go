@@ -1,0 +1,272 @@
+// What tests ask of sarama.
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"ottla/clients/lines"
+)
+
+const (
+	largest = 16 << 20
+	timeout = 60 * time.Second
+)
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none":   sarama.CompressionNone,
+	"gzip":   sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy,
+	"lz4":    sarama.CompressionLZ4,
+	"zstd":   sarama.CompressionZSTD,
+}
+
+func main() {
+	var own member
+	lines.Serve(map[string]lines.Action{
+		"write":  write,
+		"read":   read,
+		"join":   own.join,
+		"poll":   own.poll,
+		"commit": own.commit,
+		"leave":  own.leave,
+	})
+}
+
+func servers(request *lines.Request) []string {
+	return strings.Split(request.Address, ",")
+}
+
+func settings() *sarama.Config {
+	config := sarama.NewConfig()
+	config.Version = sarama.MaxVersion
+	config.Consumer.MaxWaitTime = 100 * time.Millisecond
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	config.Consumer.Return.Errors = true
+	return config
+}
+
+func write(request *lines.Request) (lines.Answer, error) {
+	config := settings()
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Compression = codecs[request.Codec]
+	config.Producer.MaxMessageBytes = largest
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes = true
+	config.Producer.Flush.Frequency = 5 * time.Millisecond
+	if request.TransactionalID != "" {
+		config.Producer.Transaction.ID = request.TransactionalID
+		config.Producer.Idempotent = true
+		config.Net.MaxOpenRequests = 1
+	}
+	producer, err := sarama.NewSyncProducer(servers(request), config)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	messages := make([]*sarama.ProducerMessage, 0, len(request.Records))
+	for _, each := range request.Records {
+		messages = append(messages, message(request.Topic, each))
+	}
+	if request.TransactionalID == "" {
+		err = producer.SendMessages(messages)
+	} else {
+		err = transact(producer, messages, request)
+	}
+	return lines.Answer{}, errors.Join(err, producer.Close())
+}
+
+func transact(producer sarama.SyncProducer, messages []*sarama.ProducerMessage, request *lines.Request) error {
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	if err := producer.SendMessages(messages); err != nil {
+		return err
+	}
+	if request.OffsetsOf != "" {
+		offsets := map[string][]*sarama.PartitionOffsetMetadata{
+			request.Topic: {{Partition: 0, Offset: int64(len(messages))}},
+		}
+		if err := producer.AddOffsetsToTxn(offsets, request.OffsetsOf); err != nil {
+			return err
+		}
+	}
+	if request.Abort {
+		return producer.AbortTxn()
+	}
+	return producer.CommitTxn()
+}
+
+func message(topic string, record lines.Record) *sarama.ProducerMessage {
+	made := &sarama.ProducerMessage{Topic: topic, Partition: record.Partition}
+	if record.Key != nil {
+		made.Key = sarama.ByteEncoder(record.Key)
+	}
+	if record.Value != nil {
+		made.Value = sarama.ByteEncoder(record.Value)
+	}
+	for _, header := range record.Headers {
+		made.Headers = append(made.Headers, sarama.RecordHeader{Key: []byte(header.Key), Value: header.Value})
+	}
+	return made
+}
+
+func read(request *lines.Request) (lines.Answer, error) {
+	config := settings()
+	if request.Committed {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	consumer, err := sarama.NewConsumer(servers(request), config)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	found, failed := make(chan *sarama.ConsumerMessage), make(chan error)
+	done, stop := context.WithTimeout(context.Background(), timeout)
+	defer stop()
+	for partition := range request.Partitions {
+		reader, err := consumer.ConsumePartition(request.Topic, partition, sarama.OffsetOldest)
+		if err != nil {
+			return lines.Answer{}, err
+		}
+		defer reader.AsyncClose()
+		go pass(done, reader, found, failed)
+	}
+	var answer lines.Answer
+	for len(answer.Records) < request.Count {
+		select {
+		case message := <-found:
+			answer.Records = append(answer.Records, told(message))
+		case err := <-failed:
+			return answer, err
+		case <-done.Done():
+			return answer, done.Err()
+		}
+	}
+	return answer, nil
+}
+
+func pass(done context.Context, reader sarama.PartitionConsumer, found chan<- *sarama.ConsumerMessage, failed chan<- error) {
+	for {
+		select {
+		case message := <-reader.Messages():
+			select {
+			case found <- message:
+			case <-done.Done():
+				return
+			}
+		case err := <-reader.Errors():
+			select {
+			case failed <- err:
+			case <-done.Done():
+				return
+			}
+		case <-done.Done():
+			return
+		}
+	}
+}
+
+func told(message *sarama.ConsumerMessage) lines.Record {
+	made := lines.Record{Partition: message.Partition, Key: message.Key, Value: message.Value}
+	for _, header := range message.Headers {
+		made.Headers = append(made.Headers, lines.Header{Key: string(header.Key), Value: header.Value})
+	}
+	return made
+}
+
+// member of a group; there is one at most.
+type member struct {
+	group   sarama.ConsumerGroup
+	found   chan *sarama.ConsumerMessage
+	stop    context.CancelFunc
+	lock    sync.Mutex
+	session sarama.ConsumerGroupSession
+}
+
+func (own *member) join(request *lines.Request) (lines.Answer, error) {
+	config := settings()
+	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
+	group, err := sarama.NewConsumerGroup(servers(request), request.Group, config)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	own.group, own.found = group, make(chan *sarama.ConsumerMessage, 10_000)
+	done, stop := context.WithCancel(context.Background())
+	own.stop = stop
+	go func() {
+		for done.Err() == nil {
+			if group.Consume(done, []string{request.Topic}, own) != nil {
+				return
+			}
+		}
+	}()
+	return lines.Answer{}, nil
+}
+
+func (own *member) poll(request *lines.Request) (lines.Answer, error) {
+	var answer lines.Answer
+	end := time.After(request.Timeout())
+	for {
+		select {
+		case message := <-own.found:
+			answer.Records = append(answer.Records, told(message))
+			continue
+		case err := <-own.group.Errors():
+			return answer, err
+		case <-end:
+		}
+		own.lock.Lock()
+		defer own.lock.Unlock()
+		if own.session != nil {
+			for _, partitions := range own.session.Claims() {
+				answer.Assigned = append(answer.Assigned, partitions...)
+			}
+		}
+		return answer, nil
+	}
+}
+
+func (own *member) commit(*lines.Request) (lines.Answer, error) {
+	own.lock.Lock()
+	defer own.lock.Unlock()
+	if own.session == nil {
+		return lines.Answer{}, errors.New("no partitions are assigned")
+	}
+	own.session.Commit()
+	return lines.Answer{}, nil
+}
+
+func (own *member) leave(*lines.Request) (lines.Answer, error) {
+	own.stop()
+	return lines.Answer{}, own.group.Close()
+}
+
+// Setup, Cleanup and ConsumeClaim are what sarama calls.
+func (own *member) Setup(session sarama.ConsumerGroupSession) error {
+	own.lock.Lock()
+	defer own.lock.Unlock()
+	own.session = session
+	return nil
+}
+
+func (own *member) Cleanup(session sarama.ConsumerGroupSession) error {
+	own.lock.Lock()
+	own.session = nil
+	own.lock.Unlock()
+	session.Commit()
+	return nil
+}
+
+func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		session.MarkMessage(message, "")
+		own.found <- message
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+"""How a client program in Python is told what to do: one request a line, one answer a line, both in JSON.
+
+The programs in Go and JavaScript speak the same. A request names its action: `write` and `read` records, or `join`,
+`poll`, `commit` and `leave` as a member of a group. Keys and values are in Base64; null is null.
+"""
+
+import json
+import sys
+import traceback
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+LARGEST_BYTES = 16 << 20
+TIMEOUT_S = 60
+
+
+class Record(NamedTuple):
+    """A record as it is written, or as it was read."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to do, with all that any of the actions wants to know."""
+
+    do: str
+    address: str = ""
+    topic: str = ""
+    codec: str = "none"
+    records: tuple[Record, ...] = ()
+    transactional_id: str = ""
+    abort: bool = False
+    offsets_of: str = ""
+    """A group, for which the transaction commits as many records of partition 0 as it has written."""
+    partitions: int = 0
+    count: int = 0
+    committed: bool = False
+    """Read only what was committed."""
+    group: str = ""
+    protocol: str = "classic"
+    timeout_ms: int = 0
+
+
+class Answer(NamedTuple):
+    """What was read, and which partitions a member holds."""
+
+    records: tuple[Record, ...] = ()
+    assigned: tuple[int, ...] = ()
+    error: str = ""
+
+
+class Client(ABC):
+    """What a program does with its client."""
+
+    @abstractmethod
+    def write(self, request: Request) -> None:
+        """Write the records, if asked in a transaction, and wait until they are acknowledged."""
+
+    @abstractmethod
+    def read(self, request: Request) -> list[Record]:
+        """Read as many records as asked for, from the beginning of all partitions."""
+
+    @abstractmethod
+    def join(self, request: Request) -> None:
+        """Become a member of a group that reads the topic from its beginning."""
+
+    @abstractmethod
+    def poll(self, request: Request) -> tuple[list[Record], list[int]]:
+        """What came, and the partitions that this member holds."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit all that was polled."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave the group."""
+
+
+def serve(client: Client) -> None:
+    """Answer requests until there are no more."""
+    for line in sys.stdin.buffer:
+        try:
+            answer = _answer(client, request_of(json.loads(line)))
+        except Exception:  # noqa: BLE001 - the test that asks gets to see it
+            answer = Answer(error=traceback.format_exc())
+        sys.stdout.write(json.dumps(answer_fields(answer)) + "\n")
+        sys.stdout.flush()
+
+
+def _answer(client: Client, request: Request) -> Answer:
+    match request.do:
+        case "write":
+            client.write(request)
+        case "read":
+            return Answer(tuple(client.read(request)))
+        case "join":
+            client.join(request)
+        case "poll":
+            records, assigned = client.poll(request)
+            return Answer(tuple(records), tuple(assigned))
+        case "commit":
+            client.commit()
+        case "leave":
+            client.leave()
+    return Answer()
+
+
+def request_of(fields: dict[str, Any]) -> Request:
+    return Request(**{**fields, "records": tuple(record_of(each) for each in fields.get("records", ()))})
+
+
+def request_fields(request: Request) -> dict[str, Any]:
+    return {**vars(request), "records": [record_fields(each) for each in request.records]}
+
+
+def answer_of(fields: dict[str, Any]) -> Answer:
+    return Answer(
+        records=tuple(record_of(each) for each in fields.get("records") or ()),
+        assigned=tuple(fields.get("assigned") or ()),
+        error=fields.get("error") or "",
+    )
+
+
+def answer_fields(answer: Answer) -> dict[str, Any]:
+    return {**answer._asdict(), "records": [record_fields(each) for each in answer.records]}
+
+
+def record_of(fields: dict[str, Any]) -> Record:
+    headers = tuple((each["key"], _bytes(each["value"])) for each in fields.get("headers") or ())
+    return Record(fields["partition"], _bytes(fields["key"]), _bytes(fields["value"]), headers)
+
+
+def record_fields(record: Record) -> dict[str, Any]:
+    headers = [{"key": key, "value": _text(value)} for key, value in record.headers]
+    return {
+        "partition": record.partition,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": headers,
+    }
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
