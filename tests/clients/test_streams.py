@@ -1,0 +1,79 @@
+"""Kafka Streams counts words exactly once, although the node is killed meanwhile."""
+
+import os
+import signal
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.clients.programs.lines import Record
+from tests.clients.running import LIBRDKAFKA, PROGRAMS, Programs
+from tests.clients.topics import create
+from tests.differential.ottla_node import OttlaNode
+from tests.interop.kafka_broker import JVM_OPTIONS
+from tests.interop.kafka_jars import cached, compile_java, copy_jars, digest, java
+
+SOURCES = PROGRAMS / "streams"
+PARTITIONS = 2
+LINES = [f"the word number {number % 7} comes again" for number in range(200)]
+END_TIMEOUT_S = 30
+
+
+def class_path() -> str:
+    pom, source = SOURCES / "pom.xml", SOURCES / "WordCount.java"
+    libs = cached(f"kafka-streams-{digest([pom])}", lambda folder: copy_jars(folder, pom))
+    made = cached(f"word-count-{digest([pom, source])}", lambda folder: compile_java(libs, folder, [source]))
+    return f"{made}{os.pathsep}{libs}/*"
+
+
+@contextmanager
+def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The application, once it runs; killed if it has not ended by itself."""
+    options = (*JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+    command = [str(java()), *options, "-cp", class_path(), "WordCount", node.address, "words", "lines", "counts"]
+    process = subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert any(line.strip() == "RUNNING" for line in process.stdout), "it ended before it ran"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_counts(node: OttlaNode, programs: Programs, count: int) -> dict[str, list[int]]:
+    """The counts of each word, in their order."""
+    read = programs[LIBRDKAFKA].ask(
+        "read", address=node.address, topic="counts", partitions=PARTITIONS, count=count, committed=True
+    )
+    found: dict[str, list[int]] = defaultdict(list)
+    for record in read.records:
+        assert record.key is not None
+        assert record.value is not None
+        found[record.key.decode()].append(int.from_bytes(record.value, "big"))
+    return dict(found)
+
+
+def test_words_are_counted_once_although_the_node_is_killed(
+    node: OttlaNode, programs: Programs, tmp_path: Path
+) -> None:
+    create(node, "lines", PARTITIONS)
+    create(node, "counts", PARTITIONS)
+
+    def write(lines: list[str]) -> None:
+        records = [Record(number % PARTITIONS, None, line.encode()) for number, line in enumerate(lines)]
+        programs[LIBRDKAFKA].ask("write", address=node.address, topic="lines", records=records)
+
+    expected = Counter(word for line in LINES for word in line.split())
+    with counting(node, tmp_path / "state") as application:
+        write(LINES[:100])
+        read_counts(node, programs, 100)  # it is in the middle of them
+        node.stop(signal.SIGKILL)
+        node.start()
+        write(LINES[100:])
+        counts = read_counts(node, programs, expected.total())
+        application.terminate()
+        application.wait(END_TIMEOUT_S)
+    assert counts == {word: list(range(1, total + 1)) for word, total in expected.items()}
