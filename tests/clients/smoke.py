@@ -4,11 +4,10 @@
     python -m tests.clients.smoke --kafka    # of Apache Kafka
 
 The driver writes, counts, sums and compares; it prints SUCCESS when all results are those of every record once. Two
-processors are killed in the middle of their work, each followed by another. What all have to say stays in `build/smoke`.
+processors are killed in the middle of their work, each followed by another. What all of them say is in `build/smoke`.
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
 import time
@@ -18,8 +17,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.clients.clusters import running_cluster
 from tests.interop.kafka_jars import java
-from tests.suite.clusters import ProcessCluster, Subject, read_properties, write_properties
+from tests.suite.clusters import Subject, write_properties
 from tests.suite.runner import LOGGING, class_path
 
 SMOKE = "org.apache.kafka.streams.tests.StreamsSmokeTest"
@@ -29,14 +29,6 @@ TOPICS = (
 )
 NODES = 3
 TIMEOUT_S = 120
-WANTED = {
-    "brokers": str(NODES),
-    "controllers": str(NODES),
-    "combined": "true",
-    "listener": "PLAINTEXT",
-    "security": "PLAINTEXT",
-    "release": "4.3-IV0",
-}
 
 
 class SmokeFailed(Exception):
@@ -122,17 +114,12 @@ def main() -> int:
     parser.add_argument("--kafka", action="store_true", help="on nodes of Apache Kafka")
     arguments = parser.parse_args()
     folder = Path("build/smoke").resolve() / ("kafka" if arguments.kafka else "ottla")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    write_properties(folder / "cluster.properties", WANTED)
-    cluster = ProcessCluster(folder, Subject.kafka(class_path()) if arguments.kafka else Subject.ottla())
-    try:
-        cluster.start()
-        words = run(read_properties(folder / "endpoints.properties")["brokers"], folder)
-    except SmokeFailed as error:
-        words = str(error)
-    finally:
-        cluster.stop()
+    subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
+    with running_cluster(folder, subject, nodes=NODES) as address:
+        try:
+            words = run(address, folder)
+        except SmokeFailed as error:
+            words = str(error)
     print(words[words.find("Result Verification") :] if "Result Verification" in words else words)
     return 0 if "SUCCESS" in words.split() else 1
 

@@ -134,8 +134,12 @@ def find_javac() -> Path | None:
 
 
 def install(package: str) -> None:
-    """Try to install a Debian package; the caller looks whether it helped."""
-    run([str(APT_INSTALL), package])
+    """Try to install a Debian package, one test process at a time; the caller looks whether it helped."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run([str(APT_INSTALL), package])
 
 
 def run(command: Sequence[str]) -> str | None:

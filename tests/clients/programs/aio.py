@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tests.clients.programs.lines import LARGEST_BYTES, TIMEOUT_S, Client, Record, Request, serve
@@ -39,6 +41,9 @@ class Aiokafka(Client):
 
     def leave(self) -> None:
         self._do(self._member.stop())
+
+    def administer(self, request: Request) -> list[str]:
+        return self._do(_administer(request))
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * TIMEOUT_S)
@@ -115,6 +120,29 @@ async def _polled(consumer: Any, timeout_ms: int) -> list[Record]:
         for records in found.values()
         for each in records
     ]
+
+
+async def _administer(request: Request) -> list[str]:
+    admin, topic = AIOKafkaAdminClient(bootstrap_servers=request.address), request.topic
+    await admin.start()
+
+    async def retention() -> str:
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": None})
+        (answer,) = await admin.describe_configs([asked])
+        (resource,) = answer.resources
+        (entry,) = resource[4]
+        return str(entry[1])
+
+    await admin.create_topics([NewTopic(topic, 3, 1, topic_configs={"retention.ms": "1234000"})])
+    seen = [await retention()]
+    await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "999000"})])
+    seen.append(await retention())
+    await admin.create_partitions({topic: NewPartitions(4)})
+    (described,) = await admin.describe_topics([topic])
+    seen.append(str(len(described["partitions"])))
+    await admin.delete_topics([topic])
+    await admin.close()
+    return seen
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
 from tests.clients.programs.lines import LARGEST_BYTES, TIMEOUT_S, Client, Record, Request, serve
 
@@ -67,6 +68,24 @@ class KafkaPython(Client):
 
     def leave(self) -> None:
         self._member.close()
+
+    def administer(self, request: Request) -> list[str]:
+        admin, topic = KafkaAdminClient(bootstrap_servers=request.address), request.topic
+        admin.create_topics([NewTopic(topic, 3, 1, topic_configs={"retention.ms": "1234000"})])
+
+        def retention() -> str:
+            described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+            return str(described["topic"][topic]["retention.ms"]["value"])
+
+        seen = [retention()]
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "999000"})])
+        seen.append(retention())
+        admin.create_partitions({topic: NewPartitions(4)})
+        (described,) = admin.describe_topics([topic])
+        seen.append(str(len(described["partitions"])))
+        admin.delete_topics([topic])
+        admin.close()
+        return seen
 
 
 def _consumer(request: Request, group: str | None, **settings: Any) -> Any:

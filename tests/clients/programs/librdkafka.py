@@ -4,6 +4,14 @@ import time
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from tests.clients.programs.lines import LARGEST_BYTES, TIMEOUT_S, Client, Record, Request, serve
 
@@ -80,6 +88,32 @@ class Librdkafka(Client):
     def leave(self) -> None:
         assert self._member is not None
         self._member.close()
+
+    def administer(self, request: Request) -> list[str]:
+        admin, topic = AdminClient({"bootstrap.servers": request.address}), request.topic
+        _wait(admin.create_topics([NewTopic(topic, 3, 1, config={"retention.ms": "1234000"})]))
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+
+        def retention() -> str:
+            return str(_wait(admin.describe_configs([resource]))["retention.ms"].value)
+
+        seen = [retention()]
+        entry = ConfigEntry("retention.ms", "999000", incremental_operation=AlterConfigOpType.SET)
+        _wait(
+            admin.incremental_alter_configs(
+                [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])]
+            )
+        )
+        seen.append(retention())
+        _wait(admin.create_partitions([NewPartitions(topic, 4)]))
+        seen.append(str(len(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)))
+        _wait(admin.delete_topics([topic]))
+        return seen
+
+
+def _wait(futures: dict[Any, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(TIMEOUT_S)
 
 
 def _consumer(request: Request, *, group: str, **settings: Any) -> Consumer:

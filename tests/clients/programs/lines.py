@@ -1,7 +1,7 @@
 """How a client program in Python is told what to do: one request a line, one answer a line, both in JSON.
 
-The programs in Go and JavaScript speak the same. A request names its action: `write` and `read` records, or `join`,
-`poll`, `commit` and `leave` as a member of a group. Keys and values are in Base64; null is null.
+The programs in Go and JavaScript speak the same. A request names its action: `write` and `read` records; `join`,
+`poll`, `commit` and `leave` as a member of a group; `administer` a topic. Keys and values are in Base64; null is null.
 """
 
 import json
@@ -48,10 +48,11 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """What was read, and which partitions a member holds."""
+    """What was read, which partitions a member holds, and what an administrator has seen."""
 
     records: tuple[Record, ...] = ()
     assigned: tuple[int, ...] = ()
+    seen: tuple[str, ...] = ()
     error: str = ""
 
 
@@ -82,6 +83,10 @@ class Client(ABC):
     def leave(self) -> None:
         """Leave the group."""
 
+    @abstractmethod
+    def administer(self, request: Request) -> list[str]:
+        """Make a topic, change it and delete it; its retention before and after, and the partitions that it got."""
+
 
 def serve(client: Client) -> None:
     """Answer requests until there are no more."""
@@ -109,6 +114,8 @@ def _answer(client: Client, request: Request) -> Answer:
             client.commit()
         case "leave":
             client.leave()
+        case "administer":
+            return Answer(seen=tuple(client.administer(request)))
     return Answer()
 
 
@@ -124,6 +131,7 @@ def answer_of(fields: dict[str, Any]) -> Answer:
     return Answer(
         records=tuple(record_of(each) for each in fields.get("records") or ()),
         assigned=tuple(fields.get("assigned") or ()),
+        seen=tuple(fields.get("seen") or ()),
         error=fields.get("error") or "",
     )
 

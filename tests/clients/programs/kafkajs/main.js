@@ -4,7 +4,7 @@
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = "1";
 const readline = require("node:readline");
 const { randomUUID } = require("node:crypto");
-const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkajs");
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
 
 CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
 const TIMEOUT_MS = 60_000;
@@ -133,7 +133,32 @@ async function leave() {
   return {};
 }
 
-const ACTIONS = { write, read, join, poll, commit, leave };
+// Makes a topic, changes it, looks at it and deletes it.
+async function administer(request) {
+  const { topic } = request;
+  const name = "retention.ms";
+  const admin = kafka(request).admin();
+  const retention = async () => {
+    const asked = { type: ConfigResourceTypes.TOPIC, name: topic, configNames: [name] };
+    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [asked] });
+    return resources[0].configEntries[0].configValue;
+  };
+  await admin.connect();
+  const made = { topic, numPartitions: 3, replicationFactor: 1, configEntries: [{ name, value: "1234000" }] };
+  await admin.createTopics({ topics: [made] });
+  const seen = [await retention()];
+  const altered = { type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name, value: "999000" }] };
+  await admin.alterConfigs({ resources: [altered] });
+  seen.push(await retention());
+  await admin.createPartitions({ topicPartitions: [{ topic, count: 4 }] });
+  const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
+  seen.push(String(topics[0].partitions.length));
+  await admin.deleteTopics({ topics: [topic] });
+  await admin.disconnect();
+  return { seen };
+}
+
+const ACTIONS = { write, read, join, poll, commit, leave, administer };
 
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {

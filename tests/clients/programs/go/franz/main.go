@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"ottla/clients/lines"
@@ -36,6 +38,8 @@ func main() {
 		"poll":   own.poll,
 		"commit": own.commit,
 		"leave":  own.leave,
+
+		"administer": administer,
 	})
 }
 
@@ -189,4 +193,53 @@ func (own *member) lost(_ context.Context, _ *kgo.Client, topics map[string][]in
 	for _, partitions := range topics {
 		own.assigned = slices.DeleteFunc(own.assigned, func(held int32) bool { return slices.Contains(partitions, held) })
 	}
+}
+
+// administer makes a topic, changes it, looks at it and deletes it.
+func administer(request *lines.Request) (lines.Answer, error) {
+	var answer lines.Answer
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	client, err := kgo.NewClient(seeds(request))
+	if err != nil {
+		return answer, err
+	}
+	admin := kadm.NewClient(client)
+	defer admin.Close()
+	first, second := "1234000", "999000"
+	if _, err := admin.CreateTopic(ctx, 3, 1, map[string]*string{"retention.ms": &first}, request.Topic); err != nil {
+		return answer, err
+	}
+	retention := func() error {
+		described, err := admin.DescribeTopicConfigs(ctx, request.Topic)
+		if err != nil {
+			return err
+		}
+		for _, config := range described[0].Configs {
+			if config.Key == "retention.ms" {
+				answer.Seen = append(answer.Seen, config.MaybeValue())
+			}
+		}
+		return nil
+	}
+	if err := retention(); err != nil {
+		return answer, err
+	}
+	altered := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &second}}
+	if _, err := admin.AlterTopicConfigs(ctx, altered, request.Topic); err != nil {
+		return answer, err
+	}
+	if err := retention(); err != nil {
+		return answer, err
+	}
+	if _, err := admin.UpdatePartitions(ctx, 4, request.Topic); err != nil {
+		return answer, err
+	}
+	topics, err := admin.ListTopics(ctx, request.Topic)
+	if err != nil {
+		return answer, err
+	}
+	answer.Seen = append(answer.Seen, strconv.Itoa(len(topics[request.Topic].Partitions)))
+	_, err = admin.DeleteTopic(ctx, request.Topic)
+	return answer, err
 }

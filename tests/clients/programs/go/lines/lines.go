@@ -48,10 +48,11 @@ func (request *Request) Timeout() time.Duration {
 	return time.Duration(request.TimeoutMS) * time.Millisecond
 }
 
-// Answer has what was read, and the partitions that a member of a group holds.
+// Answer has what was read, the partitions that a member of a group holds, and what an administrator has seen.
 type Answer struct {
 	Records  []Record `json:"records,omitempty"`
 	Assigned []int32  `json:"assigned,omitempty"`
+	Seen     []string `json:"seen,omitempty"`
 	Error    string   `json:"error,omitempty"`
 }
 

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ func main() {
 		"poll":   own.poll,
 		"commit": own.commit,
 		"leave":  own.leave,
+
+		"administer": administer,
 	})
 }
 
@@ -269,4 +272,50 @@ func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim saram
 		own.found <- message
 	}
 	return nil
+}
+
+// administer makes a topic, changes it, looks at it and deletes it.
+func administer(request *lines.Request) (lines.Answer, error) {
+	var answer lines.Answer
+	admin, err := sarama.NewClusterAdmin(servers(request), settings())
+	if err != nil {
+		return answer, err
+	}
+	defer admin.Close()
+	first, second := "1234000", "999000"
+	made := &sarama.TopicDetail{
+		NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &first},
+	}
+	if err := admin.CreateTopic(request.Topic, made, false); err != nil {
+		return answer, err
+	}
+	retention := func() error {
+		asked := sarama.ConfigResource{
+			Type: sarama.TopicResource, Name: request.Topic, ConfigNames: []string{"retention.ms"},
+		}
+		entries, err := admin.DescribeConfig(asked)
+		if err == nil {
+			answer.Seen = append(answer.Seen, entries[0].Value)
+		}
+		return err
+	}
+	if err := retention(); err != nil {
+		return answer, err
+	}
+	altered := map[string]*string{"retention.ms": &second}
+	if err := admin.AlterConfig(sarama.TopicResource, request.Topic, altered, false); err != nil {
+		return answer, err
+	}
+	if err := retention(); err != nil {
+		return answer, err
+	}
+	if err := admin.CreatePartitions(request.Topic, 4, nil, false); err != nil {
+		return answer, err
+	}
+	topics, err := admin.ListTopics()
+	if err != nil {
+		return answer, err
+	}
+	answer.Seen = append(answer.Seen, strconv.Itoa(int(topics[request.Topic].NumPartitions)))
+	return answer, admin.DeleteTopic(request.Topic)
 }
