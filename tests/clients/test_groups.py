@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from itertools import chain
 
 import pytest
 
@@ -45,16 +46,21 @@ def fill(node: OttlaNode, program: Running, topic: str, first: int) -> list[Reco
 
 
 def share(members: list[Member], records: list[Record]) -> None:
-    """Wait until members hold all partitions between them, each some of them, and have read everything."""
+    """Wait until members hold all partitions between them, each some, and have read what is in those that they hold."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         for member in members:
             member.poll()
-        held = sorted(partition for member in members for partition in member.assigned)
-        read = {record for member in members for record in member.records}
-        if held == list(range(PARTITIONS)) and all(each.assigned for each in members) and read >= set(records):
+        held = [sorted(member.assigned) for member in members]
+        missing = [
+            record
+            for member in members
+            for record in set(records).difference(member.records)
+            if record.partition in member.assigned
+        ]
+        if all(held) and sorted(chain(*held)) == list(range(PARTITIONS)) and not missing:
             return
-        assert time.monotonic() < deadline, f"held: {held}, read: {len(read)} of {len(records)}"
+        assert time.monotonic() < deadline, f"held: {held}, not read: {len(missing)} of {len(records)}"
 
 
 PAIRS = [

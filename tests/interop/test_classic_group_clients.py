@@ -1,12 +1,10 @@
-"""Real consumers of the classic protocol with Ottla: librdkafka's, kafka-python's, Java's, and Kafka's tools."""
+"""Real consumers of the classic protocol with Ottla: librdkafka's, Java's, and Kafka's tools."""
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -112,39 +110,6 @@ def test_members_go_on_when_the_node_is_killed(tmp_path: Path) -> None:
             assert {row[1] for row in describe(node, "g", "--members")[1:]} == members
             for reader in readers:
                 reader.consumer.commit(asynchronous=False)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_kafka_python_members_share_and_commit(node: OttlaNode, topic: str) -> None:
-    from kafka import KafkaConsumer  # it warns when it is loaded
-
-    def consumer() -> Any:
-        return KafkaConsumer(
-            topic,
-            bootstrap_servers=node.address,
-            group_id=f"group-{topic}",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            heartbeat_interval_ms=300,
-        )
-
-    members = [consumer(), consumer()]
-    seen: set[bytes] = set()
-    deadline = time.monotonic() + TIMEOUT_S
-    while (len(seen) < 600 or not all(each.assignment() for each in members)) and time.monotonic() < deadline:
-        for each in members:
-            for records in each.poll(timeout_ms=200).values():
-                seen.update(record.value for record in records)
-    assert len(seen) == 600
-    assert sorted(part.partition for each in members for part in each.assignment()) == list(range(6))
-    for each in members:
-        each.commit()
-        each.close()
-    late = consumer()
-    while not late.assignment() and time.monotonic() < deadline:
-        assert not late.poll(timeout_ms=200)
-    assert all(late.committed(part) == 100 for part in late.assignment())
-    late.close()
 
 
 def test_the_java_console_consumer_reads_as_a_classic_group(node: OttlaNode, topic: str) -> None:

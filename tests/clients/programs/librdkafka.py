@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -83,7 +83,11 @@ class Librdkafka(Client):
 
     def commit(self) -> None:
         assert self._member is not None
-        self._member.commit(asynchronous=False)
+        try:
+            self._member.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing was polled since partitions were assigned
+                raise
 
     def leave(self) -> None:
         assert self._member is not None
