@@ -22,6 +22,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("cluster", "Run a cluster on this machine; look at one: its brokers, features and quorum.", "cluster"),
     Command("group", "List and describe groups, set how far they have read, delete them.", "group"),
     Command("transaction", "List, describe and abort transactions.", "transaction"),
+    Command("table", "Topics as tables: Iceberg, Delta or Parquet, kept in step by Spark.", "table"),
     Command("random-uuid", "Print a random id for a cluster or a directory.", "random_uuid"),
 )
 

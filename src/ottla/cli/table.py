@@ -1,0 +1,326 @@
+"""`ottla table`: topics as tables, kept in step by Spark."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
+from ottla.cli.connecting import DEFAULT, VARIABLE
+from ottla.cli.output import counted, print_json, print_table, show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from ottla.tables.definition import Definition, Home
+    from ottla.tables.keeper import Keeper
+
+    T = TypeVar("T")
+
+HOME = "OTTLA_TABLES"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_actions(parser, ACTIONS)
+
+
+def _add_home(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
+    parser.add_argument(
+        "--home", metavar="DIR", help=f"where tables are managed from (default: ${HOME}, or with the user's data)"
+    )
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _home(arguments: argparse.Namespace) -> "Home":
+    from pathlib import Path
+
+    from ottla.server.defaults import data_directory
+    from ottla.tables.definition import Home
+
+    given = arguments.home or os.environ.get(HOME)
+    return Home(Path(given) if given else data_directory() / "tables")
+
+
+def _in_one_sentence(work: "Callable[[], T]") -> "T":
+    """Do it, and turn what goes wrong into one sentence."""
+    try:
+        import ottla.tables.keeper  # noqa: F401  # all that tables need is imported here
+    except ImportError as error:
+        raise CommandFailed(f"{error.name} is missing; `pip install 'ottla[tables]'` brings it") from None
+    from ottla.cli.connecting import explain
+    from ottla.errors import ApiError
+    from ottla.pipeline.fetching import DataLost
+    from ottla.pipeline.option_values import OptionError
+    from ottla.tables.failures import TableError
+
+    try:
+        return work()
+    except (TableError, OptionError, DataLost) as error:
+        raise CommandFailed(str(error)) from error
+    except ApiError as error:
+        raise CommandFailed(explain(error, "what the table's definition says")) from error
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TABLE")
+    parser.add_argument("--topic", required=True, help="whose records become rows")
+    parser.add_argument("--format", choices=("iceberg", "delta", "parquet"), default="iceberg")
+    parser.add_argument(
+        "--mode", choices=("append", "upsert"), default="append", help="a row a record, or the last of each key"
+    )
+    parser.add_argument(
+        "--partition-by",
+        metavar="TRANSFORM",
+        action="append",
+        default=[],
+        help="how files are laid out, such as 'day(timestamp)', 'bucket(16, _key)', country; may be repeated",
+    )
+    parser.add_argument(
+        "--column",
+        metavar="NAME=TYPE",
+        action="append",
+        default=[],
+        type=setting,
+        help="a column whose type is known: boolean, long, double, string, timestamp or date; may be repeated",
+    )
+    parser.add_argument("--key", choices=("string", "binary"), default="string", help="what keys are")
+    parser.add_argument("--from", choices=("earliest", "latest"), default="earliest", dest="start")
+    parser.add_argument("--location", metavar="DIR", help="where a Delta or Parquet table's files go")
+    parser.add_argument("--namespace", default="default", help="of an Iceberg table (default: %(default)s)")
+    parser.add_argument(
+        "--catalog",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        help="a property of the PyIceberg catalog, such as type=rest, uri=...; default: SQLite's, in --home",
+    )
+    parser.add_argument(
+        "--client",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        help="a setting of Kafka's clients, such as isolation.level=read_uncommitted; may be repeated",
+    )
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
+    )
+    _add_home(parser)
+
+
+def _create(arguments: argparse.Namespace) -> None:
+    def work() -> None:
+        from ottla.tables.definition import Definition
+        from ottla.tables.describing import NoEngine
+        from ottla.tables.keeper import Keeper
+
+        definition = Definition(
+            name=arguments.name,
+            topic=arguments.topic,
+            servers=arguments.bootstrap_server or os.environ.get(VARIABLE) or DEFAULT,
+            format=arguments.format,
+            mode=arguments.mode,
+            partition_by=tuple(arguments.partition_by),
+            columns=dict(arguments.column),
+            key=arguments.key,
+            start=arguments.start,
+            location=arguments.location,
+            namespace=arguments.namespace,
+            catalog=dict(arguments.catalog),
+            client=dict(arguments.client),
+        )
+        home = _home(arguments)
+        home.check_new(definition)
+        keeper = Keeper(home, definition, NoEngine())
+        if keeper.rows.exists():
+            raise CommandFailed(f"there is a table at {keeper.rows.location} already, which is not managed from here")
+        keeper.open()
+        home.save(definition)
+        print(
+            f"Created table {definition.name}: {definition.format}, {definition.mode}, from topic {definition.topic}."
+        )
+        print(f"`ottla table run {definition.name}` keeps it in step; it is at {keeper.rows.location}")
+
+    _in_one_sentence(work)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    def work() -> "list[Definition]":
+        home = _home(arguments)
+        return [home.load(name) for name in home.names()]
+
+    found = _in_one_sentence(work)
+    home = _home(arguments)
+    rows = [(each.name, each.topic, each.format, each.mode, home.is_locked(each.name)) for each in found]
+    if arguments.json:
+        titles = ("name", "topic", "format", "mode", "running")
+        print_json([dict(zip(titles, row, strict=True)) for row in rows])
+    elif rows:
+        print_table(("TABLE", "TOPIC", "FORMAT", "MODE", "RUNNING"), rows)
+    else:
+        print("There are no tables.")
+
+
+def _add_described(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TABLE", nargs="+")
+    _add_home(parser, json=True)
+
+
+def _describe(arguments: argparse.Namespace) -> None:
+    def work() -> list[dict[str, Any]]:
+        from ottla.tables.describing import describe
+
+        home = _home(arguments)
+        return [describe(home, home.load(name)) for name in arguments.names]
+
+    found = _in_one_sentence(work)
+    if arguments.json:
+        print_json(found)
+        return
+    for number, each in enumerate(found):
+        if number:
+            print()
+        _show(each)
+
+
+def _show(table: dict[str, Any]) -> None:
+    print(f"{table['name']}: {table['format']}, {table['mode']}, from topic {table['topic']} at {table['servers']}")
+    if table["partition_by"]:
+        print(f"  laid out by {', '.join(table['partition_by'])}")
+    if not table["made"]:
+        print("  not made yet: `ottla table run` does that")
+        return
+    print(f"  at {table['location']}")
+    rows, files = counted(table["rows"], "row"), counted(table["files"], "file")
+    print(f"  {rows} in {files}, {show_bytes(table['bytes'])}, {counted(table['snapshots'], 'snapshot')}")
+    print(f"  {counted(table['dead_letters'], 'dead letter')}")
+    if table.get("lag") is not None:
+        print(f"  {counted(table['lag'], 'record')} behind; {'running' if table['running'] else 'not running'}")
+    elif "problem" in table:
+        print(f"  {table['problem']}")
+    print_table(("COLUMN", "TYPE"), list(table["columns"].items()))
+    offsets = sorted(table.get("offsets", {}).items())
+    print_table(("PARTITION", "NEXT OFFSET"), offsets)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="TABLE", nargs="*", help="default: all")
+    parser.add_argument("--once", action="store_true", help="read what is there now, and end")
+    parser.add_argument("--interval", metavar="SECONDS", type=float, default=10.0, help="default: %(default)s")
+    parser.add_argument(
+        "--max-records", metavar="N", type=positive, default=500_000, help="in one batch (default: %(default)s)"
+    )
+    parser.add_argument("--master", default="local[*]", help="where Spark runs (default: %(default)s)")
+    parser.add_argument(
+        "--spark", metavar="NAME=VALUE", action="append", default=[], type=setting, help="a setting of Spark's"
+    )
+    parser.add_argument("--small-files", metavar="N", type=positive, default=16, help="so many are made one")
+    parser.add_argument("--keep-snapshots", metavar="N", type=positive, default=20, help="default: %(default)s")
+    parser.add_argument("--snapshot-age", metavar="SECONDS", type=float, default=3600.0, help="default: %(default)s")
+    _add_home(parser)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from ottla.cli.table_run import run_tables
+
+    home = _home(arguments)
+    _in_one_sentence(lambda: run_tables(arguments, home))
+
+
+def _with_table(arguments: argparse.Namespace, work: "Callable[[Home, Keeper], None]") -> None:
+    """Do something with a table that nobody else uses meanwhile."""
+
+    def alone() -> None:
+        from ottla.tables.describing import NoEngine
+        from ottla.tables.keeper import Keeper
+
+        home = _home(arguments)
+        definition = home.load(arguments.name)
+        with home.lock(definition.name):
+            work(home, Keeper(home, definition, NoEngine()))
+
+    _in_one_sentence(alone)
+
+
+def _add_alter(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TABLE")
+    parser.add_argument("--mode", choices=("append", "upsert"), help="from the next run on; the rows there are kept")
+    parser.add_argument(
+        "--accept-topic", action="store_true", help="go on with the topic as it is now, from its beginning"
+    )
+    parser.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help="where the cluster is now")
+    _add_home(parser)
+
+
+def _alter(arguments: argparse.Namespace) -> None:
+    changes = {
+        name: value
+        for name, value in (("mode", arguments.mode), ("servers", arguments.bootstrap_server))
+        if value is not None
+    }
+    if not changes and not arguments.accept_topic:
+        raise CommandFailed("nothing is to be changed: --mode, --accept-topic or --bootstrap-server says what")
+
+    def work(home: "Home", keeper: "Keeper") -> None:
+        name = keeper.definition.name
+        if changes:
+            from ottla.tables.describing import NoEngine
+            from ottla.tables.keeper import Keeper
+
+            keeper = Keeper(home, home.change(name, **changes), NoEngine())
+        if arguments.accept_topic:
+            keeper.accept_topic()
+            print(f"Table {name} goes on with topic {keeper.definition.topic} from its beginning.")
+        if arguments.mode:
+            print(f"Table {name} is {arguments.mode} from the next run on.")
+        if arguments.bootstrap_server:
+            print(f"Table {name} reads from {arguments.bootstrap_server}.")
+
+    _with_table(arguments, work)
+
+
+def _add_drop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TABLE")
+    parser.add_argument("--keep-data", action="store_true", help="leave the table and its files; only stop managing it")
+    _add_home(parser)
+
+
+def _drop(arguments: argparse.Namespace) -> None:
+    def work(home: "Home", keeper: "Keeper") -> None:
+        if not arguments.keep_data:
+            keeper.rows.drop()
+            keeper.dead_letters.drop()
+        home.remove(keeper.definition.name)
+        kept = ", its files stay" if arguments.keep_data else " with its files and dead letters"
+        print(f"Dropped table {keeper.definition.name}{kept}.")
+
+    _with_table(arguments, work)
+
+
+ACTIONS = (
+    Action(
+        "create",
+        "Make a table of a topic.",
+        _add_create,
+        _create,
+        "examples:\n"
+        "  ottla table create orders --topic orders --format iceberg --partition-by 'day(timestamp)'\n"
+        "  ottla table create customers --topic customers --format delta --mode upsert",
+    ),
+    Action("list", "List the tables.", lambda parser: _add_home(parser, json=True), _list),
+    Action("describe", "Show columns, sizes, offsets and lag of tables.", _add_described, _describe),
+    Action(
+        "run",
+        "Keep tables in step with their topics, until it is stopped.",
+        _add_run,
+        _run,
+        "examples:\n  ottla table run --once\n  ottla table run orders --interval 5 --master spark://host:7077",
+    ),
+    Action("alter", "Change how a table goes on.", _add_alter, _alter),
+    Action("drop", "Delete a table, or stop managing it.", _add_drop, _drop),
+)

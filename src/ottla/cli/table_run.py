@@ -1,0 +1,66 @@
+"""`ottla table run`: a Spark session, and a query in it for each table."""
+
+import argparse
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from ottla.cli.output import counted
+
+if TYPE_CHECKING:
+    from ottla.tables.definition import Definition, Home
+    from ottla.tables.keeper import Done
+
+
+def run_tables(arguments: argparse.Namespace, home: "Home") -> None:
+    """Keep the tables until they are in step, or until somebody stops it."""
+    from ottla.tables.failures import TableError
+    from ottla.tables.maintenance import Upkeep
+    from ottla.tables.spark import TableQuery, keep_tables, start_session
+
+    names = arguments.names or home.names()
+    if not names:
+        raise TableError(f"there are no tables in {home.folder}; `ottla table create` makes one")
+    definitions = [home.load(name) for name in names]
+    upkeep = Upkeep(arguments.small_files, arguments.keep_snapshots, arguments.snapshot_age)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with contextlib.ExitStack() as locks:
+        for name in names:
+            locks.enter_context(home.lock(name))
+        log = home.folder / "logs" / "spark.log"
+        session = start_session(arguments.master, dict(arguments.spark), log)
+        try:
+            queries = [
+                TableQuery(
+                    session,
+                    home,
+                    definition,
+                    max_records=arguments.max_records,
+                    interval_s=None if arguments.once else arguments.interval,
+                    upkeep=upkeep,
+                    told=_tell,
+                )
+                for definition in definitions
+            ]
+            if not arguments.once:
+                print(f"Keeping {', '.join(names)} in step; Ctrl-C stops. Spark writes to {log}", flush=True)
+            keep_tables(queries, lambda words: print(words, file=sys.stderr, flush=True))
+        finally:
+            session.stop()
+    print(f"In step: {', '.join(names)}.")
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _tell(definition: "Definition", done: "Done") -> None:
+    parts = [counted(done.rows, "row")]
+    if done.dead:
+        parts.append(counted(done.dead, "dead letter"))
+    if done.rescued:
+        parts.append(f"{counted(done.rescued, 'row')} with rescued values")
+    if done.new_columns:
+        parts.append(f"new columns {', '.join(done.new_columns)}")
+    print(f"{definition.name}: {', '.join(parts)}", flush=True)

@@ -1,0 +1,1 @@
+"""Topics as tables: managed queries that keep Iceberg, Delta and Parquet tables in step with topics."""

@@ -1,0 +1,28 @@
+"""The store of a table, by its format."""
+
+from pathlib import Path
+
+from ottla.tables.definition import Definition, Home
+from ottla.tables.iceberg import IcebergStore
+from ottla.tables.store import Store
+
+
+def open_store(home: Home, definition: Definition, name: str) -> Store:
+    """The table of this name, which is the definition's own or that of its dead letters."""
+    if definition.format == "iceberg":
+        return IcebergStore(catalog_of(home, definition), definition.namespace, name)
+    raise AssertionError(definition.format)
+
+
+def catalog_of(home: Home, definition: Definition) -> dict[str, str]:
+    """The properties of the Iceberg catalog: SQLite's in the home folder, unless others were said."""
+    if definition.catalog:
+        return dict(definition.catalog)
+    home.warehouse.mkdir(parents=True, exist_ok=True)
+    return {"type": "sql", "uri": f"sqlite:///{home.folder / 'catalog.db'}", "warehouse": home.warehouse.as_uri()}
+
+
+def folder_of(home: Home, definition: Definition, name: str) -> Path:
+    """Where the files of a table are that no catalog looks after."""
+    base = Path(definition.location).absolute() if definition.location else home.warehouse
+    return base / name

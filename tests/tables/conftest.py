@@ -1,0 +1,13 @@
+"""One Ottla node for all tests of tables."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pipeline.clusters import Cluster, running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running("ottla", tmp_path_factory.mktemp("tables")) as found:
+        yield found
