@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.tables.definition import FORMATS
 from tests.pipeline.clusters import Cluster, running
 
 
@@ -11,3 +12,9 @@ from tests.pipeline.clusters import Cluster, running
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running("ottla", tmp_path_factory.mktemp("tables")) as found:
         yield found
+
+
+@pytest.fixture(params=FORMATS)
+def format_(request: pytest.FixtureRequest) -> str:
+    """Each of the formats: what holds for one holds for all."""
+    return str(request.param)

@@ -5,6 +5,7 @@ Everything goes through pickle, as it does on the way to a task and back.
 
 import json
 import pickle
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ class LocalBatch:
         for each in self.ranges:
             for batch in read_range(self._options, each, SCHEMA):
                 for row in batch.to_pylist():
-                    shares[hash(row["key"]) % 2].append(row)
+                    shares[zlib.crc32(row["key"] or b"") % 2].append(row)
         return [carried(carried(work)(iter([pa.RecordBatch.from_pylist(s, SCHEMA)]))) for s in shares.values()]
 
 

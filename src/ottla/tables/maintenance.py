@@ -94,7 +94,8 @@ def remove_orphans(store: Store, age_s: float = _ORPHAN_AGE_S) -> int:
     limit_s = time.time() - age_s
     count = 0
     for path in folder.rglob("*.parquet"):
-        if str(path) not in needed and path.stat().st_mtime < limit_s:
+        is_log = path.relative_to(folder).parts[0] == "_delta_log"
+        if not is_log and str(path) not in needed and path.stat().st_mtime < limit_s:
             path.unlink()
             count += 1
     return count

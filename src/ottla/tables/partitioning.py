@@ -142,7 +142,7 @@ def groups(partitions: Sequence[Partition], table: pa.Table) -> Iterator[tuple[t
         if table.num_rows:
             yield (), table
         return
-    columns = {f"p{n}": each.values(_whole(table.column(each.column))) for n, each in enumerate(partitions)}
+    columns = {f"p{n}": each.values(whole(table.column(each.column))) for n, each in enumerate(partitions)}
     keys = pa.table({**columns, "row": pa.array(range(table.num_rows), pa.int64())})
     for values in keys.group_by(list(columns), use_threads=False).aggregate([("row", "list")]).to_pylist():
         yield tuple(values[name] for name in columns), table.take(pa.array(values["row_list"], pa.int64()))
@@ -164,7 +164,8 @@ def as_text(value: Any) -> str:
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe=" -.")
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 

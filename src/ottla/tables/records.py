@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.tables.json_rows import read_values
+from ottla.tables.partitioning import whole
 from ottla.tables.record_columns import (
     DEAD_LETTERS,
     DELETED,
@@ -109,7 +110,7 @@ class RecordReader:
 
 def last_of_each_key(table: pa.Table) -> pa.Table:
     """One row a key: the last of its partition; of several partitions, the one of the latest time."""
-    keys = pa.concat_arrays(table.column(KEY).chunks) if table.num_rows else pa.array([], pa.string())
+    keys = whole(table.column(KEY))
     if not len(keys):
         return table
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from ottla.tables.definition import Definition, Home
+from ottla.tables.delta import DeltaStore
 from ottla.tables.iceberg import IcebergStore
+from ottla.tables.parquet import ParquetStore
 from ottla.tables.store import Store
 
 
@@ -11,7 +13,8 @@ def open_store(home: Home, definition: Definition, name: str) -> Store:
     """The table of this name, which is the definition's own or that of its dead letters."""
     if definition.format == "iceberg":
         return IcebergStore(catalog_of(home, definition), definition.namespace, name)
-    raise AssertionError(definition.format)
+    folder = folder_of(home, definition, name)
+    return DeltaStore(folder) if definition.format == "delta" else ParquetStore(folder)
 
 
 def catalog_of(home: Home, definition: Definition) -> dict[str, str]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ottla.tables.evolution import extended
 from ottla.tables.files import FilesWriter
+from ottla.tables.partitioning import whole
 from ottla.tables.record_columns import DELETED, KEY, OFFSET, PARTITION, RESCUED
 from ottla.tables.records import RecordReader, last_of_each_key, since
 from ottla.tables.store import FileReader, Layout, NewFile, StoredFile
@@ -91,7 +92,7 @@ class Intake:
         keys = None
         if held:
             last = last_of_each_key(pa.concat_tables(held))
-            keys = pa.concat_arrays(last.column(KEY).chunks)
+            keys = whole(last.column(KEY))
             writer.write(last.filter(pc.invert(last.column(DELETED))))
         return Report(wanted, writer.finish(), dead_writer.finish(), offsets, keys, rows, dead, rescued)
 
@@ -171,7 +172,7 @@ class KeepLast:
 
 def _share_of(keys: pa.ChunkedArray, shares: int) -> Any:
     """Which share each row's key belongs to; none (-1) for rows without one."""
-    coded = pa.concat_arrays(keys.chunks).dictionary_encode() if keys.num_chunks else pa.array([]).dictionary_encode()
+    coded = whole(keys).dictionary_encode()
     places = [
         zlib.crc32(key.encode() if isinstance(key, str) else key) % shares for key in coded.dictionary.to_pylist()
     ]
