@@ -148,7 +148,7 @@ def test_files_are_laid_out_as_asked(cluster: Cluster, tmp_path: Path, format_: 
     layout = ("day(timestamp)", "country", "truncate(2, _key)", "month(at)", "hour(at)", "bucket(4, n)", "year(on)")
     columns = {"country": "string", "at": "timestamp", "n": "long", "on": "date"}
     definition = define(cluster, topic, format=format_, partition_by=layout, columns=columns, mode="upsert")
-    run = LocalRun(home_in(tmp_path), definition)
+    run = LocalRun(home_in(tmp_path / "a folder"), definition)
     records = [
         (b"a1", {"country": "SE/ö", "at": "2026-11-15T10:11:12Z", "n": 1, "on": "2026-01-02"}),
         (b"a2", {"country": "SE/ö", "at": "1969-12-31T23:00:00+01:00", "n": 2, "on": "1960-01-02"}),
@@ -167,4 +167,8 @@ def test_files_are_laid_out_as_asked(cluster: Cluster, tmp_path: Path, format_: 
     assert len(run.keeper.rows.files()) == 4
     produce(cluster, topic, (b"a1", None), (b"b2", {"country": "SE/ö", "extra": 1}))
     run.take()
-    assert [(row["_key"], row["extra"]) for row in run.rows()] == [("a2", None), ("b1", None), ("b2", 1)]
+    expected = [("a2", None), ("b1", None), ("b2", 1)]
+    assert [(row["_key"], row["extra"]) for row in run.rows()] == expected
+    run.keeper.rows.expire(1, 0.0)
+    assert remove_orphans(run.keeper.rows, age_s=-1.0) == 0
+    assert [(row["_key"], row["extra"]) for row in run.rows()] == expected

@@ -1,12 +1,18 @@
 """Tables kept by Spark, with real nodes and sessions."""
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from ottla.tables.definition import Definition
+from ottla.tables.definition import Definition, Home
+from ottla.tables.failures import TableError
 from ottla.tables.keeper import Done
 from ottla.tables.maintenance import Upkeep
 from ottla.tables.spark import TableQuery, keep_tables, start_session
@@ -60,3 +66,79 @@ def test_a_topic_becomes_a_table(cluster: Cluster, session: SparkSession, tmp_pa
     assert (done.rows, done.dead, done.new_columns) == (1, 1, ("note",))
     run = LocalRun(home_in(tmp_path), definition)
     assert sorted(row["id"] for row in run.rows()) == sorted([*range(100), *range(100), 100])
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta", "parquet"])
+def test_spark_reads_the_tables_and_keeps_them_by_key(
+    cluster: Cluster, session: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    topic = cluster.new_topic(3, cleanup_policy="compact")
+    definition = define(cluster, topic, format=format_, mode="upsert", partition_by=("bucket(2, _key)",))
+    for number in range(3):
+        produce(cluster, topic, *((b"%d" % (n % 20 * 3 + number), {"n": n}) for n in range(60)), partition=number)
+    keep(session, tmp_path, definition, max_records=50)
+    produce(cluster, topic, *((b"%d" % (n * 3), None) for n in range(10)), (b"30", {"n": 0.5}))
+    keep(session, tmp_path, definition)
+    run = LocalRun(home_in(tmp_path), definition)
+    found = {row["_key"]: row["n"] for row in run.rows()}
+    expected = {str(n * 3 + number): float(n + 40) for number in range(3) for n in range(20)}
+    for n in range(10):
+        del expected[str(n * 3)]
+    assert found == {**expected, "30": 0.5}
+    assert len(run.rows()) == len(found)
+    paths = [str(file.path).removeprefix("file://") for file in run.keeper.rows.files()]
+    rows = session.read.option("mergeSchema", "true").parquet(*paths)
+    assert rows.count() == len(expected)
+    assert rows.where("n = 0.5").count() == 1
+
+
+@pytest.mark.parametrize(("moment", "count"), [("files", 2), ("letters", 2), ("commit", 3)])
+def test_a_driver_that_is_killed_loses_and_doubles_nothing(
+    cluster: Cluster, tmp_path: Path, moment: str, count: int
+) -> None:
+    topic = cluster.new_topic(2)
+    definition = define(cluster, topic)
+    home = home_in(tmp_path)
+    home.save(definition)
+    for number in range(2):
+        produce(
+            cluster,
+            topic,
+            *((b"k", b"bad" if n % 50 == 7 else {"n": n, f"column-{n // 100}": n}) for n in range(300)),
+            partition=number,
+        )
+    killed = run_in_process(home, moment, count)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    finished = run_in_process(home, "never", 0)
+    assert finished.returncode == 0, finished.stderr
+    run = LocalRun(home, definition)
+    rows, dead = run.rows(), run.dead()
+    assert [(row["_partition"], row["_offset"]) for row in rows] == [
+        (number, n) for number in range(2) for n in range(300) if n % 50 != 7
+    ]
+    assert all(row["n"] == row[f"column-{row['n'] // 100}"] for row in rows)
+    assert [(row["partition"], row["offset"]) for row in dead] == [
+        (n, at) for n in range(2) for at in range(7, 300, 50)
+    ]
+
+
+def run_in_process(home: Home, moment: str, count: int) -> "subprocess.CompletedProcess[str]":
+    """A run that may be killed. Its Java process notices that its driver is gone, and ends."""
+    command = [sys.executable, "-m", "tests.tables.dying_run", str(home.folder), "orders", moment, str(count)]
+    environment = {**os.environ, "JAVA_HOME": str(java().parents[1])}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+
+
+def test_what_the_source_has_to_say_is_one_sentence(cluster: Cluster, session: SparkSession, tmp_path: Path) -> None:
+    topic = cluster.new_topic(1)
+    definition = define(cluster, topic)
+    produce(cluster, topic, *((b"a", {"n": n}) for n in range(10)))
+    keep(session, tmp_path, definition)
+    produce(cluster, topic, *((b"a", {"n": n}) for n in range(10)))
+    partition = TopicPartition(topic, 0, 15)
+    for future in cluster.admin.delete_records([partition]).values():
+        future.result()
+    with pytest.raises(TableError, match=rf"^table 'orders': .*topic '{topic}', partition 0.*offset 10") as told:
+        keep(session, tmp_path, definition)
+    assert "\n" not in str(told.value)
+    assert "at org.apache" not in str(told.value)

@@ -44,10 +44,11 @@ def _home(arguments: argparse.Namespace) -> "Home":
 
 def _in_one_sentence(work: "Callable[[], T]") -> "T":
     """Do it, and turn what goes wrong into one sentence."""
-    try:
-        import ottla.tables.keeper  # noqa: F401  # all that tables need is imported here
-    except ImportError as error:
-        raise CommandFailed(f"{error.name} is missing; `pip install 'ottla[tables]'` brings it") from None
+    from importlib.util import find_spec
+
+    for name in ("pyarrow", "pyspark", "pyiceberg", "deltalake"):
+        if find_spec(name) is None:
+            raise CommandFailed(f"{name} is missing; `pip install 'ottla[tables]'` brings it")
     from ottla.cli.connecting import explain
     from ottla.errors import ApiError
     from ottla.pipeline.fetching import DataLost
@@ -60,6 +61,8 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
         raise CommandFailed(str(error)) from error
     except ApiError as error:
         raise CommandFailed(explain(error, "what the table's definition says")) from error
+    except OSError as error:
+        raise CommandFailed(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
@@ -139,8 +142,12 @@ def _create(arguments: argparse.Namespace) -> None:
         keeper = Keeper(home, definition, NoEngine())
         if keeper.rows.exists():
             raise CommandFailed(f"there is a table at {keeper.rows.location} already, which is not managed from here")
-        keeper.open()
         home.save(definition)
+        try:
+            keeper.open()
+        except BaseException:
+            home.remove(definition.name)
+            raise
         print(
             f"Created table {definition.name}: {definition.format}, {definition.mode}, from topic {definition.topic}."
         )

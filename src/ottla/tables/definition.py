@@ -91,6 +91,8 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+        if strange := re.findall(r"[%?#]", str(self.folder)):
+            raise TableError(f"{self.folder}: tables cannot be kept in a folder with {strange[0]!r} in its name")
 
     @property
     def warehouse(self) -> Path:

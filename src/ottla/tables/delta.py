@@ -67,6 +67,10 @@ class DeltaStore(Store):
             Schema.from_arrow(columns),
             partition_by=[each.name for each in partitions],
             # A transform is ours: Delta knows only the column that it makes.
+            configuration={
+                "delta.logRetentionDuration": "interval 1 days",
+                "delta.deletedFileRetentionDuration": "interval 1 hours",
+            },
             description=json.dumps({_PARTITIONS: partitions}),
         )
 

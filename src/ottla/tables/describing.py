@@ -1,6 +1,6 @@
 """How a table is: its rows, files and columns, how far it has come, and how far it is behind its topic."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ottla.errors import ApiError
@@ -19,7 +19,8 @@ class NoEngine:
 
 def describe(home: Home, definition: Definition) -> dict[str, Any]:
     """All there is to say of a table; what the cluster has to say is left out, with why, if it cannot be reached."""
-    keeper = Keeper(home, definition, NoEngine())
+    patience = {"default.api.timeout.ms": "5000", **definition.client}
+    keeper = Keeper(home, replace(definition, client=patience), NoEngine())
     found: dict[str, Any] = {**asdict(definition), "running": home.is_locked(definition.name)}
     found["partition_by"] = [str(each) for each in definition.partitions]
     if not keeper.rows.exists():

@@ -9,7 +9,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,8 +40,11 @@ def type_of(value: Any, depth: int = 0) -> pa.DataType:
         case str():
             return pa.string()
         case dict() if depth < MAX_DEPTH:
-            members = [(name, type_of(each, depth + 1)) for name, each in value.items() if is_allowed(name)]
-            return _struct(pa.field(name, found) for name, found in _one_case(members))
+            fields = Fields()
+            for name, each in value.items():
+                if is_allowed(name) and (found := type_of(each, depth + 1)) != NOTHING:
+                    fields.add(pa.field(name, found))
+            return _struct(fields)
         case list() if depth < MAX_DEPTH:
             element = NOTHING
             for each in value:
@@ -66,31 +69,66 @@ def merged(known: pa.DataType, found: pa.DataType) -> pa.DataType:
     return known
 
 
-def merged_fields(known: list[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
-    """The known fields, as wide as need be, and behind them those that are new."""
-    by_name = {field.name: field for field in known}
-    taken = {name.lower() for name in by_name}
+class Fields:
+    """Fields as they come together: the known ones, as wide as need be, and behind them those that are new."""
+
+    def __init__(self, known: Iterable[pa.Field] = ()) -> None:
+        self._by_name = {field.name: field for field in known}
+        self._taken = {name.lower() for name in self._by_name}
+
+    def add(self, found: pa.Field) -> pa.Field | None:
+        """Take in a field; what it has become, or None if its name is taken by one of another case."""
+        known = self._by_name.get(found.name)
+        if known is None and found.name.lower() in self._taken:
+            return None
+        self._taken.add(found.name.lower())
+        field = found if known is None else pa.field(found.name, merged(known.type, found.type))
+        self._by_name[found.name] = field
+        return field
+
+    def put(self, field: pa.Field) -> None:
+        """Set one back."""
+        self._by_name[field.name] = field
+
+    def remove(self, name: str) -> None:
+        del self._by_name[name]
+        self._taken.discard(name.lower())
+
+    def get(self, name: str) -> pa.Field | None:
+        return self._by_name.get(name)
+
+    def __iter__(self) -> Iterator[pa.Field]:
+        return iter(self._by_name.values())
+
+
+def merged_fields(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
+    """The fields of two structs as those of one."""
+    fields = Fields(known)
     for field in found:
-        name = field.name
-        if name in by_name:
-            by_name[name] = pa.field(name, merged(by_name[name].type, field.type))
-        elif name.lower() not in taken:
-            by_name[name] = field
-            taken.add(name.lower())
-    return list(by_name.values())
+        fields.add(field)
+    return list(fields)
 
 
 def extended(schema: pa.Schema, found: Iterable[pa.Field], fixed: frozenset[str] = frozenset()) -> pa.Schema:
     """A table's columns with what records were found to hold; `fixed` ones, and the record's own, never change."""
-    kept = RESERVED | fixed
-    lowered = {name.lower() for name in kept}
-    usable = [field for field in found if field.name.lower() not in lowered and field.type != NOTHING]
-    fields = list(schema)
-    for field in usable:
-        candidate = merged_fields(fields, [field])
-        if sum(leaves(each.type) for each in candidate) <= MAX_COLUMNS:
-            fields = candidate
-    return pa.schema(fields)
+    kept = {name.lower() for name in RESERVED | fixed}
+    fields = Fields(schema)
+    size = sum(leaves(field.type) for field in schema)
+    for field in found:
+        if field.name.lower() in kept or field.type == NOTHING:
+            continue
+        before = fields.get(field.name)
+        after = fields.add(field)
+        if after is None or after is before:
+            continue
+        grown = size + leaves(after.type) - (leaves(before.type) if before else 0)
+        if grown <= MAX_COLUMNS:
+            size = grown
+        elif before is None:
+            fields.remove(field.name)
+        else:
+            fields.put(before)
+    return pa.schema(list(fields))
 
 
 def leaves(found: pa.DataType) -> int:
@@ -110,14 +148,6 @@ def needs_rewrite(before: pa.DataType, after: pa.DataType) -> bool:
     if pa.types.is_list(before) and pa.types.is_list(after):
         return needs_rewrite(before.value_type, after.value_type)
     return True
-
-
-def _one_case(members: list[tuple[str, pa.DataType]]) -> list[tuple[str, pa.DataType]]:
-    """Of names that differ by case only, the first."""
-    first: dict[str, tuple[str, pa.DataType]] = {}
-    for name, found in members:
-        first.setdefault(name.lower(), (name, found))
-    return list(first.values())
 
 
 def _struct(fields: Iterable[pa.Field]) -> pa.DataType:

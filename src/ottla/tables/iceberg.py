@@ -76,7 +76,8 @@ class IcebergStore(Store):
     def catalog(self) -> Catalog:
         if self._catalog is None:
             try:
-                self._catalog = load_catalog("ottla", **self._properties)
+                properties = {"name": "ottla", **self._properties}
+                self._catalog = load_catalog(properties.pop("name"), **properties)
             except Exception as error:  # whatever a catalog's library raises
                 raise TableError(f"the Iceberg catalog cannot be used: {error}; see --catalog") from error
         return self._catalog
@@ -197,23 +198,16 @@ class IcebergStore(Store):
         ]
         if not old:
             return Expired(0, 0)
-        gone = set(old)
-        needed = {path for each in snapshots if each not in gone for path in self._paths(each)}
-        garbage = {path for each in old for path in self._paths(each)} - needed
+        gone, read = set(old), _Manifests(self.table)
+        needed = {path for each in snapshots if each not in gone for path in read.paths(each)}
+        garbage = {path for each in old for path in read.paths(each)} - needed
         self.table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
         return Expired(len(old), delete_files(self.table.io, garbage))
 
-    def _paths(self, snapshot: Snapshot) -> set[str]:
-        found = {snapshot.manifest_list}
-        for manifest in snapshot.manifests(self.table.io):
-            found.add(manifest.manifest_path)
-            entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
-            found.update(entry.data_file.file_path for entry in entries)
-        return found
-
     def every_file(self) -> set[str]:
         self.state()
-        return {path for each in self.table.metadata.snapshots for path in self._paths(each)}
+        read = _Manifests(self.table)
+        return {path for each in self.table.metadata.snapshots for path in read.paths(each)}
 
     def snapshots(self) -> int:
         return len(self.table.metadata.snapshots)
@@ -223,6 +217,24 @@ class IcebergStore(Store):
             self.catalog.purge_table(self._identifier)
         except NoSuchTableError:
             return
+
+
+class _Manifests:
+    """Which files snapshots need. Most share most of their manifests, and each is read once."""
+
+    def __init__(self, table: Table) -> None:
+        self._io = table.io
+        self._read: dict[str, list[str]] = {}
+
+    def paths(self, snapshot: Snapshot) -> set[str]:
+        found = {snapshot.manifest_list}
+        for manifest in snapshot.manifests(self._io):
+            path = manifest.manifest_path
+            if path not in self._read:
+                entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+                self._read[path] = [entry.data_file.file_path for entry in entries]
+            found |= {path, *self._read[path]}
+        return found
 
 
 class ScannedFile:

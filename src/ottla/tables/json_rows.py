@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from ottla.tables.declared import Misfit, day, is_written_as_text, moment
-from ottla.tables.evolution import INT64, MAX_DEPTH, NOTHING, extended, is_allowed, merged_fields, type_of
+from ottla.tables.evolution import INT64, MAX_DEPTH, NOTHING, Fields, extended, is_allowed, type_of
 from ottla.tables.record_columns import value_fields
 
 _WRAPPED: Final = "v"
@@ -69,6 +69,8 @@ def _parse(values: pa.Array, fields: list[pa.Field]) -> pa.StructArray | None:
                 unexpected_field_behavior="infer",
             ),
         )
+        # Lists of nothing but null come out of joint (Arrow 26).
+        table.validate()
     except pa.ArrowInvalid:
         return None
     # Each value made one object at least: as many objects as values means one each.
@@ -110,7 +112,7 @@ def _inferred(kind: pa.DataType, depth: int) -> pa.DataType:
     if pa.types.is_struct(kind):
         members = [(field.name, _inferred(field.type, depth + 1)) for field in kind]
         kept = [pa.field(name, each) for name, each in members if each != NOTHING]
-        if not all(is_allowed(field.name) for field in kept):
+        if not all(is_allowed(field.name) for field in kept) or len({f.name.lower() for f in kept}) < len(kept):
             raise Misfit("a name")
         return pa.struct(kept) if kept else NOTHING
     if pa.types.is_list(kind):
@@ -152,10 +154,12 @@ def _without_columns(count: int) -> pa.StructArray:
 def read_one_by_one(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
     """The same, and for anything: this is what the rules are."""
     objects, errors = _objects(values)
-    strange: list[pa.Field] = []
+    strange, seen = Fields(), set()
     for each in objects:
-        if each is not None and (found := type_of(each)) != NOTHING:
-            strange = merged_fields(strange, list(found))
+        if each is not None and (found := type_of(each)) not in seen:
+            seen.add(found)
+            for field in () if found == NOTHING else found:
+                strange.add(field)
     wanted = extended(schema, strange, fixed)
     if wanted != schema:
         return Values(None, pa.nulls(len(values), pa.string()), errors, wanted)
@@ -250,14 +254,14 @@ def _fit_scalar(value: Any, kind: pa.DataType) -> Any:
         fits = isinstance(value, str) and _is_unicode(value)
     elif pa.types.is_integer(kind):
         fits = isinstance(value, int) and not isinstance(value, bool) and value in INT64
+    elif pa.types.is_floating(kind) and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            value = float(value)
+        except OverflowError:
+            raise Misfit("too large") from None
+        fits = math.isfinite(value)
     else:
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if fits:
-            try:
-                value = float(value)
-            except OverflowError:
-                raise Misfit("too large") from None
-            fits = math.isfinite(value)
+        fits = False
     if not fits:
         raise Misfit("another type")
     return value

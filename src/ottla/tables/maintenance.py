@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlparse
 
 from ottla.tables.files import TARGET_BYTES
 from ottla.tables.keeper import Keeper
@@ -32,10 +31,11 @@ class Upkeep(NamedTuple):
     """Snapshots beyond those that are kept go when they are older."""
     target_bytes: int = TARGET_BYTES
 
-    def after_batch(self, keeper: Keeper) -> None:
-        """What a run does between two batches."""
+    def after_batch(self, keeper: Keeper, number: int) -> None:
+        """What a run does after its n-th batch."""
         for store in (keeper.rows, keeper.dead_letters):
-            if compact(keeper, store, self) or store.snapshots() > 2 * self.keep_snapshots:
+            compacted = compact(keeper, store, self)
+            if compacted.before or number % self.keep_snapshots == 0:
                 store.expire(self.keep_snapshots, self.snapshot_age_s)
 
 
@@ -103,7 +103,7 @@ def remove_orphans(store: Store, age_s: float = _ORPHAN_AGE_S) -> int:
 
 def local_path(location: str) -> Path | None:
     """Where a location is on this machine, if it is here at all."""
-    parsed = urlparse(location)
-    if parsed.scheme not in ("", "file"):
+    # PyIceberg takes what follows file:// as it is, without escapes.
+    if "://" in location and not location.startswith("file://"):
         return None
-    return Path(os.path.normpath(unquote(parsed.path) if parsed.scheme else location))
+    return Path(os.path.normpath(location.removeprefix("file://")))

@@ -177,7 +177,7 @@ class ParquetStore(Store):
 
     def _show_manifest(self) -> None:
         path = self._folder / _MANIFEST / "manifest"
-        text = "".join(f"{(self._folder / each['path']).as_uri()}\n" for each in self._loaded["files"])
+        text = "".join(f"file://{self._folder / each['path']}\n" for each in self._loaded["files"])
         if path.exists() and path.read_text() == text:
             return
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,15 +5,13 @@ but the identity is a column of its own, such as `_timestamp_day`, and a folder 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import BucketTransform, TruncateTransform
-from pyiceberg.types import BinaryType, DateType, IcebergType, LongType, StringType, TimestamptzType
 
 from ottla.tables.failures import TableError
 from ottla.tables.record_columns import TIMESTAMP
@@ -48,13 +46,7 @@ class Partition(NamedTuple):
             return array
         if self.transform in TIMES:
             return _since_1970(array, self.transform)
-        assert self.argument is not None, "checked when it was parsed"
-        kind = _iceberg_type(array.type)
-        apply = (
-            BucketTransform(self.argument).transform(kind)
-            if self.transform == "bucket"
-            else TruncateTransform(self.argument).transform(kind)
-        )
+        apply = self._function(array.type)
         coded = array.dictionary_encode()
         numbers = coded.dictionary
         if pa.types.is_timestamp(numbers.type):
@@ -63,6 +55,25 @@ class Partition(NamedTuple):
             numbers = numbers.cast(pa.int32())
         result = array.type if self.transform == "truncate" else pa.int32()
         return pa.array([apply(each) for each in numbers.to_pylist()], result).take(coded.indices)
+
+    def _function(self, source: pa.DataType) -> Callable[[Any], Any]:
+        """Iceberg's own, for every format. Imported when it is used: commands that only look do not wait for it."""
+        from pyiceberg import types
+        from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+        assert self.argument is not None, "checked when it was parsed"
+        kind: types.PrimitiveType = types.LongType()
+        if pa.types.is_timestamp(source):
+            kind = types.TimestamptzType()
+        elif pa.types.is_date(source):
+            kind = types.DateType()
+        elif pa.types.is_string(source):
+            kind = types.StringType()
+        elif pa.types.is_binary(source):
+            kind = types.BinaryType()
+        if self.transform == "bucket":
+            return BucketTransform(self.argument).transform(kind)
+        return TruncateTransform(self.argument).transform(kind)
 
     def column_type(self, source: pa.DataType) -> pa.DataType:
         """The type of its column in formats that have no transforms."""
@@ -182,13 +193,3 @@ def _since_1970(array: pa.Array, unit: str) -> pa.Array:
     # Division goes towards nought, but days before 1970 go down.
     down = pc.divide(pc.subtract(number, pc.if_else(pc.less(number, 0), size - 1, 0)), size)
     return down.cast(pa.int32())
-
-
-def _iceberg_type(kind: pa.DataType) -> IcebergType:
-    if pa.types.is_timestamp(kind):
-        return TimestamptzType()
-    if pa.types.is_date(kind):
-        return DateType()
-    if pa.types.is_string(kind):
-        return StringType()
-    return BinaryType() if pa.types.is_binary(kind) else LongType()

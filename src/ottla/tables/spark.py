@@ -21,16 +21,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.pipeline.option_values import OptionError
 from ottla.tables.definition import Definition, Home
 from ottla.tables.failures import TableError
 from ottla.tables.keeper import Done, Keeper, source_options
-from ottla.tables.maintenance import Upkeep
-from ottla.tables.records import SOURCE_COLUMNS
+from ottla.tables.maintenance import Upkeep, remove_orphans
 from ottla.tables.tasks import Report
 
 T = TypeVar("T")
 R = TypeVar("R")
 _RESULT: Final = "result binary"
+_SCHEMA: Final = "key binary, value binary, partition int, offset long, timestamp timestamp"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -136,6 +137,7 @@ class TableQuery:
         self._upkeep = upkeep
         self._told = told
         self._failure: Exception | None = None
+        self._batches = 0
         self._query: StreamingQuery | None = None
         self._checkpoint: Path | None = None
 
@@ -148,6 +150,9 @@ class TableQuery:
         self._failure = None
         keeper = Keeper(self._home, self.definition, SparkEngine(self._session))
         starts = keeper.starts(keeper.open())
+        for store in (keeper.rows, keeper.dead_letters):
+            remove_orphans(store)
+        self._batches = 0
         self._checkpoint = self._home.folder / "checkpoints" / f"{self.definition.name}-{keeper.run}"
         options = {
             "kafka.group.id": f"ottla-table-{self.definition.name}",
@@ -155,7 +160,7 @@ class TableQuery:
             "startingOffsets": json.dumps({self.definition.topic: starts}),
             "maxOffsetsPerTrigger": str(self._max_records),
         }
-        rows = self._session.readStream.format("ottla").options(**options).load().select(*SOURCE_COLUMNS)
+        rows = self._session.readStream.format("ottla").schema(_SCHEMA).options(**options).load()
         writer = (
             rows.writeStream.queryName(f"{self.definition.name}-{keeper.run}")
             .option("checkpointLocation", str(self._checkpoint))
@@ -192,7 +197,8 @@ class TableQuery:
         try:
             done = keeper.take(SparkBatch(frame))
             self._told(self.definition, done)
-            self._upkeep.after_batch(keeper)
+            self._batches += 1
+            self._upkeep.after_batch(keeper, self._batches)
         except Exception as error:
             self._failure = error
             raise
@@ -206,35 +212,40 @@ def _in_plain_words(definition: Definition, error: Exception) -> TableError:
 
 
 def keep_tables(queries: Sequence[TableQuery], complain: Callable[[str], None]) -> None:
-    """Run queries until all have ended. One that goes on for good is started again when it failed by what may pass."""
+    """Run queries until all have ended; then raise what one of them ended by, if any did.
+
+    One table's trouble is not another's. A query that goes on for good is started again after what may pass.
+    """
     failures = dict.fromkeys(queries, 0)
-    waiting: dict[TableQuery, float] = {}
+    due = dict.fromkeys(queries, 0.0)
     running: list[TableQuery] = []
+    given_up: list[Exception] = []
     try:
-        for query in queries:
-            query.start()
-            running.append(query)
-        while running or waiting:
-            for query in list(running):
+        while running or due:
+            for query in [*running, *(each for each, at in due.items() if at <= time.monotonic())]:
                 try:
-                    if query.wait(0.2 / len(running)):
+                    if query in due:
+                        del due[query]
+                        query.start()
+                        running.append(query)
+                    elif query.wait(0.2 / len(running)):
                         running.remove(query)
-                except TableError:
-                    raise
-                except Exception as error:  # whatever it is, it is told and tried again
-                    running.remove(query)
-                    if query.ends_by_itself:
-                        raise
+                except Exception as error:  # noqa: BLE001  # told at once, or raised at the end
+                    if query in running:
+                        running.remove(query)
+                    if query.ends_by_itself or isinstance(error, TableError | OptionError):
+                        given_up.append(error)
+                        if len(queries) > 1:
+                            complain(str(error))
+                        continue
                     pause_s = _PAUSES_S[min(failures[query], len(_PAUSES_S) - 1)]
                     failures[query] += 1
-                    waiting[query] = time.monotonic() + pause_s
+                    due[query] = time.monotonic() + pause_s
                     complain(f"{query.definition.name}: {error}; it is tried again in {pause_s:g} s")
-            for query in [each for each, at in waiting.items() if at <= time.monotonic()]:
-                del waiting[query]
-                query.start()
-                running.append(query)
-            if not running and waiting:
-                time.sleep(0.2)
+            if not running and due:
+                time.sleep(0.1)
     finally:
         for query in queries:
             query.stop()
+    if given_up:
+        raise given_up[0]

@@ -1,20 +1,25 @@
-"""The store of a table, by its format."""
+"""The store of a table, by its format. What a format needs is imported when it is used."""
 
 from pathlib import Path
 
 from ottla.tables.definition import Definition, Home
-from ottla.tables.delta import DeltaStore
-from ottla.tables.iceberg import IcebergStore
-from ottla.tables.parquet import ParquetStore
 from ottla.tables.store import Store
 
 
 def open_store(home: Home, definition: Definition, name: str) -> Store:
     """The table of this name, which is the definition's own or that of its dead letters."""
     if definition.format == "iceberg":
+        from ottla.tables.iceberg import IcebergStore
+
         return IcebergStore(catalog_of(home, definition), definition.namespace, name)
     folder = folder_of(home, definition, name)
-    return DeltaStore(folder) if definition.format == "delta" else ParquetStore(folder)
+    if definition.format == "delta":
+        from ottla.tables.delta import DeltaStore
+
+        return DeltaStore(folder)
+    from ottla.tables.parquet import ParquetStore
+
+    return ParquetStore(folder)
 
 
 def catalog_of(home: Home, definition: Definition) -> dict[str, str]:
@@ -22,7 +27,7 @@ def catalog_of(home: Home, definition: Definition) -> dict[str, str]:
     if definition.catalog:
         return dict(definition.catalog)
     home.warehouse.mkdir(parents=True, exist_ok=True)
-    return {"type": "sql", "uri": f"sqlite:///{home.folder / 'catalog.db'}", "warehouse": home.warehouse.as_uri()}
+    return {"type": "sql", "uri": f"sqlite:///{home.folder / 'catalog.db'}", "warehouse": f"file://{home.warehouse}"}
 
 
 def folder_of(home: Home, definition: Definition, name: str) -> Path:

@@ -1,0 +1,189 @@
+"""JSON into columns: both ways give the same, for anything, and nothing stops or is lost."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.tables import evolution
+from ottla.tables.evolution import MAX_DEPTH, extended, is_allowed, leaves
+from ottla.tables.json_rows import Values, read_by_arrow, read_one_by_one, read_values
+from ottla.tables.record_columns import record_fields, value_fields
+
+EMPTY = pa.schema(record_fields("string"))
+NONE: frozenset[str] = frozenset()
+NAMES = st.sampled_from(["a", "b", "c", "A", "x.y", "", "_key", "nested", "l"])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["2026-11-15", "2026-11-15T10:00:00Z", 0, 1, -1, 1.0, 2**63, 2**63 - 1, "\ud800"])
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8
+)
+OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4).map(lambda value: json.dumps(value).encode())
+BYTES = st.one_of(
+    OBJECTS, OBJECTS, OBJECTS, st.binary(max_size=8), VALUES.map(lambda value: json.dumps(value).encode())
+)
+
+
+def column(*values: Any) -> pa.Array:
+    return pa.array(
+        [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values], pa.binary()
+    )
+
+
+def settled(values: pa.Array, schema: pa.Schema = EMPTY, fixed: frozenset[str] = NONE) -> Values:
+    """As a table reads: with the columns that it takes."""
+    for _ in range(MAX_DEPTH):
+        found = read_values(values, schema, fixed)
+        if found.wanted == schema:
+            return found
+        schema = found.wanted
+    raise AssertionError("columns do not settle")
+
+
+@given(st.lists(BYTES, min_size=1, max_size=6), st.lists(BYTES, max_size=3))
+@settings(max_examples=400, deadline=None)
+def test_arrow_and_the_rules_agree(values: list[bytes], earlier: list[bytes]) -> None:
+    schema = settled(pa.array(earlier, pa.binary())).wanted if earlier else EMPTY
+    for _ in range(3):
+        rules = read_one_by_one(pa.array(values, pa.binary()), schema, NONE)
+        fast = read_by_arrow(pa.array(values, pa.binary()), schema, NONE)
+        if fast is not None:
+            assert set(fast.wanted) == set(rules.wanted)
+            assert fast.errors == rules.errors
+            if fast.rows is not None and rules.rows is not None:
+                fast.rows.validate(full=True)
+                assert fast.rows.to_pylist() == rules.rows.to_pylist()
+                assert fast.rescued.to_pylist() == rules.rescued.to_pylist()
+        schema = rules.wanted
+
+
+@given(st.lists(BYTES, min_size=1, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_nothing_is_lost(values: list[bytes]) -> None:
+    found = settled(pa.array(values, pa.binary()))
+    assert found.rows is not None
+    for number, (value, row, rescued) in enumerate(
+        zip(values, found.rows.to_pylist(), found.rescued.to_pylist(), strict=True)
+    ):
+        if number in found.errors:
+            assert row is None
+            continue
+        kept = json.loads(rescued) if rescued else {}
+        for name, content in json.loads(value).items():
+            if name in kept or says_nothing(content):
+                continue
+            within = {path: each for path, each in kept.items() if path.startswith(f"{name}.")}
+            assert within or same(row[name], content), (name, content, row, rescued)
+
+
+def says_nothing(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return all(map(says_nothing, value if isinstance(value, list) else value.values()))
+    return value is None
+
+
+def same(stored: Any, given: Any) -> bool:
+    """A stored struct has members that were not given; numbers may be as wide as their column."""
+    if isinstance(given, dict) and isinstance(stored, dict):
+        return all(
+            says_nothing(given.get(name)) if each is None else same(each, given[name]) for name, each in stored.items()
+        )
+    if isinstance(given, list) and isinstance(stored, list):
+        return len(given) == len(stored) and all(map(same, stored, given))
+    if isinstance(given, int) and isinstance(stored, float):
+        return float(given) == stored
+    return bool(stored == given and type(stored) is type(given)) or (stored is None and says_nothing(given))
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b'{"a": NaN}', "NaN is not a number in JSON"),
+        (b'{"a": 1}{"a": 2}', "not JSON"),
+        (b'1}{"v":2', "not JSON"),
+        (b"null", "null and not an object"),
+        (b"[1]", "a list and not an object"),
+        (b"7", "a number and not an object"),
+        (b'"x"', "a text and not an object"),
+        (b"true", "a truth value and not an object"),
+        (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+        (b"[" * 100_000, "nests too deep"),
+    ],
+)
+def test_what_is_no_row_is_told(value: bytes, error: str) -> None:
+    found = settled(column({"a": 1}, value, {"a": 2}))
+    assert found.rows is not None
+    assert error in found.errors[1]
+    assert [row and row["a"] for row in found.rows.to_pylist()] == [1, None, 2]
+
+
+def test_a_value_that_is_two_objects_does_not_stand_in_for_a_neighbour() -> None:
+    found = settled(column({"a": 1}, b'{"a": 1}}\n{"v":{"a":2}', b"", {"a": 3}))
+    assert sorted(found.errors) == [1, 2]
+
+
+def test_types_are_declared_and_stay() -> None:
+    schema = pa.schema([*EMPTY, ("at", pa.timestamp("us", "UTC")), ("on", pa.date32()), ("n", pa.int64())])
+    values = column({"at": "2026-11-15T10:00:00+01:00", "on": "2026-11-15", "n": 1}, {"at": 1000, "on": 5, "n": 1.5})
+    found = read_values(values, schema, frozenset(["at", "on", "n"]))
+    assert found.wanted == schema
+    assert found.rows is not None
+    first, second = found.rows.to_pylist()
+    assert (first["at"].isoformat(), str(first["on"]), first["n"]) == ("2026-11-15T09:00:00+00:00", "2026-11-15", 1)
+    assert (second["at"].isoformat(), second["on"], second["n"]) == ("1970-01-01T00:00:01+00:00", None, None)
+    assert json.loads(found.rescued.to_pylist()[1]) == {"on": 5, "n": 1.5}
+
+
+def test_records_with_endless_names_make_no_endless_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evolution, "MAX_COLUMNS", 60)
+    values = column(*({f"user-{number}": number} for number in range(100)))
+    found = settled(values)
+    assert sum(leaves(field.type) for field in found.wanted) == 60
+    assert found.rescued.null_count == 60 - len(EMPTY)
+
+
+def test_depth_is_bounded() -> None:
+    deep: Any = 1
+    for _ in range(50):
+        deep = {"d": deep}
+    found = settled(column({"a": deep, "b": 1}))
+    assert [field.name for field in value_fields(found.wanted)] == ["b"]
+    assert json.loads(found.rescued.to_pylist()[0]) == {"a": deep}
+
+
+def test_names_that_differ_by_case_only_are_one_column() -> None:
+    found = settled(column({"Id": 1}, {"id": 2}, {"ID": 3, "Id": 4}))
+    assert [field.name for field in value_fields(found.wanted)] == ["Id"]
+    assert found.rows is not None
+    assert [row["Id"] for row in found.rows.to_pylist()] == [1, None, 4]
+
+
+def test_columns_widen_and_never_narrow() -> None:
+    whole = extended(EMPTY, [pa.field("n", pa.int64())])
+    wide = extended(whole, [pa.field("n", pa.float64())])
+    assert wide.field("n").type == pa.float64()
+    assert extended(wide, [pa.field("n", pa.int64())]) == wide
+    assert extended(wide, [pa.field("n", pa.string())]) == wide
+    assert extended(wide, [pa.field("_offset", pa.string()), pa.field("_Key", pa.int64())]) == wide
+    assert not is_allowed("a b")
+    assert is_allowed("ähnlich-wie_1")
+
+
+def test_what_hypothesis_found() -> None:
+    """A number in a struct's column; a list of nothing but null."""
+    found = settled(column({"a": {"b": False}}), settled(column({"a": {"b": True}})).wanted)
+    assert json.loads(settled(column({"a": 0}), found.wanted).rescued.to_pylist()[0]) == {"a": 0}
+    rows = settled(column({"a": [None, None]}, {"a": [1, None]})).rows
+    assert rows is not None
+    assert rows.to_pylist()[0] == {"a": [None, None]}
