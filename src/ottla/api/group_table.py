@@ -13,6 +13,8 @@ from ottla.api import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
 )
@@ -33,4 +35,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     delete_groups.delete_groups,
     consumer_group_heartbeat.consumer_group_heartbeat,
     consumer_group_describe.consumer_group_describe,
+    streams_group_heartbeat.streams_group_heartbeat,
+    streams_group_describe.streams_group_describe,
 )

@@ -8,6 +8,7 @@ from ottla.access.actions import Operation
 from ottla.api import guards_of_admins as admins
 from ottla.api import guards_of_data as data
 from ottla.api import guards_of_groups as groups
+from ottla.api import guards_of_streams as streams
 from ottla.api.dispatch import Guard
 from ottla.api.guarding import of_cluster, of_group
 
@@ -71,6 +72,8 @@ OF_BROKERS: Final[dict[int, Guard]] = {
     75: data.guard_describe_topic_partitions,
     76: groups.guard_group_heartbeat,
     77: groups.guard_share_group_describe,
+    88: streams.guard_streams_group_heartbeat,
+    89: streams.guard_streams_group_describe,
     **dict.fromkeys((83, 84, 85, 86, 87), of_cluster(Operation.CLUSTER_ACTION)),
 }
 

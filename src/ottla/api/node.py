@@ -17,6 +17,7 @@ from ottla.groups.state import GroupsState
 from ottla.image.image import Image
 from ottla.log.space import Space, space_of
 from ottla.messages.apis import Api
+from ottla.messages.create_topics import CreatableTopic
 from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
@@ -72,6 +73,8 @@ class BrokerNode:
     """The answer of the active controller to a client's request, which is handed on to it."""
     create_internal_topic: Callable[[str], None] = _nothing
     """Asks the controller for a topic that a coordinator of this broker needs; it may be on its way already."""
+    create_streams_topics: Callable[[Sequence[CreatableTopic], int, int], Mapping[str, str]] = lambda *_: {}
+    """Asks for internal topics of a streams group; tells why some failed within a time before now (both in ms)."""
     given: Mapping[str, str] = field(default_factory=dict)
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing

@@ -10,7 +10,7 @@ from ottla.groups.classic.records import replay_group
 from ottla.groups.classic.timers import EXPIRED as CLASSIC_EXPIRED
 from ottla.groups.classic.timers import take_over
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.published import notice
+from ottla.groups.consumer.published import changed_topics, notice
 from ottla.groups.consumer.replaying import REPLAY as CONSUMER_REPLAY
 from ottla.groups.consumer.timers import EXPIRED as CONSUMER_EXPIRED
 from ottla.groups.consumer.timers import expired
@@ -19,6 +19,12 @@ from ottla.groups.context import Context
 from ottla.groups.expiry import expire_offsets, forget_topics, next_expiry
 from ottla.groups.offset_records import replay_marker, replay_offset
 from ottla.groups.state import GroupsState
+from ottla.groups.streams.group import StreamsGroup
+from ottla.groups.streams.published import notice as notice_in_streams
+from ottla.groups.streams.replaying import REPLAY as STREAMS_REPLAY
+from ottla.groups.streams.timers import EXPIRED as STREAMS_EXPIRED
+from ottla.groups.streams.timers import expired as expired_in_streams
+from ottla.groups.streams.timers import take_over as take_over_streams
 from ottla.groups.timers import Due, TimerKey
 from ottla.image.changes import Changes
 from ottla.messages.consumer_group_records import CONSUMER_GROUP_RECORDS
@@ -28,6 +34,7 @@ from ottla.messages.group_records import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
 )
+from ottla.messages.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored
 
@@ -41,6 +48,7 @@ REPLAY: Final[Mapping[type, Replay]] = {
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group,
     **CONSUMER_REPLAY,
+    **STREAMS_REPLAY,
 }
 """By the class of a record's key."""
 
@@ -49,6 +57,8 @@ def _expire_session(state: GroupsState, key: TimerKey, context: Context) -> Deci
     """A member was not heard of for too long: the group that it is in now decides."""
     if isinstance(state.groups.get(key.group), ConsumerGroup):
         return expired(state, key, context)
+    if isinstance(state.groups.get(key.group), StreamsGroup):
+        return expired_in_streams(state, key, context)
     return CLASSIC_EXPIRED[Due.SESSION](state, key, context)
 
 
@@ -56,6 +66,7 @@ EXPIRED: Final[Mapping[str, Expire]] = {
     Due.OFFSET_EXPIRY: expire_offsets,
     **CLASSIC_EXPIRED,
     **CONSUMER_EXPIRED,
+    **STREAMS_EXPIRED,
     Due.SESSION: _expire_session,
 }
 """By what is due."""
@@ -65,7 +76,11 @@ class GroupsBehaviour:
     """The rules of the group coordinator. What surrounds a decision that no request asked for is asked of the node."""
 
     topic = "__consumer_offsets"
-    kinds: Mapping[int, tuple[type, type]] = {**GROUP_RECORDS, **CONSUMER_GROUP_RECORDS}
+    kinds: Mapping[int, tuple[type, type]] = {
+        **GROUP_RECORDS,
+        **CONSUMER_GROUP_RECORDS,
+        **STREAMS_GROUP_RECORDS,
+    }
 
     def __init__(self, context: Callable[[], Context]) -> None:
         self._context = context
@@ -90,7 +105,12 @@ class GroupsBehaviour:
             decision.records,
             None,
             state=decision.state,
-            timers=[*decision.timers, *take_over_consumers(state, context), next_expiry(context)],
+            timers=[
+                *decision.timers,
+                *take_over_consumers(state, context),
+                *take_over_streams(state, context),
+                next_expiry(context),
+            ],
         )
 
     def expired(self, state: GroupsState, key: Hashable, now_ms: int) -> Decision[Any]:
@@ -98,7 +118,8 @@ class GroupsBehaviour:
         return EXPIRED[key.due](state, key, self._context())
 
     def published(self, state: GroupsState, changes: Changes, now_ms: int) -> Decision[None] | None:
-        noticed = notice(state, changes)
+        changed = changed_topics(changes)
+        noticed = notice_in_streams(notice(state, changes, changed), changed)
         decision = forget_topics(noticed, changes.topics_deleted)
         if decision is None and noticed is not state:
             return Decision((), None, state=noticed)

@@ -57,7 +57,7 @@ def forget_topics(state: GroupsState, topics: Sequence[Topic]) -> Decision[None]
     return Decision([offset_tombstone(*each) for each in sorted(gone)], None) if gone else None
 
 
-_KINDS_THAT_GO: Final = ("classic", "consumer")
+_KINDS_THAT_GO: Final = ("classic", "consumer", "streams")
 
 
 def _has_expired(

@@ -10,6 +10,7 @@ from ottla.groups.consumer import classic_members
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
+from ottla.groups.streams.group import StreamsGroup
 from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.messages.join_group import JoinGroupRequest
 from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -18,12 +19,12 @@ from ottla.replicated.decision import Decision, Ticket
 
 
 def join_group(state: GroupsState, request: JoinGroupRequest, ticket: Ticket, context: Context) -> Decision[Any]:
-    """Let a member join. A consumer group without members becomes a classic one then."""
+    """Let a member join. A consumer or streams group without members becomes a classic one then."""
     group = state.groups.get(request.group_id)
-    if not isinstance(group, ConsumerGroup):
-        return joining.join_group(state, request, ticket, context)
-    if not group.is_empty:
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.join(state, group, request, context)
+    if not isinstance(group, ConsumerGroup | StreamsGroup) or not group.is_empty:
+        return joining.join_group(state, request, ticket, context)
     decision = joining.join_group(state.without_group(group.id), request, ticket, context)
     if not decision.records:
         return decision  # it was refused

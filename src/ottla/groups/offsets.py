@@ -26,6 +26,7 @@ from ottla.groups.consumer.group import CommittedPartition, ConsumerGroup
 from ottla.groups.context import Context
 from ottla.groups.offset_records import offset_record, offset_tombstone
 from ottla.groups.state import NO_EPOCH, NO_OFFSET, NO_OFFSETS, NO_TIMESTAMP, Committed, GroupsState, OffsetKey
+from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.timers import session_of
 from ottla.image.values import Topic
 from ottla.messages.offset_commit import (
@@ -116,7 +117,7 @@ def commit_in_transaction(
                 version=context.version,
                 in_transaction=True,
             )
-            if isinstance(group, ConsumerGroup) and request.member_id:
+            if isinstance(group, ConsumerGroup | StreamsGroup) and request.member_id:
                 named = (
                     CommittedPartition(asked.name, _id_of(asked.name, context), partition.partition_index)
                     for asked in request.topics
@@ -239,7 +240,7 @@ def _check_commit(state: GroupsState, request: OffsetCommitRequest, context: Con
     group.check_commit(
         request.member_id, request.group_instance_id, epoch, version=context.version, in_transaction=False
     )
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | StreamsGroup):
         group.check_partitions(request.member_id, epoch, _partitions(request, context))
     if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING):
         member = group.members[request.member_id]

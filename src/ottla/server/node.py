@@ -350,6 +350,7 @@ class Node:
             forward=self._access.forward,
             create_missing_topic=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
             create_internal_topic=topics.create,
+            create_streams_topics=topics.create_for_streams,
             given=settings.given,
             check_broker_settings=lambda name, changed: self._dynamic.check(self._metadata.image, name, changed),
             leader_throttle=self._replication.leader_throttle,

@@ -7,8 +7,8 @@ One request for a topic is under way at a time; the client asks again until it i
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ottla.api.call import Call
 from ottla.errors import ApiError, TopicAlreadyExists, by_code
@@ -18,6 +18,15 @@ from ottla.server.node_settings import NodeSettings
 logger = logging.getLogger(__name__)
 
 _CONTROLLERS_CHOICE: Final = -1
+_FAILURES: Final = 1000
+"""How many topics are remembered that could not be made."""
+
+
+class _Failure(NamedTuple):
+    """Why a topic could not be made, and until when that is told."""
+
+    reason: str
+    until_ms: int
 
 
 class TopicCreation:
@@ -33,6 +42,7 @@ class TopicCreation:
         self._ask = ask
         self._spawn = spawn
         self._under_way: set[str] = set()
+        self._failures: dict[str, _Failure] = {}
 
     def create(self, name: str) -> None:
         """Ask for a topic, unless that is being done."""
@@ -43,6 +53,38 @@ class TopicCreation:
     def create_for_client(self, call: Call[Any], name: str) -> None:
         """Ask for a topic that a client named (auto.create.topics.enable)."""
         self.create(name)
+
+    def create_for_streams(self, topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int) -> Mapping[str, str]:
+        """Ask for the internal topics of a streams group; why some could not be made shortly before, by their names.
+
+        What failed is not asked for again until some time has passed.
+        """
+        failed = {topic.name: known for topic in topics if (known := self._failures.get(topic.name)) is not None}
+        failed = {name: known for name, known in failed.items() if known.until_ms > now_ms}
+        new = [topic for topic in topics if topic.name not in failed and topic.name not in self._under_way]
+        if new:
+            self._under_way.update(topic.name for topic in new)
+            self._spawn(self._create_for_streams(new, now_ms + pause_ms))
+        return {name: known.reason for name, known in failed.items()}
+
+    async def _create_for_streams(self, topics: Sequence[CreatableTopic], until_ms: int) -> None:
+        request = CreateTopicsRequest(topics=list(topics), timeout_ms=self._settings.number("request.timeout.ms"))
+        reasons: dict[str, str] = {}
+        try:
+            response = await self._ask(request)
+            for result in response.topics:
+                if result.error_code:
+                    reasons[result.name] = result.error_message or by_code(result.error_code)().message
+        except ApiError as error:
+            reasons = dict.fromkeys((topic.name for topic in topics), error.message)
+        finally:
+            self._under_way.difference_update(topic.name for topic in topics)
+        for name, reason in reasons.items():
+            logger.warning("the internal topic %s of a streams group could not be made: %s", name, reason)
+            self._failures.pop(name, None)  # the oldest go first
+            self._failures[name] = _Failure(reason, until_ms)
+        while len(self._failures) > _FAILURES:
+            del self._failures[next(iter(self._failures))]
 
     async def _create(self, name: str) -> None:
         request = CreateTopicsRequest(

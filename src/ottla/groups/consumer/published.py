@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from ottla.groups.consumer.group import NEVER_REFRESHED, ConsumerGroup
@@ -9,8 +10,8 @@ from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
 
 
-def notice(state: GroupsState, changes: Changes) -> GroupsState:
-    """The state in which groups know that they must look; the same one if none must."""
+def changed_topics(changes: Changes) -> Set[str]:
+    """The topics that came, went, or have other partitions or replicas than before."""
     changed = {
         change.topic.name
         for change in changes.partitions
@@ -18,6 +19,11 @@ def notice(state: GroupsState, changes: Changes) -> GroupsState:
         if change.old is None or change.new is None or change.old.replicas != change.new.replicas
     }
     changed.update(topic.name for topic in changes.topics_deleted)
+    return changed
+
+
+def notice(state: GroupsState, changes: Changes, changed: Set[str]) -> GroupsState:
+    """The state in which groups know that they must look; the same one if none must."""
     if not changed:
         return state
     has_new = bool(changes.topics_created)

@@ -1,0 +1,69 @@
+"""Tasks: one partition number of a subtopology each. Members run them as active, standby or warm-up tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+TaskIds = Mapping[str, tuple[int, ...]]
+"""Partitions by subtopology, sorted. Never changed in place."""
+TaskEpochs = Mapping[str, Mapping[int, int]]
+"""Partitions by subtopology, each with the epoch in which the member got it. Never changed in place."""
+TaskId = tuple[str, int]
+
+
+class Tasks(NamedTuple):
+    """What a member should have, or says that it has."""
+
+    active: TaskIds
+    standby: TaskIds
+    warmup: TaskIds
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+
+class OwnedTasks(NamedTuple):
+    """What a member has."""
+
+    active: TaskEpochs
+    standby: TaskIds
+    warmup: TaskIds
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    def overlaps(self, tasks: Tasks) -> bool:
+        """Whether a task is among these, in the same role."""
+        return (
+            _have_common(self.active, tasks.active)
+            or _have_common(self.standby, tasks.standby)
+            or _have_common(self.warmup, tasks.warmup)
+        )
+
+    def includes(self, tasks: Tasks) -> bool:
+        """Whether all tasks are among these, in the same role."""
+        return (
+            _includes(self.active, tasks.active)
+            and _includes(self.standby, tasks.standby)
+            and _includes(self.warmup, tasks.warmup)
+        )
+
+
+NO_TASKS: Final = Tasks({}, {}, {})
+NOTHING_OWNED: Final = OwnedTasks({}, {}, {})
+
+
+def each_task(tasks: TaskIds | TaskEpochs) -> Iterator[TaskId]:
+    """The tasks one by one."""
+    return ((subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions)
+
+
+def _have_common(owned: TaskIds | TaskEpochs, tasks: TaskIds) -> bool:
+    return any(partition in owned.get(subtopology, ()) for subtopology, partition in each_task(tasks))
+
+
+def _includes(owned: TaskIds | TaskEpochs, tasks: TaskIds) -> bool:
+    return all(partition in owned.get(subtopology, ()) for subtopology, partition in each_task(tasks))
