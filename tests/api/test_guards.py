@@ -10,6 +10,7 @@ import pytest
 
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
 from ottla.access.standard import StandardAuthorizer
+from ottla.api.broker_table import BROKER_ENDPOINTS
 from ottla.api.call import Call, Client
 from ottla.api.dispatch import Route
 from ottla.api.endpoint import Endpoint
@@ -35,7 +36,6 @@ from ottla.messages.apis import BY_KEY, Listeners
 from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.messages.end_txn import EndTxnRequest
 from ottla.messages.write_txn_markers import WriteTxnMarkersRequest
-from ottla.server.node import BROKER_ENDPOINTS
 from ottla.wire.declare import schema_of
 from tests.api.broker import Exchange
 

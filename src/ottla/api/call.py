@@ -31,10 +31,11 @@ class Exchange(Protocol):
 class Client:
     """Who is at the other end of a connection; kept as long as it lasts."""
 
-    __slots__ = ("address", "listener", "principal", "software_name", "software_version")
+    __slots__ = ("address", "listener", "port", "principal", "software_name", "software_version")
 
-    def __init__(self, address: str, listener: str) -> None:
+    def __init__(self, address: str, listener: str, port: int | None = None) -> None:
         self.address = address
+        self.port = port
         self.listener = listener
         self.principal = ANONYMOUS
         self.software_name = "unknown"

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 from ottla.access.actions import Authorizer
 from ottla.api.call import Call
@@ -24,6 +25,8 @@ from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Timer
+from ottla.telemetry.instances import Instances
+from ottla.telemetry.pushed import PushedMetrics
 
 
 def _nothing(*_: object) -> None:
@@ -79,6 +82,10 @@ class BrokerNode:
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing
     """Raises InvalidRequest unless this broker could run with settings set on it (by its id) or on all ("")."""
+    telemetry: Instances = field(default_factory=lambda: Instances(lambda: uuid4().bytes))
+    """The clients that push metrics."""
+    pushed: PushedMetrics = field(default_factory=lambda: PushedMetrics(0))
+    """What they pushed."""
     authorizer: Authorizer | None = None
     """Decides what clients may do; without one they may do everything."""
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread

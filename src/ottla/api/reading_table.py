@@ -10,6 +10,7 @@ from ottla.api import (
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
+    telemetry,
 )
 from ottla.api.endpoint import Endpoint
 
@@ -23,4 +24,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     alter_replica_log_dirs.alter_replica_log_dirs,
     describe_topic_partitions.describe_topic_partitions,
     describe_cluster.describe_cluster,
+    telemetry.get_telemetry_subscriptions,
+    telemetry.push_telemetry,
 )

@@ -87,6 +87,14 @@ class Connection:
         self._is_reading = True
         listener.loop.add_reader(sock.fileno(), self._readable)
 
+    @property
+    def peer_port(self) -> int | None:
+        """The client's port, if the client is still there."""
+        try:
+            return int(self._socket.getpeername()[1])
+        except OSError:
+            return None
+
     def __repr__(self) -> str:
         return f"Connection({self.peer} on {self.listener.name})"
 

@@ -33,6 +33,7 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
+    registry.collect(lambda: broker.pushed.families(broker.now_ms()))
     registry.gauge(
         "kafka_server_delayedoperationpurgatory_numdelayedoperations",
         "Requests that wait, for whatever.",

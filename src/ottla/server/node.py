@@ -15,20 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from ottla.api import (
-    admin_table,
-    api_versions,
-    fetch,
-    group_table,
-    metadata,
-    produce,
-    reading_table,
-    sasl,
-    transaction_table,
-)
+from ottla.api.broker_table import BROKER_ENDPOINTS, told_apis
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
-from ottla.api.endpoint import Endpoint
 from ottla.api.guards import OF_BROKERS
 from ottla.api.node import BrokerNode
 from ottla.consensus.effects import RoleChanged
@@ -77,22 +66,12 @@ from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
+from ottla.settings.own import METRICS_CLIENTS, METRICS_LISTENER
+from ottla.telemetry.pushed import PushedMetrics
 
 logger = logging.getLogger(__name__)
 
 _WORKERS = 2
-
-BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
-    produce.produce,
-    fetch.fetch,
-    metadata.metadata,
-    api_versions.api_versions,
-    *reading_table.ENDPOINTS,
-    *sasl.ENDPOINTS,
-    *admin_table.ENDPOINTS,
-    *group_table.ENDPOINTS,
-    *transaction_table.ENDPOINTS,
-)
 
 
 def now_ms() -> int:
@@ -304,6 +283,8 @@ class Node:
             self._listeners.append(listener)
             is_of_controller = endpoint.name in settings.controller_listener_names
             self._dispatches[endpoint.name] = of_controller if is_of_controller else of_broker
+            if not is_of_controller:
+                listener.on_closed = lambda connection: of_broker.node.telemetry.forget(connection.session)
 
     def _broker_dispatch(self) -> Dispatch[BrokerNode]:
         broker = self._broker_node()
@@ -323,6 +304,7 @@ class Node:
     def _broker_node(self) -> BrokerNode:
         settings = self.settings
         topics = TopicCreation(settings, self._ask, self._spawn)
+        pushed = PushedMetrics(settings.number(METRICS_CLIENTS) if settings[METRICS_LISTENER] else 0)
         return BrokerNode(
             unstable_versions=settings.flag("unstable.api.versions.enable"),
             levels_changed=self.observation.request_log.refresh,
@@ -345,7 +327,8 @@ class Node:
             supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
-            served=[endpoint.api for endpoint in sorted(BROKER_ENDPOINTS, key=lambda each: each.api.key)],
+            served=told_apis(with_telemetry=pushed.is_open),
+            pushed=pushed,
             ask_controller=self._ask,
             forward=self._access.forward,
             create_missing_topic=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
@@ -365,7 +348,7 @@ class Node:
         connection = request.connection
         client = connection.session
         if not isinstance(client, Client):
-            client = connection.session = Client(connection.peer, connection.listener.name)
+            client = connection.session = Client(connection.peer, connection.listener.name, connection.peer_port)
         self._dispatches[client.listener].handle(request, client)
 
     def _spawn(self, work: Any) -> None:

@@ -11,6 +11,7 @@ PREFIX: Final = "ottla."
 DISCONNECT_GRACE_MS: Final = "ottla.broker.disconnect.grace.ms"
 METRICS_LISTENER: Final = "ottla.metrics.listener"
 METRICS_PARTITIONS: Final = "ottla.metrics.partitions"
+METRICS_CLIENTS: Final = "ottla.metrics.clients"
 
 
 @functools.cache
@@ -26,6 +27,9 @@ def own_settings() -> Mapping[str, Setting]:
             _setting(METRICS_LISTENER, SettingType.LIST, "", "host:port items"),
             # Whether metrics tell of each partition's log; with many partitions that is much to read.
             _setting(METRICS_PARTITIONS, SettingType.BOOLEAN, "false", "any"),
+            # Of how many clients the metrics that they push are shown; 0: clients are not told that they can push any.
+            # Where no metrics are served, they are not told either.
+            _setting(METRICS_CLIENTS, SettingType.INT, "1000", "[0,...]"),
         )
     }
 

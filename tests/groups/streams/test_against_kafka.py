@@ -123,7 +123,8 @@ def some_topology(source: random.Random) -> dict[str, Any]:
     """A topology and topics that more or less fit together."""
     externals = [f"in-{number}" for number in range(5)]
     internals = [f"app-{name}-repartition" for name in ("a", "b", "c", "key-store", "x" * 20)]
-    subtopologies = []
+    subtopologies: list[dict[str, Any]] = []
+    changelog_names: list[str] = []
     for number in range(source.randint(1, 4)):
         sources = source.sample(externals, source.choice([0, 1, 1, 2]))
         repartitioned = [
@@ -138,6 +139,7 @@ def some_topology(source: random.Random) -> dict[str, Any]:
         changelogs = [
             (f"app-store-{number}-{each}-changelog", 0, source.choice([0, 3])) for each in range(source.randint(0, 5))
         ]
+        changelog_names += [topic[0] for topic in changelogs]
         subtopologies.append(
             {
                 "id": str(number) if source.random() < 0.98 else "0",
@@ -150,7 +152,7 @@ def some_topology(source: random.Random) -> dict[str, Any]:
         )
     there = [name for name in externals if source.random() < 0.93]
     topics = {name: source.choice([1, 2, 4, 4, 4]) for name in there}
-    names = [*internals, *(topic[0] for each in subtopologies for topic in each["changelogs"])]
+    names = [*internals, *changelog_names]
     topics.update((name, source.choice([1, 2, 4, 4])) for name in names if source.random() < 0.2)
     return {"ask": "configure", "subtopologies": subtopologies, "topics": topics}
 

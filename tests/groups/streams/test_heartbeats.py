@@ -5,11 +5,12 @@ import pytest
 from ottla.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
 from ottla.groups.consumer.group import CommittedPartition
 from ottla.groups.describing import delete_group
+from ottla.groups.streams.heartbeat import Heard
 from ottla.groups.streams.partition_counts import Status
 from ottla.messages.streams_group_heartbeat import Endpoint
 from ottla.messages.streams_group_records import StreamsGroupMetadataKey
 from tests.groups.consumer.world import GROUP, World
-from tests.groups.streams.threads import Heard, create_missing, group_of, join, say, task_ids, tasks_of, word_count
+from tests.groups.streams.threads import create_missing, group_of, join, say, task_ids, tasks_of, word_count
 
 
 @pytest.fixture
@@ -130,8 +131,8 @@ def test_endpoints_are_told_when_they_change(world: World) -> None:
     settled(world)
     joined = join(world, "b", user_endpoint=Endpoint(host="here", port=81)).response
     assert joined.endpoint_information_epoch == 1
-    (told,) = joined.partitions_by_user_endpoint or ()
-    assert told.user_endpoint.port == 81
+    assert joined.partitions_by_user_endpoint is not None
+    assert [told.user_endpoint.port for told in joined.partitions_by_user_endpoint] == [81]
     epoch = group_of(world).members["b"].epoch
     assert say(world, "b", epoch, endpoint_information_epoch=1).response.partitions_by_user_endpoint is None
 

@@ -1,0 +1,60 @@
+"""What clients pushed is shown as Prometheus reads it, within bounds."""
+
+import pytest
+
+from ottla.metrics.family import render
+from ottla.telemetry import pushed
+from ottla.telemetry.otlp import Point
+from ottla.telemetry.pushed import PushedMetrics
+
+NOW_MS = 1_700_000_000_000
+TOLD = {"client_instance_id": "x", "client_id": 'a"b', "client_software_name": None}
+
+
+def shown(kept: PushedMetrics, now_ms: int = NOW_MS) -> list[str]:
+    return [line for line in render(kept.families(now_ms)).splitlines() if line.startswith("client_")]
+
+
+def test_gauges_are_replaced_and_differences_added_up() -> None:
+    kept = PushedMetrics(10)
+    points = [
+        Point("org.apache.Kafka.Rate", (("topic-name", "t"), ("client_id", "stolen"), ("1st", "y")), 2.0, False, False),
+        Point("sent", (), 3, True, True),
+    ]
+    for _ in range(2):
+        kept.take(b"x", TOLD, points, 1000, NOW_MS)
+    rate, sent = shown(kept)
+    labels = 'client_instance_id="x",client_id="a\\"b",client_software_name="",client_software_version=""'
+    assert rate == f'client_org_apache_kafka_rate{{{labels},topic_name="t",_1st="y"}} 2.0'
+    assert sent == f"client_sent_total{{{labels}}} 6.0"
+
+
+def test_who_is_silent_is_left_out() -> None:
+    kept = PushedMetrics(10)
+    kept.take(b"x", TOLD, [Point("g", (), 1, False, False)], 1000, NOW_MS)
+    assert shown(kept, NOW_MS + 59_000)
+    assert not shown(kept, NOW_MS + 60_000)
+
+
+def test_clients_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed, "MOST_SERIES", 3)
+    kept = PushedMetrics(2)
+    for client in range(5):
+        points = [Point(f"m{number}", (), client, False, False) for number in range(7)]
+        kept.take(bytes([client]), TOLD, points, 1000, NOW_MS)
+    assert len(shown(kept)) == 6
+    assert kept.dropped == 20
+
+
+def test_clients_that_disagree_on_a_metric_do_not_break_the_page() -> None:
+    kept = PushedMetrics(2)
+    kept.take(b"x", TOLD, [Point("m_total", (), 1, True, False)], 1000, NOW_MS)
+    kept.take(b"y", TOLD, [Point("m_total", (), 1, False, False)], 1000, NOW_MS)
+    assert len(shown(kept)) == 1
+
+
+def test_nothing_is_kept_where_nobody_reads() -> None:
+    kept = PushedMetrics(0)
+    kept.take(b"x", TOLD, [Point("m", (), 1, False, False)], 1000, NOW_MS)
+    assert not kept.is_open
+    assert not shown(kept)
