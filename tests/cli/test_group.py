@@ -1,5 +1,6 @@
 """`ottla group`, as people and programs see it."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from ottla.client.admin import Admin
+from ottla.client.cluster import Cluster
+from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from tests.cli.commands import ottla, refuses, says
 
 TITLES = ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "CLIENT", "HOST"]
@@ -112,3 +116,45 @@ def test_what_is_not_understood(server: str) -> None:
     done = ottla("group", "reset-offsets", "g", "-t", "nowhere", "--to", "nonsense", server=server)
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
+
+
+def join_streams(server: str, group: str, topic: str) -> None:
+    """Become a member of a streams group that reads one topic, and get its tasks."""
+    first = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="thread-1",
+        rebalance_timeout_ms=60_000,
+        topology=Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])]),
+        process_id="process",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+    async def join() -> None:
+        async with Cluster(server) as cluster:
+            await Admin(cluster).committed(group)  # the coordinator is there after that
+            answer = await cluster.send(first, node=1)
+            while not answer.active_tasks:
+                assert not answer.error_code, answer
+                await asyncio.sleep(0.2)
+                answer = await cluster.send(
+                    StreamsGroupHeartbeatRequest(
+                        group_id=group, member_id="thread-1", member_epoch=answer.member_epoch
+                    ),
+                    node=1,
+                )
+
+    asyncio.run(join())
+
+
+def test_a_streams_group_is_described_with_what_its_tasks_read(server: str, filled: str) -> None:
+    group = f"streams-{filled}"
+    says("config", "set", "-g", group, "streams.initial.rebalance.delay.ms=0", server=server)
+    join_streams(server, group, filled)
+    assert [group, "streams", "Stable", "1"] in [
+        line.split() for line in says("group", "list", "--type", "streams", server=server).splitlines()
+    ]
+    (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+    assert (found["state"], found["type"]) == ("Stable", "streams")
+    assert found["members"][0]["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]

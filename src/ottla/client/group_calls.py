@@ -27,6 +27,11 @@ from ottla.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.messages.streams_group_describe import (
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 from ottla.wire.codec import decode_from
 from ottla.wire.errors import ProtocolError
 
@@ -45,7 +50,7 @@ class ListedGroup(NamedTuple):
 
     id: str
     kind: str
-    """Such as classic or consumer; empty if the broker is too old to say."""
+    """Such as classic, consumer or streams; empty if the broker is too old to say."""
     state: str
     protocol_type: str
     coordinator: int
@@ -101,10 +106,12 @@ class GroupCalls:
         """A group with its members; raises GroupIdNotFound."""
 
         async def ask(connection: Connection, node: int) -> DescribedGroup:
-            try:
-                return await self._consumer_group(connection, node, group_id)
-            except (GroupIdNotFound, UnsupportedVersion):
-                return await self._classic_group(connection, node, group_id)
+            for describe in (self._consumer_group, self._streams_group):
+                try:
+                    return await describe(connection, node, group_id)
+                except (GroupIdNotFound, UnsupportedVersion):
+                    continue
+            return await self._classic_group(connection, node, group_id)
 
         return await self._ask_coordinator(group_id, ask)
 
@@ -188,6 +195,23 @@ class GroupCalls:
         )
         return DescribedGroup(group_id, "consumer", group.group_state, group.assignor_name, node, tuple(members))
 
+    async def _streams_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
+        answer: StreamsGroupDescribeResponse = await connection.send(StreamsGroupDescribeRequest(group_ids=[group_id]))
+        (group,) = answer.groups
+        check(group.error_code, group.error_message, f"group {group_id!r}")
+        subtopologies = [] if group.topology is None else group.topology.subtopologies or []
+        sources = {
+            each.subtopology_id: sorted(
+                {*each.source_topics, *(topic.name for topic in each.repartition_source_topics)}
+            )
+            for each in subtopologies
+        }
+        members = (
+            GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, _tasks(each, sources))
+            for each in group.members
+        )
+        return DescribedGroup(group_id, "streams", group.group_state, "", node, tuple(members))
+
     async def _classic_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
         answer: DescribeGroupsResponse = await connection.send(DescribeGroupsRequest(groups=[group_id]))
         (group,) = answer.groups
@@ -210,6 +234,16 @@ class GroupCalls:
 def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         (topic.topic_name, index) for topic in assignment.topic_partitions for index in sorted(topic.partitions)
+    )
+
+
+def _tasks(member: Member, sources: Mapping[str, Iterable[str]]) -> tuple[TopicPartition, ...]:
+    """The partitions that a member's active tasks read."""
+    return tuple(
+        (topic, index)
+        for tasks in member.assignment.active_tasks
+        for topic in sources.get(tasks.subtopology_id, ())
+        for index in sorted(tasks.partitions)
     )
 
 
