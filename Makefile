@@ -38,7 +38,7 @@ test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 test-spark: setup
-	$(BIN)/python -m pytest -q -m spark tests/pipeline tests/tables $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/pipeline tests/tables tests/flows $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -61,7 +61,7 @@ profile: setup
 
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 --extra spark --extra tables \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 --extra spark --extra tables --extra java --extra formats \
 		pyproject.toml requirements/dev.in -o requirements/dev.txt
 
 clean:

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 
 
 def ottla(
-    *arguments: str, server: str | None = None, typed: bytes = b"", environment: Mapping[str, str] | None = None
+    *arguments: str,
+    server: str | None = None,
+    typed: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 60,
 ) -> "subprocess.CompletedProcess[str]":
     """What a command does; `typed` is its standard input."""
     variables = {**os.environ, **({} if server is None else {"OTTLA_BOOTSTRAP_SERVER": server}), **(environment or {})}
@@ -15,7 +19,7 @@ def ottla(
         [sys.executable, "-m", "ottla", *arguments],
         input=typed,
         capture_output=True,
-        timeout=60,
+        timeout=timeout,
         check=False,
         env=variables,
     )

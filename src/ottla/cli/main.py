@@ -23,6 +23,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("group", "List and describe groups, set how far they have read, delete them.", "group"),
     Command("transaction", "List, describe and abort transactions.", "transaction"),
     Command("table", "Topics as tables: Iceberg, Delta or Parquet, kept in step by Spark.", "table"),
+    Command("pipeline", "Declarative pipelines on Spark: make, run, look at, stop.", "pipeline"),
     Command("random-uuid", "Print a random id for a cluster or a directory.", "random_uuid"),
 )
 

@@ -1,0 +1,179 @@
+"""`ottla pipeline`: declarative pipelines on Spark, from a new project to its runs."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import Action, CommandFailed, NotUnderstood, add_actions
+from ottla.cli.output import counted, print_json, print_table
+from ottla.cli.pipeline_view import FlowView, View, gather
+
+if TYPE_CHECKING:
+    from ottla.flows.project import Project
+    from ottla.flows.server import Server
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_RUN_EXAMPLES = """examples:
+  ottla pipeline run
+  ottla pipeline run shop --every 1m
+  ottla pipeline run --on spark://cluster:7077 --full-refresh totals
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_actions(parser, ACTIONS)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
+    )
+
+
+def _add_init(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a new folder")
+    parser.add_argument("--topic", metavar="NAME", default="orders", help="the topic to read (default: %(default)s)")
+    parser.add_argument(
+        "-b", "--bootstrap-server", metavar="HOST:PORT,...", default="localhost:9092", help="default: %(default)s"
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser)
+    parser.add_argument("--on", metavar="SPARK", help="where Spark runs: local[*], a master, or sc://host:port")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--every", metavar="TIME", type=_interval_s, help="run again and again, such as 30s, 5m or 1h")
+    when.add_argument("--continuous", action="store_true", help="run again as soon as topics have something new")
+    parser.add_argument("--refresh", metavar="DATASET,...", type=_names, default=[], help="update only these")
+    parser.add_argument(
+        "--full-refresh", metavar="DATASET,...", type=_names, default=[], help="compute these from the start"
+    )
+    parser.add_argument("--full-refresh-all", action="store_true", help="compute everything from the start")
+    parser.add_argument("--dry", action="store_true", help="only check the definitions")
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object a line")
+
+
+def _add_looking(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _interval_s(text: str) -> float:
+    found = re.fullmatch(r"(\d+)([smhd])", text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30s, 5m or 1h")
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _project(folder: str, on: str | None = None) -> "Project":
+    try:
+        from ottla.flows.project import ProjectError, find_project
+    except ImportError as error:
+        raise _no_spark(error) from error
+    try:
+        return find_project(Path(folder), spark=on)
+    except ProjectError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _no_spark(error: ImportError) -> CommandFailed:
+    return CommandFailed(f"pipelines run on Spark ({error.name} is missing): pip install 'ottla[spark]'")
+
+
+def _init(arguments: argparse.Namespace) -> None:
+    try:
+        from ottla.flows.project import ProjectError
+        from ottla.flows.template import make_project
+    except ImportError as error:
+        raise _no_spark(error) from error
+    folder = Path(arguments.folder)
+    try:
+        files = make_project(
+            folder, name=folder.resolve().name, topic=arguments.topic, servers=arguments.bootstrap_server
+        )
+    except ProjectError as error:
+        raise CommandFailed(str(error)) from error
+    for file in files:
+        print(f"made {file}")
+    print(f"`ottla pipeline run {folder}` reads topic {arguments.topic} of {arguments.bootstrap_server}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    project = _project(arguments.folder, arguments.on)
+    if arguments.full_refresh_all and (arguments.full_refresh or arguments.refresh):
+        raise NotUnderstood("--full-refresh-all is everything: it goes with neither --refresh nor --full-refresh")
+    try:
+        from ottla.flows.running import Choice
+        from ottla.flows.schedule import FAILURES, Runner, Schedule
+    except ImportError as error:
+        raise _no_spark(error) from error
+    view = View(as_json=arguments.json)
+    choice = Choice(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
+    try:
+        Runner(project, view.take, view.say).run(choice, Schedule(arguments.every, arguments.continuous))
+    except FAILURES as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    project = _project(arguments.folder)
+    from ottla.flows.events import read_events
+    from ottla.flows.schedule import is_running
+    from ottla.flows.server import Home
+
+    server = None if project.is_remote else Home(project).find()
+    runs = gather(read_events(project.event_log))
+    if arguments.json:
+        last = runs[-1].as_json() if runs else None
+        print_json({"pipeline": project.name, "spark": project.spark, "server": _server_json(server), "last run": last})
+        return
+    print(f"Pipeline {project.name} in {project.folder}, on {project.spark}")
+    print(_server_text(server, is_remote=project.is_remote))
+    if not runs:
+        print("It has not been run yet.")
+        return
+    state = "A run is under way" if is_running(project) and runs[-1].outcome is None else f"Last run: {runs[-1].said()}"
+    print(f"{state}, {counted(len(runs), 'run')} in the event log {project.event_log}")
+    print_table(FlowView.TITLES, [flow.cells() for flow in runs[-1].flows.values()])
+    for problem in runs[-1].problems:
+        print(problem)
+
+
+def _server_json(server: "Server | None") -> dict[str, object] | None:
+    return None if server is None else {"pid": server.pid, "port": server.port, "ui": server.ui, "spark": server.spark}
+
+
+def _server_text(server: "Server | None", *, is_remote: bool) -> str:
+    if is_remote:
+        return "Spark is another's Connect server."
+    if server is None:
+        return "Spark is not running; the next run starts it."
+    return f"Spark is warm: process {server.pid}" + (f", its pages at {server.ui}" if server.ui else "")
+
+
+def _stop(arguments: argparse.Namespace) -> None:
+    project = _project(arguments.folder)
+    from ottla.flows.schedule import stop_runner
+    from ottla.flows.server import Home, ServerFailed
+
+    try:
+        had_runner = stop_runner(project)
+        had_server = Home(project).stop()
+    except ServerFailed as error:
+        raise CommandFailed(str(error)) from error
+    if had_runner:
+        print(f"Stopped the run of {project.name}.")
+    print("Stopped Spark." if had_server else "Spark was not running.")
+
+
+ACTIONS = (
+    Action("init", "Make a project with a small pipeline in it.", _add_init, _init),
+    Action("run", "Update a pipeline's datasets: once, at intervals, or continuously.", _add_run, _run, _RUN_EXAMPLES),
+    Action("status", "Show the last run: flows, rows, lag, failures.", _add_looking, _status),
+    Action("stop", "End what runs of a pipeline, and its Spark.", _add_folder, _stop),
+)

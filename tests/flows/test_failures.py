@@ -1,0 +1,39 @@
+"""What Spark says, in the user's words."""
+
+import pytest
+
+from ottla.flows.failures import plain
+
+STREAM = """[STREAM_FAILED] Query [id = 8f, runId = 1a] terminated with exception: [PYTHON_STREAMING_RUNTIME_ERROR] \
+Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
+  File "/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 190, in main
+    func(reader)
+  File "/site-packages/ottla/pipeline/reading.py", line 3, in x
+    raise UnknownTopicOrPartition(Why: not)
+ottla.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no such topic
+ SQLSTATE: 38000 SQLSTATE: XXKST
+    at org.apache.spark.sql.x
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (STREAM, "topic 'missing': there is no such topic"),
+        (
+            "[USER_RAISED_EXCEPTION] expectation 'cheap' is not met by the row {\"a\":1} SQLSTATE: P0001\n\tat java",
+            "expectation 'cheap' is not met by the row {\"a\":1}",
+        ),
+        (
+            "x\nTraceback (most recent call last):\n  File\nZeroDivisionError: division by zero\n",
+            "ZeroDivisionError: division by zero",
+        ),
+        (
+            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01;",
+            "The table or view `x` cannot be found.",
+        ),
+        ("\n\tat org.apache.spark.Foo\njava.lang.Error\nit broke", "it broke"),
+    ],
+)
+def test_the_one_sentence_that_matters_comes_first_and_alone(text: str, said: str) -> None:
+    assert plain(text) == said
