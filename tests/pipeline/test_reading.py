@@ -1,5 +1,6 @@
 """Batch queries against real nodes: every option, and the same records that librdkafka sees."""
 
+import gc
 import json
 import time
 from typing import Any
@@ -13,8 +14,8 @@ from ottla.pipeline.columns import TYPES
 from ottla.pipeline.fetching import DataLost
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import plan_batch
-from tests.pipeline.clusters import Cluster, comparable
+from ottla.pipeline.reading import plan_batch, read_range
+from tests.pipeline.clusters import ALL_COLUMNS, Cluster, comparable
 
 COUNT = 300
 
@@ -199,3 +200,20 @@ def test_large_records_and_many_fetches_come_whole(cluster: Cluster) -> None:
     assert producer.flush(30) == 0
     assert values(cluster.read(subscribe=topic, kafka__max__partition__fetch__bytes="100000")) == sent
     assert values(cluster.read(subscribe=topic, kafka__max__partition__fetch__bytes="1")) == sent
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")
+def test_a_reader_that_is_left_behind_gives_no_broken_connection_to_the_next(ottla: Cluster) -> None:
+    topic = ottla.new_topic(1)
+    ottla.fill(topic, 10, partitions=1)
+    parsed = parse_read_options(ottla.options(subscribe=topic, kafka__client__id="left-behind"), streaming=False)
+    (wanted,) = plan_batch(parsed)
+    for _ in range(3):
+        left = read_range(parsed, wanted, ALL_COLUMNS)
+        next(left)
+        # As an exception's traceback does: only the garbage collector ends it, in an order of its own.
+        cycle: list[object] = [left]
+        cycle.append(cycle)
+        del left, cycle
+        gc.collect()
+        assert sum(batch.num_rows for batch in read_range(parsed, wanted, ALL_COLUMNS)) == 10

@@ -4,18 +4,24 @@
 
 Options and columns are those of Spark's own Kafka connector. A schema that names some of the columns reads only those:
 `spark.read.format("ottla").schema("value binary, offset long")`.
+
+With `value.format` values are decoded: `value` is then a column of the schema's type, and `bad` says what is wrong with
+a value that is none.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
 
 from ottla.pipeline.option_values import OptionError, parse_boolean
-from ottla.pipeline.read_options import check_names, parse_read_options
+from ottla.pipeline.read_options import ReadOptions, check_names, parse_read_options
 from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter, check_columns
-from ottla.pipeline.source import COLUMNS, OttlaReader, OttlaStreamReader, arrow_schema
+from ottla.pipeline.source import OttlaReader, OttlaStreamReader, arrow_schema, columns_of
+from ottla.pipeline.value_options import parse_value_options
+from ottla.pipeline.value_types import ValueType, resolve
 from ottla.pipeline.write_options import WriteOptions, parse_write_options
 
 
@@ -25,6 +31,7 @@ class OttlaDataSource(DataSource):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         check_names(self._given)
+        self._value_type: ValueType | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -32,14 +39,34 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> StructType:
         has_headers = parse_boolean("includeHeaders", self._given.get("includeheaders", "false"))
-        names = [name for name in COLUMNS if name != "headers" or has_headers]
-        return StructType([StructField(name, COLUMNS[name]) for name in names])
+        values = parse_value_options(self._given)
+        if values is not None:
+            self._value_type = resolve(self._any_options(), values)
+        columns = columns_of(values, self._value_type and self._value_type.column)
+        names = [name for name in columns if name != "headers" or has_headers]
+        return StructType([StructField(name, columns[name]) for name in names])
 
     def reader(self, schema: StructType) -> OttlaReader:
-        return OttlaReader(parse_read_options(self._given, streaming=False), arrow_schema(schema))
+        options = parse_read_options(self._given, streaming=False)
+        return OttlaReader(options, *self._read_schema(options, schema))
 
     def streamReader(self, schema: StructType) -> OttlaStreamReader:  # noqa: N802
-        return OttlaStreamReader(parse_read_options(self._given, streaming=True), arrow_schema(schema))
+        options = parse_read_options(self._given, streaming=True)
+        return OttlaStreamReader(options, *self._read_schema(options, schema))
+
+    def _read_schema(self, options: ReadOptions, schema: StructType) -> tuple[pa.Schema, str | None]:
+        """The columns as Arrow has them, and the schema of values. A schema for JSON may be the query's own."""
+        values = options.values
+        own = values is not None and values.format == "json" and self._value_type is None
+        if values is not None and self._value_type is None and not own:
+            self._value_type = resolve(options, values)
+        known = columns_of(values, self._value_type and self._value_type.column)
+        return arrow_schema(schema, known), self._value_type and self._value_type.schema
+
+    def _any_options(self) -> ReadOptions:
+        """The options of a query that may be of either kind: its schema is asked for before that is known."""
+        given = {name: value for name, value in self._given.items() if not name.startswith(("ending", "starting"))}
+        return parse_read_options(given, streaming=True)
 
     def writer(self, schema: StructType, overwrite: bool) -> OttlaWriter:
         if overwrite:

@@ -7,7 +7,7 @@ longer has are data that was lost.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ class RangeReader:
         self._node = -1
         self._link: Link | None = None
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """The records of the range; raises what is not going to pass, with its topic, partition and offset."""
         patience = Deadline(self._patience_s)
         attempts = 0
@@ -110,8 +110,10 @@ class RangeReader:
                     raise RequestTimedOut(
                         f"{self._wanted}: nothing came from offset {before} on within {self._patience_s:g} s"
                     )
-        finally:
             self._release_link()
+        finally:
+            # A reader that was left behind may be ended by the garbage collector, after the link's own socket.
+            self._drop_link()
 
     def _fetch(self) -> PartitionData:
         """The answer to the fetch at the position; it may have been sent a while ago."""
@@ -225,7 +227,6 @@ class RangeReader:
         if self._link is not None and self._link.is_idle:
             self._access.return_link(self._node, self._link)
             self._link = None
-        self._drop_link()
 
 
 def _payload(buffer: memoryview, position: int, header: BatchHeader) -> bytes | memoryview:

@@ -15,6 +15,7 @@ from ottla.pipeline.option_values import (
     parse_duration_s,
     parse_number,
 )
+from ottla.pipeline.value_options import VALUES, ValueOptions, parse_value_options
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -81,11 +82,12 @@ class ReadOptions(NamedTuple):
     max_offsets: int | None
     max_delay_s: float
     poll_timeout_s: float
+    values: ValueOptions | None = None
 
 
 def check_names(options: Mapping[str, str]) -> None:
     """Raise OptionError for an option that no query has; names are compared without regard to case, as in Spark."""
-    known = {name.lower(): name for name in (*READING, *WRITING)}
+    known = {name.lower(): name for name in (*READING, *WRITING, *VALUES)}
     for name in options:
         if name not in known and not name.startswith(PREFIX):
             near = difflib.get_close_matches(name, known, n=1)
@@ -127,6 +129,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
             "kafkaConsumer.pollTimeoutMs", options.get("kafkaconsumer.polltimeoutms", "120000"), least=1
         )
         / 1000,
+        values=parse_value_options(options),
     )
 
 

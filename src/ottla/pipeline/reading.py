@@ -7,7 +7,7 @@ its consumer group. The last batch is included, since Spark asks once more befor
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.planning import limit, ranges_between, split
 from ottla.pipeline.positions import Offsets, resolve
 from ottla.pipeline.read_options import ReadOptions
+from ottla.pipeline.values import ValueStage
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +39,18 @@ def plan_batch(options: ReadOptions) -> list[Range]:
     return _plan(options, ranges_between(start, stop))
 
 
-def read_range(options: ReadOptions, wanted: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The records of a range."""
+def read_range(
+    options: ReadOptions, wanted: Range, schema: pa.Schema, value_schema: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range, with their values decoded if the options say what they are."""
+    if options.values is None:
+        return read_raw(options, wanted, schema)
+    stage = ValueStage(options.values, value_schema, options.client, schema)
+    return stage.decode(read_raw(options, wanted, stage.raw_schema), wanted)
+
+
+def read_raw(options: ReadOptions, wanted: Range, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    """The records of a range, as they came."""
     return RangeReader(
         shared(options.client),
         options.client,

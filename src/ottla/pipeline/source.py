@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -34,6 +35,7 @@ from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.positions import from_json, to_json
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.reading import Stream, plan_batch, read_range
+from ottla.pipeline.value_options import ValueOptions
 
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMNS: Final[Mapping[str, DataType]] = {
@@ -48,6 +50,9 @@ COLUMNS: Final[Mapping[str, DataType]] = {
 }
 
 
+_BAD: Final = StructType([StructField("error", StringType()), StructField("value", BinaryType())])
+
+
 class RangePartition(InputPartition):
     """One task's range."""
 
@@ -55,14 +60,22 @@ class RangePartition(InputPartition):
         super().__init__(wanted)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def columns_of(values: ValueOptions | None, value_type: DataType | None) -> dict[str, DataType]:
+    """All columns that there are, with values that are decoded or bytes; without a type, any is right for them."""
+    if values is None:
+        return dict(COLUMNS)
+    found = {**COLUMNS, "value": value_type or NullType()}
+    return {**found, "bad": _BAD} if values.has_column else found
+
+
+def arrow_schema(schema: StructType, known: Mapping[str, DataType] = COLUMNS) -> pa.Schema:
     """The columns that are read; raises OptionError for one that there is not."""
     for field in schema.fields:
-        if field.name not in COLUMNS:
-            raise OptionError("schema", f"there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
-        if field.dataType != COLUMNS[field.name]:
-            wanted, given = COLUMNS[field.name].simpleString(), field.dataType.simpleString()
-            raise OptionError("schema", f"column {field.name!r} is {wanted}, not {given}")
+        if field.name not in known:
+            raise OptionError("schema", f"there is no column {field.name!r}; there are {', '.join(known)}")
+        wanted, given = known[field.name], field.dataType
+        if not isinstance(wanted, NullType) and given.simpleString() != wanted.simpleString():
+            raise OptionError("schema", f"column {field.name!r} is {wanted.simpleString()}, not {given.simpleString()}")
     if not schema.fields:
         raise OptionError("schema", "names no column")
     return to_arrow_schema(schema, timezone="UTC")
@@ -71,9 +84,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 class OttlaReader(DataSourceReader):
     """A batch query."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema, value_schema: str | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._value_schema = value_schema
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark makes a task without a range where there are none.
@@ -82,15 +96,16 @@ class OttlaReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
             return iter(())
-        return read_range(self._options, partition.value, self._schema)
+        return read_range(self._options, partition.value, self._schema, self._value_schema)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query: on the driver it lives as long as the query, in a task for one read."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema, value_schema: str | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._value_schema = value_schema
         self._opened: Stream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,4 +142,4 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in self._stream.plan(from_json(start), from_json(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.value, self._schema)
+        return read_range(self._options, partition.value, self._schema, self._value_schema)
