@@ -32,7 +32,7 @@ $(VENV)/.bytecode: $(shell find src -name '*.py') | $(VENV)/.ready
 	@touch $@
 
 demo: setup
-	$(BIN)/python examples/first_node.py
+	$(BIN)/python examples/main_job.py
 
 test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)

@@ -9,6 +9,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from ottla.pipeline.fetching import DataLost
 from ottla.pipeline.option_values import OptionError
+from ottla.pipeline.positions import from_json
 from ottla.pipeline.read_options import parse_read_options
 from ottla.pipeline.reading import Stream
 from tests.pipeline.clusters import Cluster
@@ -101,6 +102,18 @@ def test_a_topic_that_ends_before_its_offset_is_told(cluster: Cluster) -> None:
     with pytest.raises(DataLost, match=f"topic '{topic}', partition 7: the partition is gone"):
         open_stream(cluster, topic).next_end(gone, None, waits=False)
     assert open_stream(cluster, topic, failOnDataLoss="false").next_end(gone, None, waits=False) == {(topic, 0): 5}
+
+
+def test_a_checkpoint_of_another_query_is_told(cluster: Cluster) -> None:
+    topic, other = cluster.new_topic(1), cluster.new_topic(1)
+    said = f"option checkpointLocation: it is that of a query that reads {other}, and this one reads {topic}"
+    with pytest.raises(OptionError, match=said):
+        open_stream(cluster, topic, failOnDataLoss="false").next_end({(other, 0): 0}, None, waits=False)
+    more = open_stream(cluster, f"{topic},{other}")
+    assert more.next_end({(other, 0): 0}, None, waits=False) == {(topic, 0): 0, (other, 0): 0}
+    for offset in ({"offset": 7}, {"t": {"0": "x"}}, {"t": {"x": 1}}):
+        with pytest.raises(OptionError, match="option checkpointLocation: it is that of a query with another source"):
+            from_json(offset)  # type: ignore[arg-type]
 
 
 def test_what_is_finished_is_committed_for_the_group(cluster: Cluster) -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.functions import col, from_json, struct, to_json
 
 from ottla.flows import expect, expect_or_dead_letter
 
-spark: SparkSession
+spark = SparkSession.active()
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "{servers}")
 
 

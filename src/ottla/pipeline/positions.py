@@ -62,4 +62,12 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {(topic, int(number)): offset for topic, numbers in given.items() for number, offset in numbers.items()}
+    """Offsets from a checkpoint; raises OptionError for those of another source."""
+    try:
+        flat = {(topic, int(number)): offset for topic, numbers in given.items() for number, offset in numbers.items()}
+        if not all(isinstance(offset, int) for offset in flat.values()):
+            raise TypeError("an offset is a number")
+    except (AttributeError, ValueError, TypeError):
+        problem = f"it is that of a query with another source: it holds {given!r}"
+        raise OptionError("checkpointLocation", problem) from None
+    return flat

@@ -106,6 +106,7 @@ class Stream:
 
         It takes at most so many offsets; if it `waits`, a small one is put off until there are more.
         """
+        self._check_checkpoint(start)
         self._note_finished(start)
         stop = self._target if self._target is not None else self._ends()
         self._latest = stop
@@ -119,6 +120,16 @@ class Stream:
         if available:
             self._last_batch_s = time.monotonic()
         return stop
+
+    def _check_checkpoint(self, start: Offsets) -> None:
+        """Raise OptionError if the query was begun with other topics, and none of these."""
+        topics = self._options.subscription.topics or tuple(self._options.subscription.assigned or ())
+        begun = sorted({topic for topic, _ in start})
+        if begun and topics and not set(begun) & set(topics):
+            raise OptionError(
+                "checkpointLocation",
+                f"it is that of a query that reads {', '.join(begun)}, and this one reads {', '.join(topics)}",
+            )
 
     def latest(self) -> Offsets:
         """Where the partitions end, as of the last look."""

@@ -1,0 +1,122 @@
+"""The story of the main job: told while it happens, and as a page with plots."""
+
+import html
+import time
+from pathlib import Path
+from typing import Any
+
+COLOURS = ("#2f6fb0", "#c2571a", "#3a8f4d", "#8a4fa3", "#b08a1e", "#4a4a4a")
+WIDTH, HEIGHT, EDGE = 860, 300, 50
+
+
+class Story:
+    """What has happened so far."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self.marks: list[tuple[float, str]] = []
+        self.read: dict[str, list[tuple[float, int]]] = {}
+        self.lag: dict[str, int] = {}
+        self.orders: Any = None
+        self.counts: dict[str, tuple[int, int]] = {}
+        self.warm_s: float | None = None
+        self.runs: list[tuple[float, float]] = []
+
+    def tell(self, words: str) -> None:
+        print(f"{self._now_s():6.1f} s  {words}", flush=True)
+
+    def mark(self, words: str) -> None:
+        """Something that the plots show."""
+        self.marks.append((self._now_s(), words))
+        self.tell(f"** {words}")
+
+    def take(self, event: dict[str, Any]) -> None:
+        """An event of the pipeline."""
+        now_s, kind = self._now_s(), event["event"]
+        if kind == "progress" and event["rows"]:
+            flow = self.read.setdefault(event["flow"], [(now_s, 0)])
+            flow.append((now_s, flow[-1][1] + event["rows"]))
+            unmet = sum(about["rows"] for about in event.get("unmet", {}).values())
+            aside = f", {unmet:,} not as expected" if unmet else ""
+            self.tell(f"{event['flow']}: {event['rows']:,} rows{aside}")
+        elif kind == "flow" and event["state"] in ("running", "failed"):
+            self.tell(f"{event['flow']}: {event['state']}")
+        elif kind == "lag":
+            self.lag[event["flow"]] = event["lag"]
+            self.tell(f"{event['flow']}: lag {event['lag']}")
+        elif kind == "run finished":
+            self.runs.append((now_s, event["seconds"]))
+            self.tell(f"run {event['outcome']} after {event['seconds']:g} s")
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+def write_page(story: Story, path: Path) -> Path:
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{found:,}</td><td>{wanted:,}</td>"
+        f"<td>{'✓' if found == wanted else '✗'}</td></tr>"
+        for name, (found, wanted) in story.counts.items()
+    )
+    marks = "".join(f"<li>{at_s:.1f} s: {html.escape(words)}</li>" for at_s, words in story.marks)
+    warm = "" if story.warm_s is None else f"<p>The warm run took {story.warm_s:.1f} s, from command to command.</p>"
+    path.write_text(
+        "<!doctype html><meta charset='utf-8'><title>The main job</title>"
+        "<style>body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em}"
+        "td,th{padding:.2em 1em .2em 0;text-align:right}td:first-child,th:first-child{text-align:left}</style>"
+        "<h1>The main job</h1>"
+        f"<p>{story.orders.sent:,} orders through a cluster of three nodes and a pipeline on Spark.</p>"
+        f"<h2>Rows read by each flow</h2>{_lines(story)}<ul>{marks}</ul>{warm}"
+        "<h2>What was sent, and what is there</h2>"
+        f"<table><tr><th></th><th>found</th><th>expected</th><th></th></tr>{rows}</table>{_bars(story)}"
+    )
+    return path
+
+
+def _lines(story: Story) -> str:
+    """Rows over time, a line for each flow, with what went wrong as upright lines."""
+    points = [point for flow in story.read.values() for point in flow]
+    last_s = max([at_s for at_s, _ in points] + [at_s for at_s, _ in story.marks] + [1.0])
+    most = max([rows for _, rows in points] + [1])
+
+    def place(at_s: float, rows: int) -> tuple[float, float]:
+        return EDGE + at_s / last_s * (WIDTH - 2 * EDGE), HEIGHT - EDGE - rows / most * (HEIGHT - 2 * EDGE)
+
+    parts = [
+        _text(EDGE, HEIGHT - 15, "0 s"),
+        _text(WIDTH - EDGE, HEIGHT - 15, f"{last_s:.0f} s"),
+        _text(5, EDGE, f"{most:,}"),
+    ]
+    for at_s, words in story.marks:
+        x, _ = place(at_s, 0)
+        parts.append(
+            f"<line x1='{x:.0f}' x2='{x:.0f}' y1='{EDGE}' y2='{HEIGHT - EDGE}' stroke='#999' stroke-dasharray='4'>"
+        )
+        parts.append(f"<title>{html.escape(words)}</title></line>")
+    for number, (flow, steps) in enumerate(story.read.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*step) for step in steps))
+        parts.append(f"<polyline points='{line}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        parts.append(_text(EDGE + 8, EDGE + 16 * number, flow, colour))
+    return _svg(parts, HEIGHT)
+
+
+def _bars(story: Story) -> str:
+    counts = {name: found for name, (found, _) in story.counts.items() if name != "lag"}
+    most = max([*counts.values(), 1])
+    parts = []
+    for number, (name, found) in enumerate(counts.items()):
+        y, length = 10 + 26 * number, found / most * (WIDTH - 330)
+        parts.append(
+            f"<rect x='170' y='{y}' width='{length:.0f}' height='18' fill='{COLOURS[number % len(COLOURS)]}'/>"
+        )
+        parts += [_text(0, y + 14, name), _text(178 + length, y + 14, f"{found:,}")]
+    return _svg(parts, 20 + 26 * len(counts))
+
+
+def _svg(parts: list[str], height: int) -> str:
+    return f"<svg viewBox='0 0 {WIDTH} {height}' width='100%' font-size='13'>{''.join(parts)}</svg>"
+
+
+def _text(x: float, y: float, words: str, colour: str = "#333") -> str:
+    return f"<text x='{x:.0f}' y='{y:.0f}' fill='{colour}'>{html.escape(words)}</text>"

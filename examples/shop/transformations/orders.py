@@ -1,0 +1,70 @@
+"""Orders: as they came, those that are sound, those that are not, and an alert for each that is dear."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, struct, to_json
+
+from ottla.flows import expect, expect_or_dead_letter
+
+spark = SparkSession.active()
+SERVERS = os.environ["BOOTSTRAP_SERVERS"]
+TRAP = os.environ.get("KILL_A_TASK", "")
+DEAR = 950
+
+
+@dp.table(comment="every record, as it came: a value that is no order is in the column `bad`")
+def bronze() -> DataFrame:
+    return (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", SERVERS)
+        .option("kafka.group.id", "shop")
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .option("value.format", "json")
+        .option("value.schema", "id long, customer string, price double")
+        .load()
+        .select("partition", "offset", "timestamp", "value", "bad")
+    )
+
+
+def fall_into_the_trap(batches: Iterator[Any]) -> Iterator[Any]:
+    """Pass rows on. The first task that finds the trap is killed with its process; Spark tries it again."""
+    with contextlib.suppress(FileNotFoundError):
+        if TRAP:
+            Path(TRAP).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+    yield from batches
+
+
+@dp.table(comment="orders that can be read and have a price")
+@expect("has a customer", "customer is not null")
+@expect_or_dead_letter("has a price", "price > 0", table="dead_letters")
+def parsed() -> DataFrame:
+    orders = spark.readStream.table("bronze").where("bad is null").select("value.*", "partition", "offset")
+    return orders.mapInArrow(fall_into_the_trap, "id long, customer string, price double, partition int, offset long")
+
+
+@dp.append_flow(target="dead_letters", name="dead_letters_unreadable")
+def unreadable() -> DataFrame:
+    rows = spark.readStream.table("bronze").where("bad is not null")
+    return rows.select(
+        lit("can be read").alias("expectation"),
+        lit("bronze").alias("dataset"),
+        to_json(struct("partition", "offset", "bad.error")).alias("row"),
+    )
+
+
+dp.create_sink("alerts", "ottla", {"kafka.bootstrap.servers": SERVERS, "topic": "alerts"})
+
+
+@dp.append_flow(target="alerts", name="dear_orders")
+def dear_orders() -> DataFrame:
+    dear = spark.readStream.table("parsed").where(col("price") > DEAR)
+    return dear.select(col("customer").alias("key"), to_json(struct("id", "customer", "price")).alias("value"))
