@@ -1,9 +1,9 @@
 """The main job, from nothing to checked results: a cluster, orders, the pipeline, and what goes wrong on the way.
 
 Three nodes run on this machine. Orders are produced, a few of them bad, while the pipeline reads: orders as they came,
-those that are sound and dead letters, totals, and alerts in a topic. A broker is killed meanwhile, and a Spark task. In
-the end everything is counted: what was sent is there, once, and nothing is left to be read. A page tells the story in
-plots.
+those that are sound and dead letters, totals, and alerts in a topic. A broker is killed meanwhile, and a Spark task.
+Then the topic becomes an Iceberg table, which DuckDB reads. In the end everything is counted: what was sent is there,
+once, and nothing is left to be read. A page tells the story in plots.
 """
 
 import asyncio
@@ -63,9 +63,11 @@ def main() -> None:
         asyncio.run(create_topics(cluster.servers))
         story.tell(f"cluster at {cluster.servers}; topics orders and alerts")
         run_all(story, cluster, project)
-        problems = check(story, cluster, project)
+        tables = count_tables(project)
+        stop_spark(project)
+        problems = check(story, cluster, {**tables, **make_table(story, cluster.servers)})
     finally:
-        subprocess.run([*OTTLA, "pipeline", "stop", str(project)], stdout=subprocess.DEVNULL, check=False, timeout=90)
+        stop_spark(project)
         cluster.stop()
         cluster.kill()
     page = write_page(story, ROOT / "summary.html")
@@ -160,8 +162,35 @@ class Sender(threading.Thread):
             await delivery
 
 
-def check(story: "Story", cluster: LocalCluster, project: Path) -> list[str]:
-    """Count everything, by Spark and by a consumer; what does not add up."""
+def stop_spark(project: Path) -> None:
+    subprocess.run([*OTTLA, "pipeline", "stop", str(project)], stdout=subprocess.DEVNULL, check=True, timeout=90)
+
+
+def make_table(story: "Story", servers: str) -> dict[str, int]:
+    """The topic as an Iceberg table, as DuckDB counts it: without Ottla, and without Spark."""
+    import duckdb
+    from pyiceberg.catalog import load_catalog
+
+    home = ROOT / "tables"
+    story.tell("topic orders becomes an Iceberg table")
+    for words in (["create", "orders", "--topic", "orders", "-b", servers], ["run", "orders", "--once"]):
+        subprocess.run([*OTTLA, "table", *words, "--home", str(home)], check=True, timeout=300)
+    catalog = load_catalog("ottla", type="sql", uri=f"sqlite:///{home / 'catalog.db'}")
+    with duckdb.connect() as connection:
+        connection.register("orders", catalog.load_table("default.orders").scan().to_arrow())
+        connection.register("letters", catalog.load_table("default.orders_dead_letters").scan().to_arrow())
+        found = connection.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM letters)").fetchone()
+        top = connection.execute(
+            "SELECT customer, sum(price) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
+        ).fetchone()
+    assert found is not None, "a count is one row"
+    assert top is not None, "there are orders"
+    story.tell(f"DuckDB reads {found[0]:,} rows; {top[0]} has spent most: {top[1]:,.2f}")
+    return {"iceberg": int(found[0]), "iceberg dead letters": int(found[1])}
+
+
+def count_tables(project: Path) -> dict[str, int]:
+    """What the pipeline's tables hold, asked of the Spark that is still warm."""
     from pyspark.sql import SparkSession
 
     from ottla.flows.project import find_project
@@ -173,18 +202,25 @@ def check(story: "Story", cluster: LocalCluster, project: Path) -> list[str]:
     try:
         tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters")}
         tables["totals"] = int(session.sql("SELECT sum(orders) FROM totals").collect()[0][0])
-        distinct = session.table("parsed").select("id").distinct().count()
+        tables["each once"] = session.table("parsed").select("id").distinct().count()
     finally:
         session.stop()
+    return tables
+
+
+def check(story: "Story", cluster: LocalCluster, tables: dict[str, int]) -> list[str]:
+    """Hold what is there against what was sent; what does not add up."""
     sent = story.orders
     alerts = count_records(cluster.servers, "alerts")
     expected = {
         "bronze": (tables["bronze"], sent.sent),
         "dead letters": (tables["dead_letters"], sent.unreadable + sent.unpriced),
         "parsed": (tables["parsed"], sent.sent - sent.unreadable - sent.unpriced),
-        "parsed, each once": (distinct, tables["parsed"]),
+        "parsed, each once": (tables["each once"], tables["parsed"]),
         "orders in totals": (tables["totals"], tables["parsed"]),
         "alerts in the topic": (alerts, sent.dear),
+        "rows of the Iceberg table": (tables["iceberg"], sent.sent - sent.unreadable),
+        "its dead letters": (tables["iceberg dead letters"], sent.unreadable),
         "lag": (story.lag.get("bronze", -1), 0),
     }
     story.counts = expected

@@ -10,6 +10,8 @@ from ottla.cli.output import counted, print_json, print_table
 from ottla.cli.pipeline_view import FlowView, View, gather
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.flows.project import Project
     from ottla.flows.server import Server
 
@@ -70,27 +72,33 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _on_spark(work: "Callable[[argparse.Namespace], None]") -> "Callable[[argparse.Namespace], None]":
+    """An action that says what to install, where Spark is missing."""
+
+    def run(arguments: argparse.Namespace) -> None:
+        try:
+            work(arguments)
+        except ImportError as error:
+            raise CommandFailed(
+                f"pipelines run on Spark ({error.name} is missing): pip install 'ottla[spark]'"
+            ) from error
+
+    return run
+
+
 def _project(folder: str, on: str | None = None) -> "Project":
-    try:
-        from ottla.flows.project import ProjectError, find_project
-    except ImportError as error:
-        raise _no_spark(error) from error
+    from ottla.flows.project import ProjectError, find_project
+
     try:
         return find_project(Path(folder), spark=on)
     except ProjectError as error:
         raise CommandFailed(str(error)) from error
 
 
-def _no_spark(error: ImportError) -> CommandFailed:
-    return CommandFailed(f"pipelines run on Spark ({error.name} is missing): pip install 'ottla[spark]'")
-
-
 def _init(arguments: argparse.Namespace) -> None:
-    try:
-        from ottla.flows.project import ProjectError
-        from ottla.flows.template import make_project
-    except ImportError as error:
-        raise _no_spark(error) from error
+    from ottla.flows.project import ProjectError
+    from ottla.flows.template import make_project
+
     folder = Path(arguments.folder)
     try:
         files = make_project(
@@ -107,11 +115,9 @@ def _run(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder, arguments.on)
     if arguments.full_refresh_all and (arguments.full_refresh or arguments.refresh):
         raise NotUnderstood("--full-refresh-all is everything: it goes with neither --refresh nor --full-refresh")
-    try:
-        from ottla.flows.running import Choice
-        from ottla.flows.schedule import FAILURES, Runner, Schedule
-    except ImportError as error:
-        raise _no_spark(error) from error
+    from ottla.flows.running import Choice
+    from ottla.flows.schedule import FAILURES, Runner, Schedule
+
     view = View(as_json=arguments.json)
     choice = Choice(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
     try:
@@ -130,9 +136,11 @@ def _status(arguments: argparse.Namespace) -> None:
     runs = gather(read_events(project.event_log))
     if arguments.json:
         last = runs[-1].as_json() if runs else None
-        print_json({"pipeline": project.name, "spark": project.spark, "server": _server_json(server), "last run": last})
+        print_json(
+            {"pipeline": project.name, "spark": project.shown_spark, "server": _server_json(server), "last run": last}
+        )
         return
-    print(f"Pipeline {project.name} in {project.folder}, on {project.spark}")
+    print(f"Pipeline {project.name} in {project.folder}, on {project.shown_spark}")
     print(_server_text(server, is_remote=project.is_remote))
     if not runs:
         print("It has not been run yet.")
@@ -172,8 +180,14 @@ def _stop(arguments: argparse.Namespace) -> None:
 
 
 ACTIONS = (
-    Action("init", "Make a project with a small pipeline in it.", _add_init, _init),
-    Action("run", "Update a pipeline's datasets: once, at intervals, or continuously.", _add_run, _run, _RUN_EXAMPLES),
-    Action("status", "Show the last run: flows, rows, lag, failures.", _add_looking, _status),
-    Action("stop", "End what runs of a pipeline, and its Spark.", _add_folder, _stop),
+    Action("init", "Make a project with a small pipeline in it.", _add_init, _on_spark(_init)),
+    Action(
+        "run",
+        "Update a pipeline's datasets: once, at intervals, or continuously.",
+        _add_run,
+        _on_spark(_run),
+        _RUN_EXAMPLES,
+    ),
+    Action("status", "Show the last run: flows, rows, lag, failures.", _add_looking, _on_spark(_status)),
+    Action("stop", "End what runs of a pipeline, and its Spark.", _add_folder, _on_spark(_stop)),
 )

@@ -48,6 +48,11 @@ class Project(NamedTuple):
         return self.home / "events.jsonl"
 
     @property
+    def shown_spark(self) -> str:
+        """Where Spark runs, without what only it may know: an address may hold a token."""
+        return self.spark.partition("/;")[0]
+
+    @property
     def is_remote(self) -> bool:
         """Whether Spark is somebody else's Connect server."""
         return self.spark.startswith("sc://")

@@ -65,7 +65,7 @@ class Run:
     def execute(self, choice: Choice) -> None:
         """Define and update; raises ProjectError or RunFailed. The last event says how it went."""
         began_s = time.monotonic()
-        self._report("run started", pipeline=self._project.name, spark=self._project.spark)
+        self._report("run started", pipeline=self._project.name, spark=self._project.shown_spark)
         try:
             self._execute(choice)
         except BaseException as error:
@@ -109,7 +109,7 @@ class Run:
         try:
             return builder.config("spark.sql.connect.serverStacktrace.enabled", "false").create()
         except PySparkException as error:
-            raise RunFailed(f"{self._project.spark}: {plain(str(error))}") from error
+            raise RunFailed(f"{self._project.shown_spark}: {plain(str(error))}") from error
 
     def _update(self, spark: ConnectSession, graph: str, choice: Choice) -> None:
         events = start_run(

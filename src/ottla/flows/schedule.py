@@ -111,7 +111,9 @@ def stop_runner(project: Project) -> bool:
     lock = _run_lock(project)
     if not is_held(lock):
         return False
-    pid = int(lock.read_text())
+    while not (text := lock.read_text()):
+        time.sleep(0.01)  # it was taken this very moment, and its holder writes who it is
+    pid = int(text)
     if not end_holder(lock, pid, signal.SIGTERM, _STOP_S):
         raise ServerFailed(f"process {pid}, which runs {project.name}, does not end")
     return True
