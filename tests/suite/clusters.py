@@ -108,7 +108,9 @@ class ProcessCluster:
         replicas = str(min(3, len(self._ports)))
         settings = {
             "node.id": str(node),
-            "log.dirs": str(self._folder / f"data-{node}"),
+            "log.dirs": ",".join(
+                str(self._folder / f"data-{node}" / f"disk-{number}") for number in range(int(wanted["disks"]))
+            ),
             "controller.quorum.voters": ",".join(
                 f"{voter}@localhost:{port}" for voter, port in self._controller_ports.items()
             ),

@@ -154,6 +154,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             Properties wanted = new Properties();
             wanted.setProperty("brokers", String.valueOf(config.numBrokers()));
             wanted.setProperty("controllers", String.valueOf(config.numControllers()));
+            wanted.setProperty("disks", String.valueOf(config.numDisksPerBroker()));
             wanted.setProperty("combined", String.valueOf(combined));
             wanted.setProperty("security", config.brokerSecurityProtocol().name);
             wanted.setProperty("listener", config.brokerListenerName().value());
