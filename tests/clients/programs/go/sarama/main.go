@@ -258,11 +258,10 @@ func (own *member) Setup(session sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-func (own *member) Cleanup(session sarama.ConsumerGroupSession) error {
+func (own *member) Cleanup(sarama.ConsumerGroupSession) error {
 	own.lock.Lock()
+	defer own.lock.Unlock()
 	own.session = nil
-	own.lock.Unlock()
-	session.Commit()
 	return nil
 }
 
