@@ -133,6 +133,24 @@ def test_a_value_that_is_two_objects_does_not_stand_in_for_a_neighbour() -> None
     assert sorted(found.errors) == [1, 2]
 
 
+def test_a_few_surprises_among_many_values() -> None:
+    values = [{"n": number, "t": f"text {number}"} for number in range(3000)]
+    strange: dict[int, Any] = {5: b"bad", 1500: {"n": "text"}, 1501: {"new": 1}, 2999: b"[]"}
+    given = column(*(strange.get(number, value) for number, value in enumerate(values)))
+    found, rules = settled(given), settled_by_rules(given)
+    assert sorted(found.errors.items()) == sorted(rules.errors.items())
+    assert found.rows is not None
+    assert rules.rows is not None
+    assert found.rows.to_pylist() == rules.rows.to_pylist()
+    assert found.rescued.equals(rules.rescued)
+    assert found.rescued.null_count == 2999
+
+
+def settled_by_rules(values: pa.Array) -> Values:
+    wanted = read_one_by_one(values, EMPTY, NONE).wanted
+    return read_one_by_one(values, wanted, NONE)
+
+
 def test_types_are_declared_and_stay() -> None:
     schema = pa.schema([*EMPTY, ("at", pa.timestamp("us", "UTC")), ("on", pa.date32()), ("n", pa.int64())])
     values = column({"at": "2026-11-15T10:00:00+01:00", "on": "2026-11-15", "n": 1}, {"at": 1000, "on": 5, "n": 1.5})

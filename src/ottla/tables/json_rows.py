@@ -1,7 +1,8 @@
 """Records' values into columns: JSON objects, read by Arrow where all is in order, and one by one where it is not.
 
-Both ways give the same. Arrow's reader takes a batch at a time and stops at the first surprise; then each value of the
-batch is looked at by itself: what is no object goes to the dead letters, what does not fit its column is rescued.
+Both ways give the same. Arrow's reader takes a batch at a time and stops at the first surprise; then it is given each
+half, and so on, until few are left around what surprised it. Those are looked at one by one: what is no object goes to
+the dead letters, what does not fit its column is rescued.
 """
 
 import json
@@ -17,6 +18,7 @@ from ottla.tables.evolution import INT64, MAX_DEPTH, NOTHING, Fields, extended, 
 from ottla.tables.record_columns import value_fields
 
 _WRAPPED: Final = "v"
+_FEW: Final = 64
 
 
 class Values(NamedTuple):
@@ -31,7 +33,22 @@ class Values(NamedTuple):
 
 def read_values(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
     """Values, none of them null, as rows of the schema's value columns. Columns that are `fixed` keep their types."""
-    return read_by_arrow(values, schema, fixed) or read_one_by_one(values, schema, fixed)
+    found = read_by_arrow(values, schema, fixed)
+    if found is not None:
+        return found
+    if len(values) <= _FEW:
+        return read_one_by_one(values, schema, fixed)
+    middle = len(values) // 2
+    first = read_values(values[:middle], schema, fixed)
+    second = read_values(values[middle:], schema, fixed)
+    return Values(
+        rows=pa.concat_arrays([first.rows, second.rows])
+        if first.rows is not None and second.rows is not None
+        else None,
+        rescued=pa.concat_arrays([first.rescued, second.rescued]),
+        errors={**first.errors, **{middle + row: error for row, error in second.errors.items()}},
+        wanted=extended(first.wanted, list(second.wanted), fixed),
+    )
 
 
 def read_by_arrow(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values | None:
