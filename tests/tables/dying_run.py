@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.tables.definition import Definition, Home
-from ottla.tables.keeper import Done, Keeper
 from ottla.tables.maintenance import Upkeep
 from ottla.tables.spark import TableQuery, keep_tables, start_session
+from ottla.tables.store import Store
 
 
 def die() -> None:
@@ -41,8 +41,6 @@ def watched(real: Callable[..., Any], moment: str, count: int, *, rows: bool) ->
 
 
 def main(folder: str, name: str, moment: str, count: str) -> None:
-    from ottla.tables.store import Store
-
     home = Home(Path(folder))
     definition: Definition = home.load(name)
     settings = {
@@ -56,14 +54,16 @@ def main(folder: str, name: str, moment: str, count: str) -> None:
         Store.commit = watched(Store.commit, moment, int(count), rows=moment != "letters")  # type: ignore[method-assign]
     with home.lock(name):
         query = TableQuery(
-            session, home, definition, max_records=200, interval_s=None, upkeep=Upkeep(small_files=4), told=_ignore
+            session,
+            home,
+            definition,
+            max_records=200,
+            interval_s=None,
+            upkeep=Upkeep(small_files=4),
+            told=lambda *_: None,
         )
         keep_tables([query], print)
     session.stop()
-
-
-def _ignore(definition: Definition, done: Done) -> None:
-    assert isinstance(done, Done), Keeper
 
 
 if __name__ == "__main__":

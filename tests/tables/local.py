@@ -7,7 +7,7 @@ import json
 import pickle
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,8 +108,3 @@ def define(cluster: Cluster, topic: str, name: str = "orders", **settings: Any) 
 
 def home_in(folder: Path) -> Home:
     return Home(folder / "home")
-
-
-def batches(run: LocalRun, *sizes: int) -> Iterator[Done]:
-    for size in sizes:
-        yield run.take(size)

@@ -1,14 +1,15 @@
 """A table and its topic, batch by batch, in every format."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from ottla.tables.failures import Overtaken, TableError
+from ottla.tables.failures import Overtaken, Stumbled, TableError
 from ottla.tables.maintenance import Upkeep, compact, remove_orphans
 from tests.pipeline.clusters import Cluster
-from tests.tables.local import LocalRun, define, home_in, produce
+from tests.tables.local import LocalEngine, LocalRun, R, T, define, home_in, produce
 
 
 def test_records_become_rows(cluster: Cluster, tmp_path: Path, format_: str) -> None:
@@ -114,6 +115,30 @@ def test_a_second_run_writes_nothing_twice(cluster: Cluster, tmp_path: Path, for
     with pytest.raises(Overtaken, match="another run committed"):
         second.keeper.rows.commit(state, marks, [])
     assert [row["n"] for row in first.rows()] == [1, 2]
+
+
+def test_files_that_another_program_compacts_meanwhile_are_no_loss(
+    cluster: Cluster, tmp_path: Path, format_: str
+) -> None:
+    topic = cluster.new_topic(1)
+    definition = define(cluster, topic, format=format_, mode="upsert")
+    run, other = LocalRun(home_in(tmp_path), definition), LocalRun(home_in(tmp_path), definition)
+    for number in range(3):
+        produce(cluster, topic, (b"%d" % number, {"n": number}))
+        run.take()
+
+    class Disturbed(LocalEngine):
+        def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+            compact(other.keeper, other.keeper.rows, Upkeep(small_files=2))
+            return super().map(work, items)
+
+    run.keeper.engine = Disturbed()
+    produce(cluster, topic, (b"1", {"n": 10}), (b"2", None))
+    with pytest.raises(Stumbled, match="another program has changed its files"):
+        run.take()
+    run = LocalRun(home_in(tmp_path), definition)
+    run.take()
+    assert [(row["_key"], row["n"]) for row in run.rows()] == [("0", 0), ("1", 10)]
 
 
 def test_small_files_become_few_and_old_states_go(cluster: Cluster, tmp_path: Path, format_: str) -> None:

@@ -1,11 +1,14 @@
 """Tables kept by Spark, with real nodes and sessions."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -16,9 +19,10 @@ from ottla.tables.failures import TableError
 from ottla.tables.keeper import Done
 from ottla.tables.maintenance import Upkeep
 from ottla.tables.spark import TableQuery, keep_tables, start_session
+from ottla.tables.stores import open_store
 from tests.interop.kafka_jars import java
 from tests.pipeline.clusters import Cluster
-from tests.tables.local import LocalRun, define, home_in, produce
+from tests.tables.local import LocalRun, define, home_in, produce, read
 
 pytestmark = pytest.mark.spark
 
@@ -142,3 +146,58 @@ def test_what_the_source_has_to_say_is_one_sentence(cluster: Cluster, session: S
         keep(session, tmp_path, definition)
     assert "\n" not in str(told.value)
     assert "at org.apache" not in str(told.value)
+
+
+def test_a_run_goes_on_until_it_is_stopped_or_its_topic_is_another(cluster: Cluster, tmp_path: Path) -> None:
+    topic, home = cluster.new_topic(1), home_in(tmp_path)
+    definition = define(cluster, topic)
+    home.save(definition)
+    produce(cluster, topic, (b"a", {"n": 0}))
+    with running_command(home, "--interval", "0.5") as process:
+        for number in range(1, 4):
+            wait_for_rows(home, definition, number)
+            produce(cluster, topic, (b"a", {"n": number}))
+        wait_for_rows(home, definition, 4)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    with running_command(home, "--interval", "0.5") as process:
+        produce(cluster, topic, (b"a", {"n": 4}))
+        wait_for_rows(home, definition, 5)
+        for future in cluster.admin.delete_topics([topic]).values():
+            future.result()
+        cluster.create(topic, 1)
+        produce(cluster, topic, *((b"a", {"n": n}) for n in range(100, 110)))
+        assert process.wait(120) == 1
+        assert process.stderr is not None
+        told = process.stderr.read()
+    assert f"topic '{topic}' was made anew" in told
+    assert "Traceback" not in told
+    assert sorted(row["n"] for row in stored(home, definition)) == [0, 1, 2, 3, 4]
+
+
+@contextlib.contextmanager
+def running_command(home: Home, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    spark = ("--spark", "spark.driver.host=127.0.0.1", "--spark", "spark.driver.memory=512m", "--master", "local[2]")
+    command = [sys.executable, "-m", "ottla", "table", "run", "orders", "--home", str(home.folder), *words, *spark]
+    environment = {**os.environ, "JAVA_HOME": str(java().parents[1])}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_for_rows(home: Home, definition: Definition, count: int) -> None:
+    deadline = time.monotonic() + 180
+    while len(stored(home, definition)) < count:
+        assert time.monotonic() < deadline, f"{len(stored(home, definition))} of {count} rows"
+        time.sleep(0.5)
+
+
+def stored(home: Home, definition: Definition) -> list[dict[str, Any]]:
+    store = open_store(home, definition, definition.name)
+    return read(store) if store.exists() else []

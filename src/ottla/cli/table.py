@@ -53,11 +53,11 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
     from ottla.errors import ApiError
     from ottla.pipeline.fetching import DataLost
     from ottla.pipeline.option_values import OptionError
-    from ottla.tables.failures import TableError
+    from ottla.tables.failures import Stumbled, TableError
 
     try:
         return work()
-    except (TableError, OptionError, DataLost) as error:
+    except (TableError, Stumbled, OptionError, DataLost) as error:
         raise CommandFailed(str(error)) from error
     except ApiError as error:
         raise CommandFailed(explain(error, "what the table's definition says")) from error

@@ -62,7 +62,7 @@ class Keeper:
         self.rows: Store = open_store(home, definition, definition.name)
         self.dead_letters: Store = open_store(home, definition, definition.dead_letters)
         self.run = uuid.uuid4().hex[:8]
-        self.engine = engine
+        self.engine: Engine = engine
         self._target_bytes = target_bytes
         self._reached: Mapping[int, int] = {}
 
@@ -98,6 +98,10 @@ class Keeper:
         topic, cluster = self.access.topic(name), self.access.cluster.cluster_id
         return Marks(cluster or "", name, topic.id.hex(), self.definition.mode, {})
 
+    def check_topic(self) -> None:
+        """Raise TableError if the topic is gone, or another."""
+        self._marks(self.rows.state()).check(self.look(), self.definition.name)
+
     def starts(self, marks: Marks) -> dict[int, int]:
         """Where each partition that there is now is read on; those that came later, from their beginning."""
         keys = self.access.partitions(self.options.subscription)
@@ -125,7 +129,7 @@ class Keeper:
                 wanted = extended(wanted, list(report.wanted), self.definition.fixed)
             if wanted == state.schema:
                 break
-            self._discard([*self._all(reports)])
+            self._discard(reports)
             self._evolve(state, marks, wanted)
         else:
             raise TableError(f"table {self.definition.name!r}: its columns change faster than a batch can be read")
@@ -169,7 +173,7 @@ class Keeper:
         keys = pa.concat_arrays(changed).unique()
         least, greatest = (pa.compute.min_max(keys)[name].as_py() for name in ("min", "max"))
         near = [file for file in self.rows.files() if _overlaps(file, least, greatest)]
-        work = Rewrite(self.rows.reader(), self.rows.layout(), self._prefix, self._target_bytes, keys)
+        work = Rewrite(self.rows.reader(), self.rows.layout(), self.run, self._target_bytes, keys)
         found = self.engine.map(work, [[file] for file in near]) if near else []
         return [each for each in found if each is not None]
 
@@ -181,7 +185,7 @@ class Keeper:
             return
         files = self.rows.files()
         widening = self.rows.widen(wanted)
-        work = Rewrite(self.rows.reader(), widening.layout, self._prefix, self._target_bytes)
+        work = Rewrite(self.rows.reader(), widening.layout, self.run, self._target_bytes)
         done = [each for each in self.engine.map(work, [[file] for file in files]) if each is not None]
         self.rows.commit(state, marks, [file for each in done for file in each.files], files, widening)
 
@@ -193,7 +197,7 @@ class Keeper:
         added: list[NewFile] = []
         if files:
             shares = sum(file.size_bytes for file in files) // _SHARE_BYTES + 1
-            work = KeepLast(self.rows.reader(), self.rows.layout(), self._prefix, self._target_bytes, files, shares)
+            work = KeepLast(self.rows.reader(), self.rows.layout(), self.run, self._target_bytes, files, shares)
             added = [file for each in self.engine.map(work, range(shares)) for file in each.files]
         self.rows.commit(state, changed, added, files)
         return changed
@@ -218,13 +222,9 @@ class Keeper:
             dead_layout=self.dead_letters.layout(),
             offsets=dict(marks.offsets),
             dead_offsets=dict(dead_marks.offsets),
-            prefix=self._prefix,
+            prefix=self.run,
             target_bytes=self._target_bytes,
         )
-
-    @property
-    def _prefix(self) -> str:
-        return self.run
 
     def _keys(self) -> list[tuple[str, int]]:
         return self.access.partitions(self.options.subscription)
@@ -237,17 +237,13 @@ class Keeper:
         assert state.marks is not None, "a table that was opened has marks"
         return state.marks
 
-    def _all(self, reports: Sequence[Report]) -> list[tuple[Store, NewFile]]:
-        return [
-            (store, file)
-            for report in reports
-            for store, files in ((self.rows, report.files), (self.dead_letters, report.dead_files))
-            for file in files
-        ]
-
-    def _discard(self, files: Sequence[tuple[Store, NewFile]]) -> None:
-        for store, file in files:
-            delete_files(file_io(store.layout()), [file.path])
+    def _discard(self, reports: Sequence[Report]) -> None:
+        """Delete what tasks wrote for columns that were not enough."""
+        for store, files in (
+            (self.rows, [file.path for report in reports for file in report.files]),
+            (self.dead_letters, [file.path for report in reports for file in report.dead_files]),
+        ):
+            delete_files(file_io(store.layout()), files)
 
 
 def source_options(definition: Definition) -> Mapping[str, str]:

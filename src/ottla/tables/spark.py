@@ -21,9 +21,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.errors import ApiError
 from ottla.pipeline.option_values import OptionError
 from ottla.tables.definition import Definition, Home
-from ottla.tables.failures import TableError
+from ottla.tables.failures import Stumbled, TableError
 from ottla.tables.keeper import Done, Keeper, source_options
 from ottla.tables.maintenance import Upkeep, remove_orphans
 from ottla.tables.tasks import Report
@@ -40,6 +41,8 @@ _SETTINGS: Final = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 _OUR_WORDS: Final = re.compile(r"ottla\.[\w.]*?(\w+): ([^\n]+)")
+_LASTING: Final = ("DataLost", "OptionError", "TableError", "CorruptMessage")
+"""Failures that no second attempt helps with."""
 _PAUSES_S: Final = (1.0, 5.0, 15.0, 60.0)
 
 
@@ -138,6 +141,7 @@ class TableQuery:
         self._told = told
         self._failure: Exception | None = None
         self._batches = 0
+        self._keeper: Keeper | None = None
         self._query: StreamingQuery | None = None
         self._checkpoint: Path | None = None
 
@@ -149,6 +153,7 @@ class TableQuery:
         """Begin where the table is; raises TableError if it cannot go on."""
         self._failure = None
         keeper = Keeper(self._home, self.definition, SparkEngine(self._session))
+        self._keeper = keeper
         starts = keeper.starts(keeper.open())
         for store in (keeper.rows, keeper.dead_letters):
             remove_orphans(store)
@@ -175,12 +180,19 @@ class TableQuery:
     def wait(self, timeout_s: float) -> bool:
         """Whether the query has ended; raises what it ended by."""
         assert self._query is not None, "it was started"
+        assert self._keeper is not None, "it was started"
+        keeper = self._keeper
         try:
             if not self._query.awaitTermination(timeout_s):  # type: ignore[arg-type]
                 return False
         except PySparkException as error:
             self.stop()
-            raise self._failure or _in_plain_words(self.definition, error) from None
+            failure = self._failure or error
+            if isinstance(failure, TableError | ApiError):
+                raise failure from None
+            # Offsets that are not there may be those of a topic that is not there any more.
+            keeper.check_topic()
+            raise _in_plain_words(self.definition, failure) from None
         self.stop()
         return True
 
@@ -204,11 +216,12 @@ class TableQuery:
             raise
 
 
-def _in_plain_words(definition: Definition, error: Exception) -> TableError:
-    """What went wrong in the source: our own words among those of Spark."""
+def _in_plain_words(definition: Definition, error: Exception) -> TableError | Stumbled:
+    """What went wrong in a task or in the source: our own words among those of Spark."""
     said = _OUR_WORDS.findall(str(error))
-    words = said[-1][1] if said else str(error).splitlines()[0]
-    return TableError(f"table {definition.name!r}: {words.strip()}")
+    kind, words = said[-1] if said else ("", (str(error).splitlines() or [type(error).__name__])[0])
+    told = f"table {definition.name!r}: {words.strip()}"
+    return TableError(told) if kind in _LASTING else Stumbled(told)
 
 
 def keep_tables(queries: Sequence[TableQuery], complain: Callable[[str], None]) -> None:

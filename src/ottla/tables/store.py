@@ -1,8 +1,9 @@
 """What a format must be able to do: files come and go in one commit, which says how far the table has come.
 
 A commit is made on the state that it was worked out from. Where somebody else has committed meanwhile, it is made again
-on what is there now, if that says the same of how far the table has come and still has the files that are to go;
-otherwise another run has done this one's work, and this one ends (`Overtaken`).
+on what is there now, if that says the same of how far the table has come and still has the files that are to go. If
+only the files are others (somebody has compacted them), the batch has to be worked out again (`Stumbled`); if the table
+has come further, another run has done this one's work, and this one ends (`Overtaken`).
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ottla.tables.failures import Overtaken
+from ottla.tables.failures import Overtaken, Stumbled
 from ottla.tables.marks import Marks
 from ottla.tables.partitioning import Partition
 
@@ -164,8 +165,14 @@ class Store(ABC):
             except Conflict:
                 now = self.state()
                 there = {file.path: file for file in self.files()}
-                same = now.marks == base.marks and now.schema == base.schema and widening is None
-                if not same or any(file.path not in there for file in removed):
+                if now.marks == base.marks and (
+                    widening or now.schema != base.schema or any(file.path not in there for file in removed)
+                ):
+                    raise Stumbled(
+                        f"table at {self.location}: another program has changed its files or columns meanwhile, though "
+                        "not its rows; the batch is to be worked out again"
+                    ) from None
+                if now.marks != base.marks:
                     raise Overtaken(
                         f"table at {self.location}: another run committed to it meanwhile, up to "
                         f"{json.dumps(now.marks and now.marks.offsets)}; nothing was written twice. Only one run can "
