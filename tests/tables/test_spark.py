@@ -44,7 +44,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
-def keep(session: SparkSession, folder: Path, definition: Definition, max_records: int = 1000) -> list[Done]:
+def keep(
+    session: SparkSession, folder: Path, definition: Definition, max_records: int = 1000, *, skip_lost: bool = False
+) -> list[Done]:
     told: list[Done] = []
     query = TableQuery(
         session,
@@ -52,6 +54,7 @@ def keep(session: SparkSession, folder: Path, definition: Definition, max_record
         definition,
         max_records=max_records,
         interval_s=None,
+        skip_lost=skip_lost,
         upkeep=Upkeep(),
         told=lambda _, done: told.append(done),
     )
@@ -146,6 +149,9 @@ def test_what_the_source_has_to_say_is_one_sentence(cluster: Cluster, session: S
         keep(session, tmp_path, definition)
     assert "\n" not in str(told.value)
     assert "at org.apache" not in str(told.value)
+    assert "--skip-lost reads what is left" in str(told.value)
+    (done,) = keep(session, tmp_path, definition, skip_lost=True)
+    assert done.rows == 5
 
 
 def test_a_run_goes_on_until_it_is_stopped_or_its_topic_is_another(cluster: Cluster, tmp_path: Path) -> None:

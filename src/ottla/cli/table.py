@@ -222,6 +222,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-records", metavar="N", type=positive, default=500_000, help="in one batch (default: %(default)s)"
     )
+    parser.add_argument(
+        "--skip-lost", action="store_true", help="go on where records were removed before they were read"
+    )
     parser.add_argument("--master", default="local[*]", help="where Spark runs (default: %(default)s)")
     parser.add_argument(
         "--spark", metavar="NAME=VALUE", action="append", default=[], type=setting, help="a setting of Spark's"

@@ -38,6 +38,7 @@ def run_tables(arguments: argparse.Namespace, home: "Home") -> None:
                     definition,
                     max_records=arguments.max_records,
                     interval_s=None if arguments.once else arguments.interval,
+                    skip_lost=arguments.skip_lost,
                     upkeep=upkeep,
                     told=_tell,
                 )

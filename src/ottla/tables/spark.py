@@ -129,6 +129,7 @@ class TableQuery:
         *,
         max_records: int,
         interval_s: float | None,
+        skip_lost: bool = False,
         upkeep: Upkeep,
         told: Callable[[Definition, Done], None],
     ) -> None:
@@ -137,6 +138,7 @@ class TableQuery:
         self._home = home
         self._max_records = max_records
         self._interval_s = interval_s
+        self._skip_lost = skip_lost
         self._upkeep = upkeep
         self._told = told
         self._failure: Exception | None = None
@@ -164,6 +166,7 @@ class TableQuery:
             **source_options(self.definition),
             "startingOffsets": json.dumps({self.definition.topic: starts}),
             "maxOffsetsPerTrigger": str(self._max_records),
+            "failOnDataLoss": str(not self._skip_lost).lower(),
         }
         rows = self._session.readStream.format("ottla").schema(_SCHEMA).options(**options).load()
         writer = (
@@ -220,7 +223,7 @@ def _in_plain_words(definition: Definition, error: Exception) -> TableError | St
     """What went wrong in a task or in the source: our own words among those of Spark."""
     said = _OUR_WORDS.findall(str(error))
     kind, words = said[-1] if said else ("", (str(error).splitlines() or [type(error).__name__])[0])
-    told = f"table {definition.name!r}: {words.strip()}"
+    told = f"table {definition.name!r}: {words.strip()}".replace("failOnDataLoss=false", "--skip-lost")
     return TableError(told) if kind in _LASTING else Stumbled(told)
 
 
