@@ -1,7 +1,7 @@
 """`python -m bench [NAME ...]`: figures, all of them or those named; a name is a case or a group of cases.
 
-Cases run on Ottla and on Apache Kafka in turns, and end up in a report. `codec`, `fuzz`, `log` and `records` are about
-Ottla's own parts, and print their figures.
+Cases run on Ottla and on Apache Kafka in turns, and end up in a report. `codec`, `fuzz`, `log`, `records` and `steps`
+are about Ottla's own parts, and print their figures.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from bench.report.page import page
 from bench.runner import Plan, run_cases
 from bench.systems import SYSTEMS
 
-PARTS = ("codec", "fuzz", "log", "pipeline", "records")
+PARTS = ("codec", "fuzz", "log", "pipeline", "records", "steps")
 ROOT = Path(__file__).parents[1]
 QUICK_SCALE = 0.1
 FULL_MINUTES, QUICK_MINUTES = 30.0, 4.0

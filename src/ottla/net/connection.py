@@ -32,6 +32,7 @@ _KEPT_BUFFER_BYTES = 1024 * 1024
 _FRAMES_A_TURN = 64
 """After so many requests in one go, other connections get their turn."""
 _IOV_MAX = 64
+_JOINED_BYTES = 4096
 _HELD_ANSWERS = 16
 """So many answers go out together at most, so that none waits long for the requests behind its own."""
 _HELD_CHUNKS = 4
@@ -104,8 +105,11 @@ class Connection:
             self.listener.on_sent(request)
             return
         self._sending.append(request)
+        size = request.sent_bytes = sum(map(len, chunks))
+        if size <= _JOINED_BYTES and FileRange not in map(type, chunks):
+            # Copying some bytes is cheaper than telling the kernel of each piece.
+            chunks = [b"".join(chunks)]  # type: ignore[arg-type] # none is a file range
         self._out.extend(chunks)
-        request.sent_bytes = sum(map(len, chunks))
         if self._is_parsing and self._has_more and self._can_hold(chunks, request):
             self.in_flight = None
             return
@@ -317,6 +321,14 @@ class Connection:
 
     def _send_buffers(self, out: deque[Chunk]) -> None:
         """Send the buffers in front of the next file range in one call."""
+        if len(out) == 1:  # nearly every answer without records
+            only: Buffer = out[0]  # type: ignore[assignment] # it is no file range
+            sent = self._socket.send(only)
+            if sent == len(only):
+                out.clear()
+            else:
+                out[0] = memoryview(only)[sent:]
+            return
         buffers: list[Buffer] = []
         more = 0
         for chunk in out:
