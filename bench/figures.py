@@ -30,6 +30,7 @@ FIGURES = {
     "p999_ms": Figure("p99.9", "ms"),
     "max_ms": Figure("longest", "ms"),
     "fence_ms": Figure("a broker is fenced", "ms"),
+    "fence_cpu_s": Figure("CPU for that", "s"),
     "snapshot_ms": Figure("a snapshot is written", "ms"),
     "stall_ms": Figure("longest wait during a snapshot", "ms"),
     "active_ms": Figure("start to active", "ms"),

@@ -25,7 +25,7 @@ Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
 """What may go wrong with a server or a client, and is then part of the result."""
 TOLD = (
     *("time_ms", "server_cpu_s", "records_per_s", "p99_ms", "rss_mb", "idle_percent"),
-    *("fence_ms", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
+    *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
 )
 
 

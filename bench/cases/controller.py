@@ -33,9 +33,10 @@ def controller_partitions(trial: Trial) -> Figures:
             began = time.perf_counter()
             controller.create(trial.x)
             figures["time_ms"] = (time.perf_counter() - began) * 1000
-        began = time.perf_counter()
+        began, used = time.perf_counter(), measure.cpu_seconds(pids)
         controller.heartbeat(100, want_fence=True)
         figures["fence_ms"] = (time.perf_counter() - began) * 1000
+        figures["fence_cpu_s"] = measure.cpu_seconds(pids) - used
         with controller.probed() as times:
             figures["snapshot_ms"] = controller.await_snapshot()
         figures["stall_ms"] = max(times)

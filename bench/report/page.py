@@ -11,7 +11,7 @@ from bench.report.table import MUCH_OTHER_WORK, misses, others
 PLOTTED = ("server_cpu_s", "records_per_s", "time_ms", "p99_ms", "rss_mb")
 CURVES = (
     *("server_cpu_s", "time_ms", "p99_ms", "rss_mb", "idle_percent", "records_per_s"),
-    *("fence_ms", "snapshot_ms", "stall_ms", "active_ms"),
+    *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms"),
 )
 WORDS = """<p>Ratios are Ottla's figure over Kafka's of the same round; a bar to the left of 1 is less than Kafka. The
 thin line spans the rounds, the green mark is the goal, red bars miss it. Servers and clients share the cores.</p>"""
