@@ -1,6 +1,5 @@
-"""Kafka Streams counts words exactly once, although the node is killed meanwhile."""
+"""Kafka Streams counts words exactly once with classic groups, although the node is killed meanwhile."""
 
-import os
 import signal
 import subprocess
 from collections import Counter, defaultdict
@@ -9,34 +8,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.clients.programs.lines import Record
-from tests.clients.running import LIBRDKAFKA, PROGRAMS, Programs
+from tests.clients.running import LIBRDKAFKA, Programs
 from tests.clients.topics import create
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import JVM_OPTIONS
-from tests.interop.kafka_jars import cached, compile_java, copy_jars, digest, java
+from tests.interop.kafka_jars import java
+from tests.interop.test_kafka_streams import streams_class_path
 
-SOURCES = PROGRAMS / "streams"
 PARTITIONS = 2
 LINES = [f"the word number {number % 7} comes again" for number in range(200)]
 END_TIMEOUT_S = 30
 
 
-def class_path() -> str:
-    pom, source = SOURCES / "pom.xml", SOURCES / "WordCount.java"
-    libs = cached(f"kafka-streams-{digest([pom])}", lambda folder: copy_jars(folder, pom))
-    made = cached(f"word-count-{digest([pom, source])}", lambda folder: compile_java(libs, folder, [source]))
-    return f"{made}{os.pathsep}{libs}/*"
-
-
 @contextmanager
 def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The application, once it runs; killed if it has not ended by itself."""
-    options = (*JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
-    command = [str(java()), *options, "-cp", class_path(), "WordCount", node.address, "words", "lines", "counts"]
-    process = subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, text=True)
+    command = [
+        *(str(java()), *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", streams_class_path()),
+        *("WordCount", node.address, "words", "lines", "counts", str(folder), "1", "exactly_once_v2", "classic"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert any(line.strip() == "RUNNING" for line in process.stdout), "it ended before it ran"
+        assert any(line.strip() == "state RUNNING" for line in process.stdout), "it ended before it ran"
         yield process
     finally:
         process.kill()
@@ -52,7 +46,7 @@ def read_counts(node: OttlaNode, programs: Programs, count: int) -> dict[str, li
     for record in read.records:
         assert record.key is not None
         assert record.value is not None
-        found[record.key.decode()].append(int.from_bytes(record.value, "big"))
+        found[record.key.decode()].append(int(record.value))
     return dict(found)
 
 

@@ -55,7 +55,7 @@ class Instance:
     def __init__(self, node: OttlaNode, name: str, folder: Path) -> None:
         self.words = folder / f"{name}.log"
         command = [str(java()), *JVM, "-cp", streams_class_path(), "WordCount", node.address, "word-count"]
-        command += ["lines", "counts", str(folder / name), "1", "exactly_once_v2"]
+        command += ["lines", "counts", str(folder / name), "1", "exactly_once_v2", "streams"]
         with self.words.open("wb") as words:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
 

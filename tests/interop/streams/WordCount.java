@@ -10,9 +10,10 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words with the streams protocol (KIP-1071), until it is told to stop.
+ * Counts words until it is told to stop.
  *
- * Arguments: bootstrap servers, application id, input topic, output topic, state folder, threads, processing guarantee.
+ * Arguments: bootstrap servers, application id, input topic, output topic, state folder, threads, processing guarantee,
+ * group protocol (classic, or streams: KIP-1071).
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -22,7 +23,7 @@ public final class WordCount {
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, arguments[5]);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[6]);
-        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[7]);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         settings.put("dsl.store.suppliers.class",
