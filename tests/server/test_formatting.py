@@ -5,9 +5,11 @@ import errno
 import hashlib
 import hmac
 import re
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,6 +26,7 @@ from ottla.server.formatting import (
     FormattingRefused,
     format_directories,
     random_cluster_id,
+    random_id,
     read_bootstrap,
 )
 from ottla.server.scram import InvalidCredential, credential_record
@@ -319,3 +322,10 @@ def test_every_release_has_a_level_of_every_feature() -> None:
             assert 0 <= feature.default_level(version.level) <= feature.latest
     assert release_named("4.0").name == "4.0-IV3"
     assert release_named("3.9.0").name == "3.9-IV0"
+
+
+def test_ids_are_random_uuids_that_no_command_takes_for_an_option() -> None:
+    ids = {random_id(Random(seed).randbytes) for seed in range(1000)}
+    assert len(ids) == 1000
+    assert all(uuid.UUID(bytes=each).version == 4 for each in ids)
+    assert not any(show_id(each).startswith("-") for each in ids)

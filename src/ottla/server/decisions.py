@@ -25,6 +25,7 @@ from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import View
 from ottla.errors import UnsupportedVersion
+from ottla.server.formatting import random_id
 from ottla.server.quorum import Quorum
 from ottla.wire.declare import schema_of
 
@@ -133,7 +134,7 @@ class Decisions:
         return expire_token(view, request, principal=asker.principal, now_ms=self._now_ms())
 
     def _new_id(self) -> bytes:
-        return self._random.randbytes(16)
+        return random_id(self._random.randbytes)
 
 
 _PLAIN: Final[dict[str, Callable[[View, Any], Decision[Any]]]] = {

@@ -52,10 +52,10 @@ class Formatted:
     """Directories that were left out because they cannot be read: a broken disk does not keep the others waiting."""
 
 
-def random_id() -> bytes:
-    """A random id of 16 bytes, whose text never looks like an option of a command."""
+def random_id(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
+    """A random UUID as 16 bytes, whose text never looks like an option of a command."""
     while True:
-        raw = uuid.uuid4().bytes
+        raw = uuid.UUID(bytes=random_bytes(16), version=4).bytes
         if not show_id(raw).startswith("-"):
             return raw
 
