@@ -50,7 +50,7 @@ def settled(values: pa.Array, schema: pa.Schema = EMPTY, fixed: frozenset[str] =
 
 
 @given(st.lists(BYTES, min_size=1, max_size=6), st.lists(BYTES, max_size=3))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_arrow_and_the_rules_agree(values: list[bytes], earlier: list[bytes]) -> None:
     schema = settled(pa.array(earlier, pa.binary())).wanted if earlier else EMPTY
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_arrow_and_the_rules_agree(values: list[bytes], earlier: list[bytes]) ->
 
 
 @given(st.lists(BYTES, min_size=1, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nothing_is_lost(values: list[bytes]) -> None:
     found = settled(pa.array(values, pa.binary()))
     assert found.rows is not None
