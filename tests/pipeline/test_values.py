@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.pipeline.avro_values import AvroDecoder
@@ -117,6 +117,15 @@ def test_a_schema_is_inferred_from_what_is_there(ottla: Cluster) -> None:
         read(ottla, ottla.new_topic(1), value__format="json")
 
 
+def test_times_dates_and_decimals_are_read_from_json(ottla: Cluster) -> None:
+    value = b'{"at": "2026-01-31T13:00:00+01:00", "on": "2026-01-31", "of": {"x": 1.25}}'
+    ddl = "at timestamp, on date, of struct<x: decimal(6,2)>"
+    rows = read(ottla, topic_of(ottla, [value, b'{"on": "soon"}']), value__format="json", value__schema=ddl)
+    of = {"x": decimal.Decimal("1.25")}
+    assert rows[0]["value"] == {"at": AT, "on": datetime.date(2026, 1, 31), "of": of}
+    assert rows[1]["bad"]["error"].startswith("column on: ")
+
+
 def test_text_is_text_unless_it_is_not_utf_8(ottla: Cluster) -> None:
     rows = read(ottla, topic_of(ottla, ["größe".encode(), b"\xff", None]), value__format="string")
     assert [row["value"] for row in rows] == ["größe", None, None]
@@ -128,6 +137,7 @@ ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 TYPE = pa.struct([("a", pa.int64()), ("b", pa.struct([("a", pa.string())])), ("v", pa.list_(pa.float64()))])
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.none() | st.binary() | ANYTHING.map(lambda each: json.dumps(each).encode()), max_size=20))
 def test_a_bad_value_never_shifts_or_spoils_others(values: list[bytes | None]) -> None:
     decoder = JsonDecoder(TYPE)
@@ -326,6 +336,7 @@ def test_protocol_buffers_of_a_registry_have_the_place_of_their_type_in_front(
     assert rows[1]["bad"]["error"] == "it is message [0] of its schema; shop.Order is [1]"
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.binary(max_size=60), max_size=5))
 def test_any_bytes_are_a_value_or_bad(values: list[bytes]) -> None:
     array = pa.array(values, pa.binary())

@@ -30,7 +30,7 @@ def resolve(options: ReadOptions, values: ValueOptions) -> ValueType:
         return ValueType(StringType(), None)
     if values.format == "json":
         found = _json_type(options, values)
-        check_readable(to_arrow_type(found), "value")
+        check_readable(to_arrow_type(found, timezone="UTC"), "value")
         return ValueType(found, None)
     text = values.schema if values.schema is not None else _from_registry(options, values)
     if values.format == "avro":
