@@ -200,7 +200,7 @@ def count_tables(project: Path) -> dict[str, int]:
     assert server is not None, "Spark is warm"
     session = SparkSession.builder.remote(server.address).create()
     try:
-        tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters")}
+        tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters", "unreadable")}
         tables["totals"] = int(session.sql("SELECT sum(orders) FROM totals").collect()[0][0])
         tables["each once"] = session.table("parsed").select("id").distinct().count()
     finally:
@@ -214,7 +214,8 @@ def check(story: "Story", cluster: LocalCluster, tables: dict[str, int]) -> list
     alerts = count_records(cluster.servers, "alerts")
     expected = {
         "bronze": (tables["bronze"], sent.sent),
-        "dead letters": (tables["dead_letters"], sent.unreadable + sent.unpriced),
+        "without a price": (tables["dead_letters"], sent.unpriced),
+        "unreadable": (tables["unreadable"], sent.unreadable),
         "parsed": (tables["parsed"], sent.sent - sent.unreadable - sent.unpriced),
         "parsed, each once": (tables["each once"], tables["parsed"]),
         "orders in totals": (tables["totals"], tables["parsed"]),

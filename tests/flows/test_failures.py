@@ -32,6 +32,10 @@ ottla.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no su
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01;",
             "The table or view `x` cannot be found.",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 7a, runId = df] terminated with exception: Race while writing batch 0 SQLSTATE: XX1",
+            "Race while writing batch 0",
+        ),
         ("\n\tat org.apache.spark.Foo\njava.lang.Error\nit broke", "it broke"),
     ],
 )

@@ -68,6 +68,11 @@ WRONG = {
         "@dp.materialized_view\n@expect_or_fail('is cheap', 'price < 9')\ndef x(): return spark.read.table('orders')\n",
         "x: expectation 'is cheap' is not met by the row {",
     ),
+    "two streams into the files of one table": (
+        "x.py",
+        "dp.create_streaming_table('x')\nfor n in 'ab': dp.append_flow(target='x', name=n)(lambda: topic('t'))\n",
+        "x.py, line 5: flows a and b write to table x, whose files take one stream",
+    ),
     "an unknown column": (
         "x.sql",
         "CREATE MATERIALIZED VIEW x AS SELECT nonsense FROM orders",

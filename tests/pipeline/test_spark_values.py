@@ -120,7 +120,8 @@ WRONG: dict[Callable[[SparkSession, Cluster, str, Path], Any], str] = {
     unknown_option: "option value.fromat: there is no such option; value.format is one",
     missing_topic: "topic 'missing': there is no such topic",
     offset_out_of_range: "option endingOffsets: topic '{topic}', partition 1 ends at 30, before offset 1000",
-    bad_json: "topic '{topic}', partition 0, offset 0, column value: it is not JSON: Invalid value",
+    # Whichever task is first.
+    bad_json: ", column value: it is not JSON: Invalid value; value.onError=column goes on",
     changed_schema: "partition 2, offset 0, column value: column of.x: ",
     unreachable_broker: "127.0.0.1:1 cannot be reached: connection refused",
     wrong_checkpoint: "option checkpointLocation: it is that of a query that reads {topic}, and this one reads topic-",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, pandas_udf, struct, to_json
+from pyspark.sql.functions import col, pandas_udf, struct, to_json
 
 from ottla.flows import expect, expect_or_dead_letter
 
@@ -51,14 +51,9 @@ def parsed() -> DataFrame:
     return orders.withColumn("id", past_the_trap("id"))
 
 
-@dp.append_flow(target="dead_letters", name="dead_letters_unreadable")
+@dp.table(comment="records that are no orders, with what is wrong")
 def unreadable() -> DataFrame:
-    rows = spark.readStream.table("bronze").where("bad is not null")
-    return rows.select(
-        lit("can be read").alias("expectation"),
-        lit("bronze").alias("dataset"),
-        to_json(struct("partition", "offset", "bad.error")).alias("row"),
-    )
+    return spark.readStream.table("bronze").where("bad is not null").select("partition", "offset", "bad.*")
 
 
 dp.create_sink("alerts", "ottla", {"kafka.bootstrap.servers": SERVERS, "topic": "alerts"})

@@ -11,13 +11,14 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysis_context
 from pyspark.pipelines.block_session_mutations import block_session_mutations
 from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.graph_element_registry import graph_element_registration_context
+from pyspark.pipelines.output import Output, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.sql import DataFrame
 
@@ -25,16 +26,34 @@ from ottla.flows.failures import plain
 from ottla.flows.project import Project, ProjectError
 from ottla.flows.topics import TopicSource, topic_sources
 
+_FILES: Final = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+
 
 class Registry(SparkConnectGraphElementRegistry):
     """Spark's registry, which also notes which topics each flow reads."""
 
-    def __init__(self, spark: Any, graph: str) -> None:
+    def __init__(self, spark: Any, graph: str, default_format: str) -> None:
+        """`default_format` is that of tables which name none."""
         super().__init__(spark, graph)
+        self._default_format = default_format
+        self._file_tables: set[str] = set()
+        self._writers: dict[str, str] = {}
         self.sources: dict[str, list[TopicSource]] = {}
         self.has_other_sources = False
 
+    def register_output(self, output: Output) -> None:
+        if isinstance(output, Table) and (output.format or self._default_format).lower() in _FILES:
+            self._file_tables.add(output.name)
+        super().register_output(output)
+
     def register_flow(self, flow: Flow) -> None:
+        other = self._writers.setdefault(flow.target, flow.name)
+        if other != flow.name and flow.target in self._file_tables:
+            # Each stream counts its batches in the table's own log: Spark takes those of the second for done.
+            raise ProjectError(
+                f"flows {other} and {flow.name} write to table {flow.target}, whose files take one stream: "
+                "the rows of the other would be lost. Give each a table, or union them in one"
+            )
         made: list[Any] = []
 
         def query() -> DataFrame:
@@ -50,7 +69,7 @@ class Registry(SparkConnectGraphElementRegistry):
 
 def register(project: Project, spark: Any, graph: str) -> Registry:
     """Tell Spark of all definitions; raises ProjectError."""
-    registry = Registry(spark, graph)
+    registry = Registry(spark, graph, project.configuration.get("spark.sql.sources.default", "parquet"))
     files = _files(project)
     with _inside(project.folder), graph_element_registration_context(registry):
         for file in files:
@@ -59,6 +78,8 @@ def register(project: Project, spark: Any, graph: str) -> Registry:
                     _run(file, spark, graph)
                 else:
                     registry.register_sql(file.read_text(), file.relative_to(project.folder))
+            except ProjectError as error:
+                raise ProjectError(f"{_place(file, error)}: {error}") from error
             except PySparkException as error:
                 raise ProjectError(f"{_place(file, error)}: {plain(str(error))}") from error
             except Exception as error:

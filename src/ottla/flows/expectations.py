@@ -12,7 +12,8 @@ does not meet the expectation: it is counted, and then kept, dropped, the end of
 looked at first. Counts are seen in the run's view and events; Spark has none for materialized views.
 
 Rows that are put aside go to a topic, or to a table of the pipeline: as JSON, with the expectation and the dataset
-they were for. A flow of its own does that, so the function's source must be a stream.
+they were for. A flow of its own does that, so the function's source must be a stream. A table takes the rows of one
+expectation, a topic those of any number.
 """
 
 import functools

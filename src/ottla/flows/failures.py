@@ -11,6 +11,7 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _PYTHON_ERROR: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.+)$")
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: P0001|$)", re.DOTALL)
 _NOISE: Final = re.compile(r"\s*SQLSTATE: \w+;?|^\[[A-Z0-9_.]+\]\s*|;$")
+_QUERY: Final = re.compile(r"^\[STREAM_FAILED\] Query \[id = [^]]*\] terminated with exception: ")
 _JAVA_NAMES: Final = re.compile(r'^(?:Exception in thread "[^"]*" )?(?:\([\w.$]+\) )?(?:(?:[a-z]\w*\.)+[\w$]+: )?')
 
 
@@ -23,7 +24,7 @@ def plain(text: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
     named = [_JAVA_NAMES.sub("", line) for line in lines if not line.startswith(("at ", "...", "JVM stacktrace"))]
     kept = [line for line in named if line and not re.fullmatch(r"[\w.$]+", line)]
-    return _NOISE.sub("", kept[0]).strip() if kept else text.strip()
+    return _NOISE.sub("", _QUERY.sub("", kept[0])).strip() if kept else text.strip()
 
 
 def _last_of_traceback(text: str) -> str | None:

@@ -142,7 +142,7 @@ class Run:
         if state == "completed":
             self._completed.append(flow)
         if state == "failed":
-            problem = plain(rest.removeprefix("Error:").strip() or message)
+            problem = plain(rest.partition("Error:")[2].strip() or rest or message)
             self._failures.append(f"{flow}: {problem}")
             self._report("failure", flow=flow, problem=problem, detail=message)
         self._report("flow", flow=flow, state=state)
