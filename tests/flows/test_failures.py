@@ -33,8 +33,8 @@ ottla.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no su
             "The table or view `x` cannot be found.",
         ),
         (
-            "[STREAM_FAILED] Query [id = 7a, runId = df] terminated with exception: Race while writing batch 0 SQLSTATE: XX1",
-            "Race while writing batch 0",
+            "[STREAM_FAILED] Query [id = 7a, runId = df] terminated with exception: Race in batch 0 SQLSTATE: XX1",
+            "Race in batch 0",
         ),
         ("\n\tat org.apache.spark.Foo\njava.lang.Error\nit broke", "it broke"),
     ],
