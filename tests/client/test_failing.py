@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import struct
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.errors import InvalidRecord, MessageTooLarge, NetworkFailed, UnknownTopicOrPartition
@@ -25,6 +27,28 @@ def test_a_server_that_is_not_there_is_named_and_the_next_one_tried(address: str
                 await Admin(cluster).topics()
         async with Cluster(f"{nowhere},{address}") as cluster:
             assert await Admin(cluster).topics() is not None
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_cannot_be_read_fails_its_request_at_once() -> None:
+    over = asyncio.Event()
+
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        request = await reader.readexactly(size)
+        writer.write(struct.pack(">i", 6) + request[4:8] + b"\xff\xff")
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        over.set()
+
+    async def main() -> None:
+        async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(NetworkFailed):
+                await Connection.connect("127.0.0.1", port, timeout_s=60)
+            await over.wait()
 
     asyncio.run(main())
 

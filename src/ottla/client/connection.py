@@ -155,7 +155,7 @@ class Connection:
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
             raise ProtocolError("an answer that nobody asked for")
-        correlation, api, version, future = self._waiting.popleft()
+        correlation, api, version, future = self._waiting[0]  # it fails with the others, should this be unreadable
         (answered,) = _length.unpack_from(frame)
         if answered != correlation:
             raise ProtocolError(f"an answer to request {answered}, where {correlation} is next")
@@ -167,6 +167,7 @@ class Connection:
             if is_flexible(api.response, version):
                 start += 1
             response = decode(api.response, version, memoryview(frame)[start:])
+        self._waiting.popleft()
         if not future.done():
             future.set_result(response)
 
