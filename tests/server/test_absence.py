@@ -33,7 +33,10 @@ class World:
     def __init__(self, *, grace_ms: int = SHORT_MS, voters: dict[int, int] | None = None, port: int = 0) -> None:
         self.now_ms = NOW_MS
         self.image = image_of(port)
-        self.controller = SimpleNamespace(is_active=True, heartbeats=Heartbeats(SESSION_MS))
+        self.fenced_at_once = 0
+        self.controller = SimpleNamespace(
+            is_active=True, heartbeats=Heartbeats(SESSION_MS), fence_at_once=self._fence_at_once
+        )
         self.controller.heartbeats.activate(self.image, NOW_MS)
         voter_set = VoterSet.of(
             Voter(ReplicaKey(number), (Endpoint("CONTROLLER", "127.0.0.1", at),))
@@ -55,6 +58,10 @@ class World:
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
         self.absence.heard(call, request)
+
+    def _fence_at_once(self) -> None:
+        assert self.controller.heartbeats.expired(self.now_ms)
+        self.fenced_at_once += 1
 
     def gone_after(self, ms: int) -> list[int]:
         return sorted(self.controller.heartbeats.expired(NOW_MS + ms + 1))
@@ -88,6 +95,22 @@ def test_a_broker_whose_connection_ends_has_a_short_grace() -> None:
     world.absence.closed(first)
     assert world.gone_after(SHORT_MS - 1) == []
     assert world.gone_after(SHORT_MS) == [2]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_voter_that_closed_its_connection_and_listens_no_more_has_no_grace(is_there: bool) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if is_there:
+            listening.listen()
+        world, first = World(voters={1: 9, 2: listening.getsockname()[1]}), connection()
+        world.beat(2, first)
+        world.absence.closed(first)
+        (knocking,) = world.spawned
+        asyncio.run(knocking)
+    assert world.gone_after(0) == ([] if is_there else [2])
+    assert world.fenced_at_once == (not is_there)
+    assert world.gone_after(SHORT_MS) == [2], "unless it is heard of again"
 
 
 def test_a_broker_that_is_heard_again_keeps_its_session() -> None:

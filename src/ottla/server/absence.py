@@ -4,9 +4,10 @@ A process that dies takes its connections with it. The one that counts is the on
 came, in the life that it is registered with: when it ends, the broker has a short grace to be heard of again. Ottla's
 brokers reconnect and send a heartbeat at once; others do so with their next heartbeat, and have more grace.
 
-A new active controller has heard of nobody yet. It knocks at the brokers that it does not hear of: where nothing
-listens any more, nobody lives. A broker that is a voter too is looked for where the quorum has spoken with it; for the
-others only their address for clients is known, which need not be good for controllers, so that they have more grace.
+Where nothing listens any more, nobody lives: so it is knocked. A broker that is a voter too is looked for where the
+quorum has spoken with it, and has no grace when it is not there. For the others only their address for clients is
+known, which need not be good for controllers: it counts only for a new active controller, which has heard of nobody
+yet, and with more grace.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from ottla.settings.own import DISCONNECT_GRACE_MS
 logger = logging.getLogger(__name__)
 
 _OWN_SOFTWARE: Final = "ottla"
+_NO_GRACE_MS: Final = -1
+"""The session has ended already, by a moment."""
 _KNOCK_EVERY_S: Final = 0.25
 _KNOCK_TIMEOUT_S: Final = 1.0
 
@@ -85,6 +88,16 @@ class Absence:
             life = self._lives.pop(broker_id)
             if self._controller.is_active:
                 self._controller.heartbeats.disconnected(broker_id, life.epoch, self._now_ms(), grace_ms=life.grace_ms)
+                broker = self._metadata.image.brokers.get(broker_id)
+                if broker is not None and broker.epoch == life.epoch and self._is_voter(broker):
+                    self._spawn(self._knock(broker))
+
+    async def _knock(self, broker: Broker) -> None:
+        """Need nobody wait for a broker whose connection has ended?"""
+        if await self._is_gone(broker) and self._controller.is_active:
+            logger.info("broker %d has closed its connection, and nothing listens any more where it was", broker.id)
+            self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
+            self._controller.fence_at_once()
 
     def activated(self) -> None:
         """This node's controller has become active: look for brokers that died with the one before, or meanwhile."""
@@ -112,7 +125,7 @@ class Absence:
     def _miss(self, broker: Broker) -> None:
         if self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
             logger.info("nothing listens any more where broker %d was", broker.id)
-            grace_ms = self._grace_ms if self._is_voter(broker) else self._long_grace_ms
+            grace_ms = _NO_GRACE_MS if self._is_voter(broker) else self._long_grace_ms
             self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=grace_ms)
 
     async def _is_gone(self, broker: Broker) -> bool:

@@ -188,6 +188,11 @@ class ActiveController:
         """Fence brokers that were not heard of for too long."""
         return fence_one_expired(view, self.heartbeats, now_ms=self._now_ms())
 
+    def fence_at_once(self) -> None:
+        """A session has been ended: do not wait until sessions are looked at anyway."""
+        if self.machine.is_active:
+            self.machine.submit("FenceExpired", self._on_image(self._fence_expired), _log_failure)
+
     def _show_life(self, view: View) -> Decision[None]:
         """Let all see that the log goes on, if nothing else did lately."""
         idle_ms = self._now_ms() - self._last_append_ms
