@@ -70,7 +70,7 @@ def endpoint(node_id: int) -> Endpoint:
 
 
 class Network:
-    """Delays, loses, duplicates, reorders; nothing crosses between groups of a partition."""
+    """Delays, loses, duplicates, reorders; nothing crosses between groups of a partition, or goes a way that is cut."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -78,17 +78,22 @@ class Network:
         self.duplication = 0.0
         self.max_delay_ms = 8
         self.group: dict[int, int] = {}
+        self.cut: set[tuple[int, int]] = set()
+        """(from, to): nothing gets this way, whatever becomes of the other."""
 
     def isolate(self, *nodes: int) -> None:
         self.group = dict.fromkeys(nodes, 1)
 
     def heal(self) -> None:
         self.group = {}
+        self.cut.clear()
         self.loss = self.duplication = 0.0
 
     def delays(self, source: int, target: int) -> list[int]:
         """When each copy of a message arrives."""
         if self.group.get(source, 0) != self.group.get(target, 0) or self.random.random() < self.loss:
+            return []
+        if (source, target) in self.cut:
             return []
         copies = 2 if self.random.random() < self.duplication else 1
         return [1 + self.random.randrange(self.max_delay_ms) for _ in range(copies)]

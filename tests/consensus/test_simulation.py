@@ -26,7 +26,7 @@ def disturb(sim: Simulation, chaos: Random) -> None:
             sim.run(chaos.randrange(15))
     node = chaos.choice(list(sim.nodes.values()))
     leader = sim.leader()
-    match chaos.randrange(13):
+    match chaos.randrange(16):
         case 0 | 1:
             if node.consensus is not None:
                 node.crash()
@@ -55,6 +55,13 @@ def disturb(sim: Simulation, chaos: Random) -> None:
         case 12:
             if leader is not None:
                 sim.network.isolate(leader.id)
+        case 13:
+            sim.network.cut |= {(node.id, other) for other in sim.nodes}  # it is not heard
+        case 14:
+            sim.network.cut |= {(other, node.id) for other in sim.nodes}  # it does not hear
+        case 15:
+            ways = [(one, other) for one in sim.nodes for other in sim.nodes if one != other]
+            sim.network.cut |= {*chaos.sample(ways, len(ways) // 4)}
 
 
 def power_failure(sim: Simulation) -> None:
