@@ -117,7 +117,7 @@ class ClusterNode:
                 raise NodeFailed(f"node {self.id} is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
             time.sleep(0.02)
 
-    def end(self, how: signal.Signals) -> None:
+    def end(self, how: signal.Signals, *, also_good: tuple[int, ...] = ()) -> None:
         process = self.process
         assert process is not None, "it does not run"
         process.send_signal(how)
@@ -126,7 +126,7 @@ class ClusterNode:
         except subprocess.TimeoutExpired as error:
             raise NodeFailed(f"node {self.id} does not stop: {self.last_words()}") from error
         self.process = None
-        if code not in ((-how,) if how is signal.SIGKILL else self.good_codes):
+        if code not in ((-how,) if how is signal.SIGKILL else (*self.good_codes, *also_good)):
             raise NodeFailed(f"node {self.id} ended with {code}: {self.last_words()}")
 
     @property

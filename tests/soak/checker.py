@@ -17,8 +17,10 @@
 | commit skip | a new owner of a partition began after anything that was ever committed |
 | copied wrongly | a copy is not, record by record, what was to be copied |
 
-Nothing here knows what was done to the cluster: an acknowledgement is a promise whatever happens. A producer that gave
-up a record goes on with another epoch, in which no broker can tell what it repeats: such a one may write twice.
+Nothing here knows what was done to the cluster: an acknowledgement is a promise whatever happens. A producer that goes
+on with another epoch may write twice, since no broker can tell what it repeats: one that gave up a record does so, and
+librdkafka's also when a later batch is acknowledged before an earlier one, which was written by the last leader and
+refused by the next while that did not know of its term yet.
 """
 
 from collections import Counter, defaultdict
@@ -51,8 +53,8 @@ class _Facts:
         self.final: dict[Where, list[tuple[int, str]]] = {}
         self.polls: list[Event] = []
         self.commits: list[Event] = []
-        self.gave_up: set[str] = set()
-        """Producers, by the names of their records, that gave up a record outside of a transaction."""
+        self.began_anew: set[str] = set()
+        """Producers that gave up a record outside of a transaction, or went on with another epoch for other reasons."""
         self.assigned: dict[tuple[str, int], Event] = {}
         transactions: dict[tuple[str, int], Event] = {}
         failed: list[Event] = []
@@ -62,6 +64,8 @@ class _Facts:
                     self.acks[event["topic"], event["p"]].append(event)
                 case "fail":
                     failed.append(event)
+                case "epoch":
+                    self.began_anew.add(event["who"])
                 case "final":
                     self.final[event["topic"], event["p"]] = [(offset, name) for offset, name in event["r"]]
                 case "poll":
@@ -76,10 +80,8 @@ class _Facts:
         self.in_transactions = {
             (topic, part, name) for each in self.transactions for topic, part, name in each["values"]
         }
-        self.gave_up |= {
-            _numbered(each["v"])[0]
-            for each in failed
-            if (each["topic"], each["p"], each["v"]) not in self.in_transactions
+        self.began_anew |= {
+            each["who"] for each in failed if (each["topic"], each["p"], each["v"]) not in self.in_transactions
         }
 
 
@@ -113,7 +115,7 @@ def _places(facts: _Facts, copy: str) -> Iterator[Anomaly]:
     for where, found in facts.final.items():
         twice = [name for name, times in Counter(name for _, name in found).items() if times > 1]
         for name in twice:
-            if where[0] == copy or _numbered(name)[0] in facts.gave_up:
+            if where[0] == copy or _numbered(name)[0].split(".")[0] in facts.began_anew:
                 continue
             at = [offset for offset, each in found if each == name]
             yield Anomaly("duplicate", f"{name} is in {_show(where)} at {at}")
@@ -138,7 +140,7 @@ def _order_of_sends(facts: _Facts, copy: str) -> Iterator[Anomaly]:
         last: dict[str, tuple[int, ...]] = {}
         for offset, name in found:
             producer, number = _numbered(name)
-            if producer not in facts.gave_up and last.get(producer, number) > number:
+            if producer.split(".")[0] not in facts.began_anew and last.get(producer, number) > number:
                 yield Anomaly("nonmonotonic send", f"{name} at {_show(where)}@{offset} is after {last[producer]}")
             last[producer] = number
 

@@ -5,6 +5,7 @@
 Each role is a thread, which writes the history of its name into the folder. SIGTERM lets all come to an end in order.
 """
 
+import logging
 import signal
 import sys
 import threading
@@ -64,7 +65,10 @@ def produce(client: Client, *, delivery_ms: int) -> None:
                 "acks": "all",
                 "linger.ms": 2,
                 "delivery.timeout.ms": delivery_ms,
-            }
+                "debug": "eos",
+                "log_level": 7,
+            },
+            logger=_notes_of_epochs(client),
         )
         while client.goes_on:
             partition = client.random.randrange(PARTITIONS)
@@ -83,6 +87,19 @@ def produce(client: Client, *, delivery_ms: int) -> None:
         left = producer.flush(_FLUSH_S)
         if left:
             client.record.note(f"{left} records were never answered")
+
+
+def _notes_of_epochs(client: Client) -> logging.Logger:
+    """Writes down why a producer goes on with another epoch, in which it may write twice."""
+
+    def is_told(record: logging.LogRecord) -> bool:
+        if "epoch bump" in record.getMessage():
+            client.record.write("epoch", why=record.getMessage())
+        return False
+
+    logger = logging.Logger(client.name)
+    logger.addFilter(is_told)
+    return logger
 
 
 def _delivered(client: Client) -> Callable[[KafkaError | None, Message], None]:
@@ -315,7 +332,7 @@ def copy(client: Client) -> None:
         consumer.subscribe([PLAIN])
         producer = _transactional(client)
         while producer is not None and client.goes_on:
-            messages = [each for each in consumer.consume(50, timeout=0.3) if each.error() is None]
+            messages = [each for each in consumer.consume(500, timeout=0.3) if each.error() is None]
             if not messages:
                 continue
             number += 1

@@ -56,9 +56,7 @@ class Crowd:
     def replace_one(self, random: Random) -> str:
         """Kill a member of a group and start another in its place; returns its name."""
         member = random.choice(sorted(self._members))
-        process = self._members[member]
-        process.kill()
-        process.wait()
+        _kill(self._members[member])
         self._members[member] = self._python([member])
         return member
 
@@ -76,9 +74,7 @@ class Crowd:
     def close(self) -> None:
         """End whatever is left."""
         for process in (*self._writers, *self._others, *self._members.values()):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            _kill(process)
 
     def _python(self, roles: Sequence[str]) -> subprocess.Popen[bytes]:
         return self._start([sys.executable, "-m", "tests.soak.clients", *self._told, *roles], "python")
@@ -103,6 +99,14 @@ def java_path() -> str:
     name = f"soak-clients-{digest(_JAVA_SOURCES)}"
     compiled = cached(name, lambda folder: compile_java(kafka_libs(), folder, _JAVA_SOURCES))
     return f"{compiled}{os.pathsep}{class_path()}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -6,6 +6,7 @@ Every event has `e` (what it is), `t` (when it was over, in ns of the machine's 
 |---|---|
 | `ack` | a record was acknowledged: `topic`, `p` (partition), `o` (offset), `v` (the record's name) |
 | `fail` | a record was given up, and may be there or not: `topic`, `p`, `v`, `why` |
+| `epoch` | a producer goes on with another epoch: `why` |
 | `txn` | a transaction `n` of `values` ([topic, partition, name]): `end` is open, commit, abort or unknown |
 | `assign` | a consumer, of a `group` or of none, has got partitions `p` of `topic`: its assignment `a` |
 | `poll` | a consumer has read `r` ([offset, name]) of `topic`, `p`, which it has since its assignment `a` |
@@ -34,6 +35,9 @@ class Recorder:
         # A client that is started again goes on with its file.
         self._file = (folder / f"{who}.jsonl").open("a", buffering=1)
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._file.close()
 
     def note(self, what: str) -> None:
         self.write("note", what=what)

@@ -113,7 +113,8 @@ class Mayhem:
         if node.id in self._paused:
             self._cluster.resume(node.id)
             self._paused.discard(node.id)
-        node.end(how)
+        # One that has begun a moment ago does not know yet how to stop in order.
+        node.end(how, also_good=(-how,))
 
     # -- network --
 

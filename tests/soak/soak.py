@@ -21,9 +21,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from tests.cluster.acknowledged import QUICK
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.cluster.test_replication import stored
+from tests.differential.ottla_node import NodeFailed
 from tests.faults.network import Network
 from tests.soak.checker import check
-from tests.soak.clients import COPY, PARTITIONS, PLAIN, TRANSACTIONAL
+from tests.soak.clients import COPIERS, COPY, PARTITIONS, PLAIN, TRANSACTIONAL
 from tests.soak.crowd import ClientFailed, Crowd
 from tests.soak.history import Event, Recorder, by_kind, name_of, read_history
 from tests.soak.mayhem import Mayhem
@@ -47,6 +48,7 @@ SETTINGS: Final = {
 }
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 _WELL_S: Final = 90.0
+_COPY_S: Final = 240.0
 _REPLACE_EVERY_S: Final = 20.0
 
 
@@ -88,18 +90,22 @@ class Soak:
             cluster = OttlaCluster(
                 self._folder / "nodes", roles=self._roles, settings=SETTINGS, tolerant=True, network=network
             )
-            with cluster.running():
-                self._create_topics(cluster)
-                with self._crowd(cluster) as crowd:
-                    self._torment(cluster, network, crowd)
-                cluster.stop(*cluster.alive)
-            self._check_files(cluster)
+            try:
+                with cluster.running():
+                    self._create_topics(cluster)
+                    with self._crowd(cluster) as crowd:
+                        self._torment(cluster, network, crowd)
+                    cluster.stop(*cluster.alive)
+                self._check_files(cluster)
+            except (AssertionError, ClientFailed, NodeFailed) as error:
+                self._outcome.problems.append(f"{type(error).__name__}: {error}")
             self._check_words(cluster)
         events = read_history(self._history)
         self._count(events)
         if by_kind(events, "final"):
             self._outcome.problems += map(str, check(events))
         self._report()
+        self._record.close()
         return self._outcome
 
     # -- the parts of a run --
@@ -121,18 +127,14 @@ class Soak:
         mayhem = Mayhem(cluster, network, self._random, topic=PLAIN, say=self._say)
         end = time.monotonic() + self._seconds
         time.sleep(min(5.0, self._seconds / 3))  # all are at work
-        try:
-            while (now := time.monotonic()) < end:
-                mayhem.cause(min(end, now + _REPLACE_EVERY_S))
-                self._say(f"{crowd.replace_one(self._random)} is killed and started again")
-                crowd.check_alive()
-                self._check_running(cluster)
-            self._outcome.counts["faults"] = mayhem.faults
-            mayhem.repair()
-            self._settle(cluster, crowd)
-        except (AssertionError, ClientFailed) as error:
-            self._outcome.problems.append(f"{type(error).__name__}: {error}")
-            mayhem.repair()  # so that the nodes can be stopped
+        while (now := time.monotonic()) < end:
+            mayhem.cause(min(end, now + _REPLACE_EVERY_S))
+            self._say(f"{crowd.replace_one(self._random)} is killed and started again")
+            crowd.check_alive()
+            self._check_running(cluster)
+        self._outcome.counts["faults"] = mayhem.faults
+        mayhem.repair()
+        self._settle(cluster, crowd)
 
     def _settle(self, cluster: OttlaCluster, crowd: Crowd) -> None:
         """All comes to rest, and is read once more."""
@@ -142,18 +144,11 @@ class Soak:
         eventually(lambda: _is_well(cluster), "all replicas are in sync", _WELL_S)
         crowd.stop_writers()
         self._say("all writers have ended")
-        eventually(lambda: self._is_copied(cluster), "all is copied", _WELL_S)
+        eventually(lambda: _is_copied(cluster.address), "all is copied", _COPY_S)
         crowd.stop_others()
         self._say("all clients have ended")
-        for topic in (PLAIN, TRANSACTIONAL, COPY):
-            for part in range(PARTITIONS):
-                self._record.write("final", topic=topic, p=part, r=_read(cluster.address, topic, part))
-
-    def _is_copied(self, cluster: OttlaCluster) -> bool:
-        counts = {
-            topic: [len(_read(cluster.address, topic, part)) for part in range(PARTITIONS)] for topic in (PLAIN, COPY)
-        }
-        return counts[COPY] >= counts[PLAIN]
+        for (topic, part), found in _read_all(cluster.address, PLAIN, TRANSACTIONAL, COPY).items():
+            self._record.write("final", topic=topic, p=part, r=found)
 
     # -- checks --
 
@@ -219,8 +214,22 @@ def _is_well(cluster: OttlaCluster) -> bool:
     return True
 
 
-def _read(servers: str, topic: str, partition: int) -> list[list[object]]:
-    """All that is committed of a partition: offsets and names."""
+def _is_copied(servers: str) -> bool:
+    """Whether the copiers have committed all there is."""
+    consumer = Consumer({**QUICK, "bootstrap.servers": servers, "group.id": COPIERS, "enable.auto.commit": False})
+    try:
+        committed = consumer.committed([TopicPartition(PLAIN, part) for part in range(PARTITIONS)], timeout=_WELL_S)
+        ends = [consumer.get_watermark_offsets(each, timeout=_WELL_S)[1] for each in committed]
+        return [each.offset for each in committed] == ends
+    finally:
+        consumer.close()
+
+
+def _read_all(servers: str, *topics: str) -> dict[tuple[str, int], list[list[object]]]:
+    """All that is committed: offsets and names, by topic and partition."""
+    found: dict[tuple[str, int], list[list[object]]] = {
+        (topic, part): [] for topic in topics for part in range(PARTITIONS)
+    }
     consumer = Consumer(
         {
             **QUICK,
@@ -231,16 +240,17 @@ def _read(servers: str, topic: str, partition: int) -> list[list[object]]:
             "isolation.level": "read_committed",
         }
     )
-    found: list[list[object]] = []
     try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        deadline = time.monotonic() + _WELL_S
-        while True:
-            assert time.monotonic() < deadline, f"{topic}-{partition} was not read in {_WELL_S:g} s"
-            for message in consumer.consume(10_000, timeout=0.2):
+        consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for topic, part in found])
+        unfinished, deadline = {*found}, time.monotonic() + _WELL_S
+        while unfinished:
+            assert time.monotonic() < deadline, f"{unfinished} were not read in {_WELL_S:g} s"
+            for message in consumer.consume(1_000, timeout=0.1):
+                where = (message.topic() or "", message.partition() or 0)
                 if (error := message.error()) is None:
-                    found.append([message.offset(), name_of(message.value())])
+                    found[where].append([message.offset(), name_of(message.value())])
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    unfinished.discard(where)
     finally:
         consumer.close()
+    return found

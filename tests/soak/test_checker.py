@@ -71,6 +71,12 @@ GOOD: dict[str, list[Said]] = {
         final("plain", (0, B), (1, A), (2, B)),
         final("copy", (0, B), (3, A), (4, B)),
     ],
+    "whoever goes on with another epoch may repeat what was not answered": [
+        ("epoch", {"who": "w", "why": "skipped sequence numbers"}),
+        ack(A, 1),
+        final("plain", (0, A), (1, A)),
+        final("copy", (0, A), (3, A)),
+    ],
     "a transaction that is whole": [txn("commit", X, Y), final("tx", (0, X[2])), final("tx", (0, Y[2]), part=1)],
     "an aborted one that is not there": [txn("abort", X, Y), final("tx"), final("tx", part=1)],
     "one that nobody knows of, which is there": [

@@ -369,7 +369,7 @@ public final class SoakClients {
         settings.put("heartbeat.interval.ms", "500");
         settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
         settings.put("default.api.timeout.ms", "10000");
-        settings.put("max.poll.records", "50");
+        settings.put("max.poll.records", "500");
         long number = System.currentTimeMillis();
         while (!stopping) {
             try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
