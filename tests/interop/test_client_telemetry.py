@@ -30,7 +30,8 @@ def page(tmp_path: Path) -> Iterator[tuple[OttlaNode, Callable[[], str]]]:
         return text
 
     with node.running():
-        (made,) = AdminClient({"bootstrap.servers": node.address}).create_topics([NewTopic("t", 1, 1)]).values()
+        admin = AdminClient({"bootstrap.servers": node.address})
+        (made,) = admin.create_topics([NewTopic("t", 1, 1)]).values()
         made.result(TIMEOUT_S)
         yield node, read
 
