@@ -4,6 +4,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ def test_clients_are_asked_and_their_metrics_are_shown(page: tuple[OttlaNode, Ca
         *("--topic", "t", "--command-property", "client.id=from-java"),
     )
     console = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert console.stdin is not None
     try:
-        assert console.stdin is not None
 
         def seen() -> bool:
             assert console.stdin is not None
@@ -84,5 +85,7 @@ def test_clients_are_asked_and_their_metrics_are_shown(page: tuple[OttlaNode, Ca
     finally:
         console.kill()
         console.wait(TIMEOUT_S)
+        with suppress(BrokenPipeError):
+            console.stdin.close()
         producer.flush(TIMEOUT_S)
     assert "ottla_client_telemetry_refused_total 0" in read()
