@@ -24,8 +24,11 @@ class Behaviour(Protocol[S]):
         """The state of an empty log."""
         ...
 
-    def replay(self, state: S, entries: Iterable[Entry], now_ms: int) -> S:
-        """The state after entries of one batch: the same for the coordinator that wrote them and for one that loads."""
+    def replay(self, state: S, entries: Iterable[Entry], now_ms: int, offset: int = -1) -> S:
+        """The state after entries of one batch: the same for the coordinator that wrote them and for one that loads.
+
+        `offset` is that of the first entry.
+        """
         ...
 
     def loaded(self, state: S, now_ms: int) -> Decision[Any]:

@@ -81,7 +81,7 @@ class Shard(Generic[S]):
         self._failure: ApiError = CoordinatorLoading("the coordinator's state is being loaded")
         self.machine: Machine[S] = Machine(
             append=self._append,
-            apply=lambda state, entries, _: behaviour.replay(state, entries, now_ms()),
+            apply=lambda state, entries, last: behaviour.replay(state, entries, now_ms(), last - len(entries) + 1),
             now_ms=now_ms,
             clock_ns=perf_counter_ns,
             set_timers=self._set_timers,
@@ -181,7 +181,8 @@ class Shard(Generic[S]):
             data = log.home.disk.pread(found.file.number, found.size, found.position)
             for pos, header in batches(data, partial_tail=True):
                 if header.last_offset >= offset:
-                    state = behaviour.replay(state, entries_of(behaviour.kinds, data, pos, header), self._now_ms())
+                    entries = entries_of(behaviour.kinds, data, pos, header)
+                    state = behaviour.replay(state, entries, self._now_ms(), header.base_offset)
                     offset = header.last_offset + 1
             await asyncio.sleep(0)
 

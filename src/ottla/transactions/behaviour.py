@@ -37,7 +37,9 @@ class TransactionBehaviour:
     def empty(self) -> TransactionsState:
         return TransactionsState()
 
-    def replay(self, state: TransactionsState, entries: Iterable[Entry], now_ms: int) -> TransactionsState:
+    def replay(
+        self, state: TransactionsState, entries: Iterable[Entry], now_ms: int, offset: int = -1
+    ) -> TransactionsState:
         return replay(state, entries)
 
     def loaded(self, state: TransactionsState, now_ms: int) -> Decision[None]:
