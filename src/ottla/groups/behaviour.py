@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from ottla.groups.classic.records import replay_group
@@ -18,6 +17,10 @@ from ottla.groups.consumer.timers import take_over as take_over_consumers
 from ottla.groups.context import Context
 from ottla.groups.expiry import expire_offsets, forget_topics, next_expiry
 from ottla.groups.offset_records import replay_marker, replay_offset
+from ottla.groups.share import published as share_published
+from ottla.groups.share import timers as share_timers
+from ottla.groups.share.group import ShareGroup
+from ottla.groups.share.replaying import REPLAY as SHARE_REPLAY
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.published import notice as notice_in_streams
@@ -34,6 +37,7 @@ from ottla.messages.group_records import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
 )
+from ottla.messages.share_group_records import SHARE_GROUP_RECORDS
 from ottla.messages.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored
@@ -48,6 +52,7 @@ REPLAY: Final[Mapping[type, Replay]] = {
     OffsetCommitKey: replay_offset,
     GroupMetadataKey: replay_group,
     **CONSUMER_REPLAY,
+    **SHARE_REPLAY,
     **STREAMS_REPLAY,
 }
 """By the class of a record's key."""
@@ -55,9 +60,12 @@ REPLAY: Final[Mapping[type, Replay]] = {
 
 def _expire_session(state: GroupsState, key: TimerKey, context: Context) -> Decision[Any]:
     """A member was not heard of for too long: the group that it is in now decides."""
-    if isinstance(state.groups.get(key.group), ConsumerGroup):
+    group = state.groups.get(key.group)
+    if isinstance(group, ConsumerGroup):
         return expired(state, key, context)
-    if isinstance(state.groups.get(key.group), StreamsGroup):
+    if isinstance(group, ShareGroup):
+        return share_timers.expired(group, key, context)
+    if isinstance(group, StreamsGroup):
         return expired_in_streams(state, key, context)
     return CLASSIC_EXPIRED[Due.SESSION](state, key, context)
 
@@ -79,6 +87,7 @@ class GroupsBehaviour:
     kinds: Mapping[int, tuple[type, type]] = {
         **GROUP_RECORDS,
         **CONSUMER_GROUP_RECORDS,
+        **SHARE_GROUP_RECORDS,
         **STREAMS_GROUP_RECORDS,
     }
 
@@ -88,7 +97,7 @@ class GroupsBehaviour:
     def empty(self) -> GroupsState:
         return GroupsState()
 
-    def replay(self, state: GroupsState, entries: Iterable[Entry], now_ms: int) -> GroupsState:
+    def replay(self, state: GroupsState, entries: Iterable[Entry], now_ms: int, offset: int = -1) -> GroupsState:
         for entry in entries:
             if isinstance(entry, Marker):
                 state = replay_marker(state, entry)
@@ -108,6 +117,7 @@ class GroupsBehaviour:
             timers=[
                 *decision.timers,
                 *take_over_consumers(state, context),
+                *share_timers.take_over(state, context),
                 *take_over_streams(state, context),
                 next_expiry(context),
             ],
@@ -119,13 +129,14 @@ class GroupsBehaviour:
 
     def published(self, state: GroupsState, changes: Changes, now_ms: int) -> Decision[None] | None:
         changed = changed_topics(changes)
+        if not changed:
+            return None
         noticed = notice_in_streams(notice(state, changes, changed), changed)
-        decision = forget_topics(noticed, changes.topics_deleted)
-        if decision is None and noticed is not state:
-            return Decision((), None, state=noticed)
-        if decision is not None and decision.state is None:
-            return replace(decision, state=noticed)
-        return decision
+        noticed = share_published.notice(noticed, changed)
+        records = [*forget_topics(noticed, changes.topics_deleted), *share_published.forget_topics(noticed, changes)]
+        if not records and noticed is state:
+            return None
+        return Decision(records, None, state=noticed)
 
     def parked(self, state: GroupsState) -> Iterator[Ticket]:
         for group in state.groups.values():

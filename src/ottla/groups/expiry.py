@@ -42,10 +42,10 @@ def expire_offsets(state: GroupsState, key: TimerKey, context: Context) -> Decis
     return Decision(records, None, timers=(next_expiry(context),))
 
 
-def forget_topics(state: GroupsState, topics: Sequence[Topic]) -> Decision[None] | None:
-    """Delete the offsets of topics that were deleted."""
+def forget_topics(state: GroupsState, topics: Sequence[Topic]) -> list[Stored]:
+    """The records that delete the offsets of topics that were deleted."""
     if not topics:
-        return None
+        return []
     names = {topic.name for topic in topics}
     gone = {
         (group_id, where)
@@ -54,7 +54,7 @@ def forget_topics(state: GroupsState, topics: Sequence[Topic]) -> Decision[None]
         for where in known
         if where.topic in names
     }
-    return Decision([offset_tombstone(*each) for each in sorted(gone)], None) if gone else None
+    return [offset_tombstone(*each) for each in sorted(gone)]
 
 
 _KINDS_THAT_GO: Final = ("classic", "consumer", "streams")

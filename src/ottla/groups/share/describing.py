@@ -1,0 +1,45 @@
+"""ShareGroupDescribe: a group's epochs and members, with what they read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.groups.context import Context
+from ottla.groups.share.group import share_group
+from ottla.groups.share.member import Member as GroupMember
+from ottla.groups.state import GroupsState
+from ottla.image.image import Image
+from ottla.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+ASSIGNOR: Final = "simple"
+
+
+def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
+    """Tell all of a share group; raises GroupIdNotFound if it is none."""
+    group = share_group(state.groups, group_id)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=ASSIGNOR,
+        members=[_member(member, context.image) for member in group.members.values()],
+    )
+
+
+def _member(member: GroupMember, image: Image) -> Member:
+    return Member(
+        member_id=member.id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))
+                for topic_id, numbers in member.assigned.items()
+                if (topic := image.topic_by_id(topic_id)) is not None
+            ]
+        ),
+    )
