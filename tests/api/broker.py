@@ -19,6 +19,8 @@ from ottla.api import api_versions, fetch, group_table, metadata, produce, readi
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
+from ottla.coordination.share_groups import ShareGroups
+from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.image.delta import Delta
 from ottla.image.features import SUPPORTED
@@ -47,7 +49,7 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
-from ottla.server.coordinators import group_coordinators
+from ottla.server.coordinators import group_context, group_coordinators
 from ottla.settings.catalogue import broker_settings
 from ottla.settings.topics import effective_topic_settings
 from ottla.wire.codec import decode, encode, is_flexible
@@ -182,6 +184,19 @@ class Broker:
             timer=timer,
             now_ms=self.clock.now_ms,
         )
+        self.sharing = Sharing(
+            self.partitions,
+            _setting,
+            listener="PLAINTEXT",
+            timeout_ms=30_000,
+            write_timeout_ms=5000,
+            loop=self.loop,
+            spawn=self._spawn,
+            completions=self.completions,
+            timer=timer,
+            now_ms=self.clock.now_ms,
+        )
+        context = group_context(self.partitions, _setting, self.clock.now_ms)
         self.node = BrokerNode(
             node_id=ME,
             cluster_id=CLUSTER_ID,
@@ -191,6 +206,8 @@ class Broker:
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
+            sharing=self.sharing,
+            share_groups=ShareGroups(self.groups, self.sharing, self.partitions, context, self._spawn),
             completions=self.completions,
             timer=timer,
             now_ms=self.clock.now_ms,

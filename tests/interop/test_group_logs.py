@@ -1,4 +1,4 @@
-"""Consumer groups outlive a change of the server: what Kafka wrote Ottla goes on with, and the other way round."""
+"""Groups outlive a change of the server: what Kafka wrote Ottla goes on with, and the other way round."""
 
 import time
 from collections.abc import Iterator
@@ -11,10 +11,23 @@ from ottla.errors import NONE
 from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.messages.find_coordinator import FindCoordinatorRequest
+from ottla.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.declare import schema_of
-from tests.differential.harness import ANSWER_TIMEOUT_S, Side, decode_response, frame_of
+from tests.differential.harness import ANSWER_TIMEOUT_S, Side, decode_response, frame_of, produce_request
 from tests.differential.ottla_node import OttlaNode
+from tests.differential.requests import batch
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 
 GROUP = "moving"
@@ -114,3 +127,95 @@ def test_a_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
         answer = kafka.beat("b", b.member_epoch)
         assert answer.error_code == NONE
         assert len(answer.assignment.topic_partitions[0].partitions) == 2
+
+
+class Sharing:
+    """A member of a share group on whichever server runs now."""
+
+    def __init__(self, server: Server, topic_id: bytes) -> None:
+        self._server = server
+        self._topic_id = topic_id
+        self._session = 0
+
+    def join(self) -> None:
+        """Join, or go on, and wait for the partition."""
+        deadline = time.monotonic() + READY_S
+        epoch = 0
+        while True:
+            self._server.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+            request = ShareGroupHeartbeatRequest(
+                group_id=GROUP, member_id="a", member_epoch=epoch, subscribed_topic_names=["read"]
+            )
+            answer = self._server.ask(request, 1)
+            epoch = answer.member_epoch if answer.error_code == NONE else 0
+            if answer.error_code == NONE and answer.assignment.topic_partitions:
+                return
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.05)
+
+    def fetch(self, *acks: tuple[int, int, int], most: int = 100) -> list[tuple[int, int, int]]:
+        """What is acquired; asked again while the share partition is being loaded."""
+        batches = [
+            AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+            for first, last, kind in acks
+        ]
+        part = FetchPartition(acknowledgement_batches=batches)
+        deadline = time.monotonic() + READY_S
+        while True:
+            request = ShareFetchRequest(
+                group_id=GROUP,
+                member_id="a",
+                share_session_epoch=self._session,
+                max_wait_ms=500,
+                min_bytes=1,
+                max_records=most,
+                batch_size=most,
+                share_acquire_mode=1,
+                topics=[FetchTopic(topic_id=self._topic_id, partitions=[part])],
+            )
+            answer = self._server.ask(request, 2)
+            assert answer.error_code == NONE, answer
+            self._session += 1
+            found = [part for each in answer.responses for part in each.partitions]
+            assert not any(part.acknowledge_error_code for part in found), found
+            runs = [
+                (run.first_offset, run.last_offset, run.delivery_count)
+                for each in found
+                for run in each.acquired_records
+            ]
+            if runs or acks:
+                return runs
+            assert time.monotonic() < deadline, answer
+
+    def told(self) -> tuple[Any, Any]:
+        group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+        offsets = self._server.ask(DescribeShareGroupOffsetsRequest(groups=[group]), 1)
+        return self._server.ask(ShareGroupDescribeRequest(group_ids=[GROUP]), 1).groups, offsets.groups
+
+
+def test_a_share_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
+    with kafka_on(tmp_path, is_new=True) as kafka:
+        topic = CreatableTopic(name="read", num_partitions=1, replication_factor=1)
+        topic_id = kafka.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].topic_id
+        config = AlterableConfig(name="share.auto.offset.reset", value="earliest")
+        resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
+        kafka.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        kafka.ask(produce_request("read", batch(10)), 12)
+        member = Sharing(kafka, topic_id)
+        member.join()
+        assert member.fetch(most=6) == [(0, 5, 1)]
+        member.fetch((0, 1, 1), (2, 3, 2), (4, 4, 3), most=1)
+        before = member.told()
+    with ottla_on(tmp_path) as ottla:
+        member = Sharing(ottla, topic_id)
+        member.join()
+        assert member.told() == before
+        assert member.fetch(most=3) == [(2, 3, 2), (5, 5, 1)]
+        assert member.fetch((2, 2, 1), (3, 3, 2), most=1) == [(3, 3, 3)]
+        before = member.told()
+    with kafka_on(tmp_path) as kafka:
+        member = Sharing(kafka, topic_id)
+        member.join()
+        assert member.told() == before
+        assert member.fetch(most=3) == [(3, 3, 3)]
+        assert member.fetch((3, 3, 1)) == [(5, 9, 1)]

@@ -14,6 +14,7 @@ from ottla.api import (
     produce,
     reading_table,
     sasl,
+    share_table,
     transaction_table,
 )
 from ottla.api.endpoint import Endpoint
@@ -28,6 +29,7 @@ BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     *sasl.ENDPOINTS,
     *admin_table.ENDPOINTS,
     *group_table.ENDPOINTS,
+    *share_table.ENDPOINTS,
     *transaction_table.ENDPOINTS,
 )
 _TELEMETRY: Final = (71, 72)

@@ -10,6 +10,7 @@ from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.errors import ApiError
 from ottla.groups.describing import delete_group
+from ottla.groups.share.group import ShareGroup
 from ottla.groups.state import GroupsState
 from ottla.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.replicated.decision import Decision
@@ -30,7 +31,11 @@ def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later
     for number, group_id in enumerate(asked):
         part = gathering.part(number, partial(_failed, group_id))
         try:
-            call.node.groups.of(group_id).submit("DeleteGroups", partial(_delete, group_id), part)
+            shard = call.node.groups.of(group_id)
+            if isinstance(shard.state.groups.get(group_id), ShareGroup):
+                call.node.share_groups.delete(group_id, part)
+            else:
+                shard.submit("DeleteGroups", partial(_delete, group_id), part)
         except ApiError as error:
             part.fail(error)
     return gathering.begun()

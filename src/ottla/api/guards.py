@@ -72,8 +72,13 @@ OF_BROKERS: Final[dict[int, Guard]] = {
     75: data.guard_describe_topic_partitions,
     76: groups.guard_group_heartbeat,
     77: groups.guard_share_group_describe,
+    78: of_group(Operation.READ),
+    79: of_group(Operation.READ),
     88: streams.guard_streams_group_heartbeat,
     89: streams.guard_streams_group_describe,
+    90: groups.guard_describe_share_group_offsets,
+    91: groups.guard_alter_share_group_offsets,
+    92: groups.guard_delete_share_group_offsets,
     **dict.fromkeys((83, 84, 85, 86, 87), of_cluster(Operation.CLUSTER_ACTION)),
 }
 

@@ -23,9 +23,12 @@ from ottla.api.node import BrokerNode
 from ottla.errors import OperationNotAttempted, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed
 from ottla.messages import (
     add_partitions_to_txn,
+    alter_share_group_offsets,
     consumer_group_describe,
     delete_groups,
+    delete_share_group_offsets,
     describe_groups,
+    describe_share_group_offsets,
     describe_transactions,
     find_coordinator,
     list_groups,
@@ -264,6 +267,101 @@ def _topics_of(member: Any) -> set[str]:
         if assignment is not None:
             names |= {part.topic_name for part in assignment.topic_partitions}
     return names
+
+
+def guard_describe_share_group_offsets(
+    call: Call[BrokerNode], request: describe_share_group_offsets.DescribeShareGroupOffsetsRequest
+) -> None:
+    """DESCRIBE on each group, and on each topic; of all topics, those are left out that may not be seen."""
+    asked = describe_share_group_offsets
+    request.groups, bad = split(call, Operation.DESCRIBE, Kind.GROUP, request.groups, lambda group: group.group_id)
+    refused = [
+        asked.DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id, error_code=GROUP_REFUSED) for each in bad
+    ]
+    everything = {group.group_id for group in request.groups if group.topics is None}
+    hidden: dict[str, list[describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic]] = {}
+    for group in request.groups:
+        if group.topics is not None:
+            group.topics, unseen = split(
+                call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name
+            )
+            hidden[group.group_id] = [_unseen_share_topic(topic) for topic in unseen]
+
+    def amend(
+        response: describe_share_group_offsets.DescribeShareGroupOffsetsResponse,
+    ) -> describe_share_group_offsets.DescribeShareGroupOffsetsResponse:
+        for group in response.groups:
+            if group.group_id in everything:
+                group.topics, _ = split(
+                    call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name
+                )
+            if not group.error_code:
+                group.topics.extend(hidden.get(group.group_id, ()))
+        response.groups.extend(refused)
+        return response
+
+    call.amend = amend
+
+
+def _unseen_share_topic(
+    topic: describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic,
+) -> describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic:
+    return describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            describe_share_group_offsets.DescribeShareGroupOffsetsResponsePartition(
+                partition_index=number,
+                start_offset=_NO_OFFSET,
+                error_code=TOPIC_REFUSED,
+                error_message="Topic authorization failed.",
+            )
+            for number in topic.partitions
+        ],
+    )
+
+
+def guard_alter_share_group_offsets(
+    call: Call[BrokerNode], request: alter_share_group_offsets.AlterShareGroupOffsetsRequest
+) -> None:
+    """READ on the group, and on each topic."""
+    require_group(call, Operation.READ, request.group_id)
+    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.topic_name)
+    answered_with(
+        call,
+        "responses",
+        (
+            alter_share_group_offsets.AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    alter_share_group_offsets.AlterShareGroupOffsetsResponsePartition(
+                        partition_index=part.partition_index,
+                        error_code=TOPIC_REFUSED,
+                        error_message="Topic authorization failed.",
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in bad
+        ),
+    )
+
+
+def guard_delete_share_group_offsets(
+    call: Call[BrokerNode], request: delete_share_group_offsets.DeleteShareGroupOffsetsRequest
+) -> None:
+    """DELETE on the group, READ on each topic."""
+    require_group(call, Operation.DELETE, request.group_id)
+    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.topic_name)
+    answered_with(
+        call,
+        "responses",
+        (
+            delete_share_group_offsets.DeleteShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name, error_code=TOPIC_REFUSED, error_message="Topic authorization failed."
+            )
+            for topic in bad
+        ),
+    )
 
 
 def guard_add_partitions(call: Call[BrokerNode], request: add_partitions_to_txn.AddPartitionsToTxnRequest) -> None:

@@ -12,6 +12,8 @@ from uuid import uuid4
 from ottla.access.actions import Authorizer
 from ottla.api.call import Call
 from ottla.coordination.shards import Shards
+from ottla.coordination.share_groups import ShareGroups
+from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.errors import NotController
 from ottla.groups.state import GroupsState
@@ -51,6 +53,10 @@ class BrokerNode:
     """The group coordinators here."""
     transactions: Transactions
     """The transaction coordinators here, and this broker's part in transactions."""
+    sharing: Sharing
+    """The share coordinators here, and what this broker leads of share partitions."""
+    share_groups: ShareGroups
+    """What takes both coordinators of a share group."""
     completions: Completions
     timer: Timer
     now_ms: Callable[[], int]

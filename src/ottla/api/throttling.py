@@ -1,7 +1,8 @@
 """Holds clients to their quotas: what they use is counted, and who used too much is not read from for a while.
 
 The answer goes out at once and tells the client for how long (KIP-219). Only a fetch that would exceed its quota is
-answered without records: they are sent when there is room for them. Requests of brokers are exempt.
+answered without records: they are sent when there is room for them. Not so a share fetch, whose records are locked for
+the member already. Requests of brokers are exempt.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ottla.wire.types import Chunk
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
+_SHARE_FETCH: Final = 78
 _EXEMPT: Final = frozenset({27, 83, 84, 85, 86, 87})
 """What brokers ask of each other."""
 _LENGTH_BYTES: Final = 4
@@ -42,6 +44,8 @@ class Throttling:
             if request.max_bytes > most:
                 request.max_bytes = int(most)
             call.amend = lambda response: self._fetched(call, request, response)
+        elif call.api_key == _SHARE_FETCH and self.quotas.consumed.is_active:
+            request.max_bytes = int(min(request.max_bytes, self.quotas.most_in_window(*_who(call), self._now_ms())))
 
     def after(self, call: Call[Any], response: Any) -> int:
         """A request was handled: for how long its connection is not to be read from."""
@@ -55,6 +59,9 @@ class Throttling:
         if call.api_key == _PRODUCE and quotas.produced.is_active:
             size = getattr(exchange, "received_bytes", 0)
             throttle_ms = max(throttle_ms, quotas.use(quotas.produced, user, client_id, size, now_ms))
+        if call.api_key == _SHARE_FETCH and quotas.consumed.is_active:
+            used_ms = quotas.use(quotas.consumed, user, client_id, _size_of(call, response), now_ms)
+            throttle_ms = max(throttle_ms, used_ms)
         if quotas.requests.is_active and response is not NOTHING:
             started_ns = getattr(exchange, "started_ns", 0)
             ended_ns = getattr(exchange, "handled_ns", 0) or perf_counter_ns()
@@ -69,9 +76,7 @@ class Throttling:
         """The answer to a consumer, or one without records if it has to wait for them."""
         user, client_id = _who(call)
         now_ms = self._now_ms()
-        chunks: list[Chunk] = []
-        call.route.write(response, chunks.append)
-        size = sum(map(len, chunks)) + _LENGTH_BYTES
+        size = _size_of(call, response)
         throttle_ms = self.quotas.use(self.quotas.consumed, user, client_id, size, now_ms)
         if not throttle_ms:
             return response
@@ -112,6 +117,13 @@ class Charging:
         else:
             share.used.take(partitions, share.limit, now_ms)
             self.throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+
+
+def _size_of(call: Call[Any], response: Any) -> int:
+    """As it will be sent."""
+    chunks: list[Chunk] = []
+    call.route.write(response, chunks.append)
+    return sum(map(len, chunks)) + _LENGTH_BYTES
 
 
 def _who(call: Call[Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The coordinators of a broker: of groups and of transactions, and what they are told of the node around them."""
+"""The coordinators of a broker: of groups, transactions and share partitions, and what they are told of the node."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from uuid import uuid4
 
 from ottla.coordination.broker_links import Spawn
 from ottla.coordination.shards import Shards
+from ottla.coordination.share_groups import ShareGroups
+from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.groups.behaviour import GroupsBehaviour
 from ottla.groups.context import Context
@@ -28,6 +30,11 @@ def new_member_id() -> str:
     return str(uuid4())
 
 
+def group_context(partitions: Partitions, setting: Setting, now_ms: Callable[[], int]) -> Callable[[], Context]:
+    """The surroundings of decisions about groups that no request asks for."""
+    return lambda: Context(now_ms=now_ms(), image=partitions.image, settings=setting, new_id=new_member_id)
+
+
 def group_coordinators(
     partitions: Partitions,
     *,
@@ -38,12 +45,8 @@ def group_coordinators(
     write_timeout_ms: int,
 ) -> Shards[GroupsState]:
     """Those who keep groups and their offsets."""
-
-    def context() -> Context:
-        return Context(now_ms=now_ms(), image=partitions.image, settings=setting, new_id=new_member_id)
-
     return Shards(
-        GroupsBehaviour(context),
+        GroupsBehaviour(group_context(partitions, setting, now_ms)),
         partitions,
         loop=loop,
         completions=completions,
@@ -90,15 +93,32 @@ class Coordinators:
             timer=Timer(loop.call_later, now_ms),
             now_ms=now_ms,
         )
+        self.sharing = Sharing(
+            partitions,
+            setting,
+            listener=settings.inter_broker_listener_name,
+            timeout_ms=settings.number("request.timeout.ms"),
+            write_timeout_ms=settings.number("share.coordinator.write.timeout.ms"),
+            loop=loop,
+            spawn=spawn,
+            completions=completions,
+            timer=Timer(loop.call_later, now_ms),
+            now_ms=now_ms,
+        )
+        self.share_groups = ShareGroups(
+            self.groups, self.sharing, partitions, group_context(partitions, setting, now_ms), spawn
+        )
         self._all: tuple[Shards[Any], ...] = (self.groups, self.transactions.shards)
 
     def apply(self, changes: Changes) -> None:
         """Act on new metadata, after the replicas did."""
         for shards in self._all:
             shards.apply(changes)
+        self.sharing.apply(changes)
 
     def close(self) -> None:
         """Give all up, for the broker stops."""
         for shards in self._all:
             shards.close()
         self.transactions.close()
+        self.sharing.close()

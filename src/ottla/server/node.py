@@ -33,6 +33,7 @@ from ottla.log.settings import LogSettings, log_settings
 from ottla.log.threads import Threads
 from ottla.messages.apis import Listeners
 from ottla.metrics.requests import on_sent
+from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
@@ -284,7 +285,12 @@ class Node:
             is_of_controller = endpoint.name in settings.controller_listener_names
             self._dispatches[endpoint.name] = of_controller if is_of_controller else of_broker
             if not is_of_controller:
-                listener.on_closed = lambda connection: of_broker.node.telemetry.forget(connection.session)
+                listener.on_closed = partial(self._disconnected, of_broker.node)
+
+    def _disconnected(self, broker: BrokerNode, connection: Connection) -> None:
+        """A client is gone: what was kept for its connection goes, too."""
+        broker.telemetry.forget(connection.session)
+        broker.sharing.disconnected(connection.session)
 
     def _broker_dispatch(self) -> Dispatch[BrokerNode]:
         broker = self._broker_node()
@@ -305,6 +311,7 @@ class Node:
         settings = self.settings
         topics = TopicCreation(settings, self._ask, self._spawn)
         pushed = PushedMetrics(settings.number(METRICS_CLIENTS) if settings[METRICS_LISTENER] else 0)
+        self._coordinators.sharing.states.create_topic = topics.create
         return BrokerNode(
             unstable_versions=settings.flag("unstable.api.versions.enable"),
             levels_changed=self.observation.request_log.refresh,
@@ -318,6 +325,8 @@ class Node:
             producer_ids=self._coordinators.producer_ids,
             transactions=self._coordinators.transactions,
             groups=self._coordinators.groups,
+            sharing=self._coordinators.sharing,
+            share_groups=self._coordinators.share_groups,
             completions=self._completions,
             timer=Timer(self._loop.call_later, now_ms),
             now_ms=now_ms,

@@ -1,0 +1,253 @@
+"""ShareFetch (key 78): acquire records of share partitions, and acknowledge earlier ones (KIP-932).
+
+v2 a strict limit of records (KIP-1206); locks can be renewed, and nothing is fetched then (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.call import LATER, Call, Later
+from ottla.api.endpoint import endpoint
+from ottla.api.hints import endpoints_of, leader_of
+from ottla.api.node import BrokerNode
+from ottla.api.share_acknowledge import (
+    FIRST_WITH_RENEWAL,
+    MOVED,
+    Outcomes,
+    acknowledge_all,
+    readable,
+    session_key,
+)
+from ottla.coordination.share_fetching import Part
+from ottla.errors import (
+    ApiError,
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.replica.waiting import Operation
+from ottla.share.acquiring import Asked
+from ottla.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
+
+_STRICT: Final = 1
+_MODES: Final = (0, _STRICT)
+_SLOTS: Final = "group.share.max.share.sessions"
+
+
+def share_fetch_failed(request: ShareFetchRequest, version: int, error: ApiError) -> ShareFetchResponse:
+    """The error alone; Kafka tells no message."""
+    return ShareFetchResponse(error_code=error.code)
+
+
+@endpoint(78, failed=share_fetch_failed)
+def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
+    """Acknowledge, then fetch; the answer has both."""
+    key = session_key(call, request.group_id, request.member_id)
+    is_renewal = call.version >= FIRST_WITH_RENEWAL and request.is_renew_ack
+    if is_renewal:
+        _check_renewal(request)
+    if request.share_acquire_mode not in _MODES:
+        raise InvalidRequest(f"there is no acquire mode {request.share_acquire_mode}")
+    try:
+        session = _session(call, request, key)
+    except ShareSessionLimitReached as error:
+        call.node.timer.add(_Refusal(call, request, error), request.max_wait_ms)
+        return LATER
+    _Fetching(call, request, key, session).run(is_renewal=is_renewal)
+    return LATER
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    named = {
+        "maxBytes": request.max_bytes,
+        "minBytes": request.min_bytes,
+        "maxRecords": request.max_records,
+        "maxWaitMs": request.max_wait_ms,
+    }
+    wrong = "".join(f"{name} must be set to 0, " for name, value in named.items() if value)
+    if wrong:
+        raise InvalidRequest(f"{wrong}if isRenewAck is true.")
+
+
+def _session(call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey) -> Session:
+    """The session that the request begins, goes on with, or ends."""
+    sharing, image, epoch = call.node.sharing, call.node.image, request.share_session_epoch
+    wanted = []
+    for topic in request.topics:
+        known = image.topic_by_id(topic.topic_id)
+        name = None if known is None else known.name
+        wanted += [((topic.topic_id, part.partition_index), name) for part in topic.partitions]
+    if epoch == INITIAL_EPOCH:
+        has_acks = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
+        return sharing.sessions.begin(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
+    session = sharing.sessions.at(key, epoch)
+    if epoch != FINAL_EPOCH:
+        forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+        session.update(wanted, forgotten)
+        session.go_on()
+    return session
+
+
+class _Fetching:
+    """One request: what it acknowledges and what it fetches, until both are there."""
+
+    def __init__(self, call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey, session: Session) -> None:
+        self.call = call
+        self.request = request
+        self.key = key
+        self.session = session
+        self.epoch = session.epoch
+        """As it is now: another request that came meanwhile has raised it."""
+        self.outcomes: Outcomes | None = None
+        self.parts: dict[Where, Part] | None = None
+        self.refused: dict[Where, ApiError] = {}
+
+    def run(self, *, is_renewal: bool) -> None:
+        has_acks = any(part.acknowledgement_batches for topic in self.request.topics for part in topic.partitions)
+        if has_acks:
+            acknowledge_all(self.call, self.key, self.request, self._acknowledged)
+        else:
+            self.outcomes = {}
+        if is_renewal or self.request.share_session_epoch == FINAL_EPOCH:
+            self._fetched({})
+        else:
+            self._fetch()
+
+    def _fetch(self) -> None:
+        call, request = self.call, self.request
+        targets = self._targets()
+        most = min(request.max_bytes, call.node.fetch_max_bytes)
+        if not targets:
+            self._fetched({})
+            return
+        rotated = request.share_session_epoch % len(targets)
+        call.node.sharing.fetch(
+            self.key,
+            [*targets[rotated:], *targets[:rotated]],
+            Asked(
+                self.key.member_id,
+                request.max_records,
+                request.batch_size,
+                call.version >= FIRST_WITH_RENEWAL and request.share_acquire_mode == _STRICT,
+            ),
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=min(request.min_bytes, most),
+            max_bytes=most,
+            done=self._fetched,
+        )
+
+    def _targets(self) -> list[Where]:
+        """The partitions of the session that can be fetched; what is wrong with the others is told at once."""
+        image = self.call.node.image
+        names = {target.name for target in self.session.targets.values() if target.name is not None}
+        may_read = readable(self.call, names)
+        targets = []
+        for where, target in self.session.targets.items():
+            if target.name is None:
+                self.refused[where] = UnknownTopicId()
+            elif target.name not in may_read:
+                self.refused[where] = TopicAuthorizationFailed()
+            elif image.partition(target.name, where[1]) is None:
+                self.refused[where] = UnknownTopicOrPartition()
+            else:
+                targets.append(where)
+        return targets
+
+    def _acknowledged(self, outcomes: Outcomes) -> None:
+        self.outcomes = outcomes
+        self._finish()
+
+    def _fetched(self, parts: dict[Where, Part]) -> None:
+        self.parts = parts
+        self._finish()
+
+    def _finish(self) -> None:
+        """Answer when both are there."""
+        if self.outcomes is None or self.parts is None:
+            return
+        epoch = self.request.share_session_epoch
+        if epoch == FINAL_EPOCH:
+            self.call.node.sharing.end_session(self.key)
+        if epoch > INITIAL_EPOCH and self.session.epoch != self.epoch:
+            self.call.answer(share_fetch_failed(self.request, self.call.version, InvalidShareSessionEpoch()))
+            return
+        self.call.answer(self._response(self.outcomes, self.parts))
+
+    def _response(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
+        call = self.call
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=call.node.sharing.limits(self.key.group_id).lock_ms)
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        leaders: list[int] = []
+
+        def tell(where: Where, answer: PartitionData) -> None:
+            topic = topics.get(where[0])
+            if topic is None:
+                topic = topics[where[0]] = ShareFetchableTopicResponse(topic_id=where[0])
+                response.responses.append(topic)
+            topic.partitions.append(answer)
+
+        parts = {**parts, **{where: Part(error=error) for where, error in self.refused.items()}}
+        for where, part in parts.items():
+            if self._must_tell(where, part) or where in outcomes:
+                tell(where, self._answer(where, part, outcomes, leaders))
+        for where in outcomes:
+            if where not in parts:
+                tell(where, self._answer(where, Part(), outcomes, leaders))
+        response.node_endpoints = endpoints_of(call.node.image, leaders, call.client.listener, NodeEndpoint)
+        return response
+
+    def _must_tell(self, where: Where, part: Part) -> bool:
+        if self.request.share_session_epoch <= INITIAL_EPOCH:
+            return True
+        return self.session.must_tell(where, has_records=bool(part.acquired), has_error=part.error is not None)
+
+    def _answer(self, where: Where, part: Part, outcomes: Outcomes, leaders: list[int]) -> PartitionData:
+        answer = PartitionData(
+            partition_index=where[1],
+            error_code=0 if part.error is None else part.error.code,
+            records=part.records,
+            acquired_records=[
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in part.acquired
+            ],
+        )
+        if where in outcomes:
+            answer.acknowledge_error_code, answer.acknowledge_error_message = outcomes[where]
+        if answer.error_code in MOVED:
+            image = self.call.node.image
+            known = image.topic_by_id(where[0])
+            if known is not None:
+                answer.current_leader = leader_of(image, known.name, where[1], LeaderIdAndEpoch) or LeaderIdAndEpoch()
+                leaders.append(answer.current_leader.leader_id)
+        return answer
+
+
+class _Refusal(Operation):
+    """The answer to a member for whose session there is no room: it waits, lest the member comes again at once."""
+
+    __slots__ = ("_call", "_error", "_request")
+
+    def __init__(self, call: Call[BrokerNode], request: ShareFetchRequest, error: ApiError) -> None:
+        super().__init__()
+        self._call = call
+        self._request = request
+        self._error = error
+
+    def try_complete(self) -> bool:
+        return False
+
+    def expire(self) -> None:
+        self._call.answer(share_fetch_failed(self._request, self._call.version, self._error))

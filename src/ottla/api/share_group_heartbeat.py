@@ -1,0 +1,52 @@
+"""ShareGroupHeartbeat (key 76): a member of a share group comes, stays or goes, and gets partitions (KIP-932)."""
+
+from __future__ import annotations
+
+from ottla.api.call import LATER, Call, Later
+from ottla.api.coordinated import CallTicket
+from ottla.api.endpoint import endpoint
+from ottla.api.group_context import context_of
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError, UnsupportedVersion
+from ottla.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
+from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+def check_enabled(call: Call[BrokerNode]) -> None:
+    """Raise unless the cluster has share groups."""
+    if not call.node.sharing.is_enabled:
+        raise UnsupportedVersion("The version of API is not supported.")
+
+
+def heartbeat_failed(request: ShareGroupHeartbeatRequest, version: int, error: ApiError) -> ShareGroupHeartbeatResponse:
+    """The error alone: only coordinators say more, as in Kafka."""
+    return ShareGroupHeartbeatResponse(error_code=error.code)
+
+
+@endpoint(76, failed=heartbeat_failed)
+def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRequest) -> Later:
+    """Let the group's coordinator decide; states that the group needs are asked for when the member is answered."""
+    check_enabled(call)
+    check_member_id(request.member_id)
+    context, ticket = context_of(call), _Ticket(call, request)
+    try:
+        check_heartbeat(request)
+        shard = call.node.groups.of(request.group_id)
+        shard.submit("ShareGroupHeartbeat", lambda state: heartbeat(state, request, context), ticket)
+    except ApiError as error:
+        ticket.fail(error)
+    return LATER
+
+
+class _Ticket(CallTicket):
+    """A heartbeat, of which more may follow than an answer."""
+
+    __slots__ = ()
+
+    def answer(self, response: Beat, /) -> None:
+        self.call.answer(response.response)
+        if response.states is not None:
+            self.call.node.share_groups.initialize(response.states)
+
+    def fail(self, error: ApiError, /) -> None:
+        self.call.answer(ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message))

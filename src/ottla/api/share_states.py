@@ -1,0 +1,97 @@
+"""InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
+ReadShareGroupStateSummary (keys 83 to 87): what brokers ask the share coordinator.
+
+All five look alike: some share partitions of one group, and a result for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import Endpoint, Failed, Handler, endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.coordination.share_states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
+from ottla.errors import ApiError
+from ottla.replicated.decision import Decision
+from ottla.share.state import Key, ShareStates
+
+
+def _declared(number: int, step: Step) -> Endpoint:
+    return endpoint(number, failed=_failed_at(step))(_handler_of(step))
+
+
+def _failed_at(step: Step) -> Failed:
+    def failed(request: Any, version: int, error: ApiError) -> Any:
+        """The error for each partition."""
+        return step.response(
+            results=[
+                step.topic_result(
+                    topic_id=topic.topic_id,
+                    partitions=[_refused(step, part.partition, error) for part in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    return failed
+
+
+def _handler_of(step: Step) -> Handler:
+    def handle(call: Call[BrokerNode], request: Any) -> Any:
+        """Let the coordinator of each share partition decide. A request with nothing in it is answered with nothing."""
+        if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
+            return step.response()
+        asked = [
+            (Key(request.group_id, topic.topic_id, part.partition), part)
+            for topic in request.topics
+            for part in topic.partitions
+        ]
+        return _ask_all(call, step, asked)
+
+    return handle
+
+
+def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[Key, Any]]) -> Later:
+    sharing = call.node.sharing
+
+    def finish(parts: Sequence[Any]) -> None:
+        topics: dict[bytes, list[Any]] = {}
+        for (key, _), part in zip(asked, parts, strict=True):
+            topics.setdefault(key.topic_id, []).append(part)
+        call.answer(
+            step.response(
+                results=[step.topic_result(topic_id=each, partitions=found) for each, found in topics.items()]
+            )
+        )
+
+    gathering: Gathering[Any] = Gathering(len(asked), finish)
+    for number, (key, data) in enumerate(asked):
+
+        def refused(error: ApiError, key: Key = key) -> Any:
+            return _refused(step, key.partition, error)
+
+        def decide(state: ShareStates, key: Key = key, data: Any = data) -> Decision[Any]:
+            return step.decide(state, key, data, sharing.context())
+
+        part = gathering.part(number, refused)
+        try:
+            sharing.shards.of(key.text).submit(step.name, decide, part)
+        except ApiError as error:
+            part.fail(error)
+    return gathering.begun()
+
+
+def _refused(step: Step, partition: int, error: ApiError) -> Any:
+    return step.result(partition=partition, error_code=error.code, error_message=error.message)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    _declared(83, INITIALIZE),
+    _declared(84, READ),
+    _declared(85, WRITE),
+    _declared(86, DELETE),
+    _declared(87, SUMMARIZE),
+)

@@ -1,0 +1,253 @@
+"""Share groups as the handlers of a broker use them: the share coordinators here, their clients, and what this broker
+leads.
+
+A broker without share groups pays nothing for them: there are no sessions, no share partitions, no coordinators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ottla.coordination.broker_links import BrokerLinks, Spawn
+from ottla.coordination.shards import Shards
+from ottla.coordination.share_fetching import Part, ShareFetch
+from ottla.coordination.share_partition import Done, LedSharePartition, Surroundings
+from ottla.coordination.share_states import ShareStateClient
+from ottla.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
+from ottla.image.changes import Changes
+from ottla.image.versions import SHARE_VERSION
+from ottla.log.partition_log import Isolation
+from ottla.log.reading import searches
+from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
+from ottla.replica.waiting import Completions, Timer, complete_or_wait
+from ottla.share.acknowledging import Ack
+from ottla.share.acquiring import Asked
+from ottla.share.behaviour import ShareStatesBehaviour
+from ottla.share.context import Context
+from ottla.share.partition import Limits
+from ottla.share.sessions import SessionKey, ShareSessions, Where
+from ottla.share.settings import beginning_of, limits_of, reads_committed
+from ottla.share.state import Key, ShareStates
+
+logger = logging.getLogger(__name__)
+
+Settings = Callable[[str], Any]
+_FIRST_WITH_SHARE_GROUPS: Final = 1
+
+
+class Sharing:
+    """A broker's part in share groups."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        settings: Settings,
+        *,
+        listener: str,
+        timeout_ms: int,
+        write_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        completions: Completions,
+        timer: Timer,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._partitions = partitions
+        self._settings = settings
+        self._loop = loop
+        self._spawn = spawn
+        self._timer = timer
+        self._now_ms = now_ms
+        node_id = partitions.broker_id
+        self.links = BrokerLinks(
+            f"broker-{node_id}-share", lambda: partitions.image, listener, timeout_s=timeout_ms / 1000
+        )
+        self.shards: Shards[ShareStates] = Shards(
+            ShareStatesBehaviour(self.context),
+            partitions,
+            loop=loop,
+            completions=completions,
+            now_ms=now_ms,
+            write_timeout_ms=write_timeout_ms,
+        )
+        self.states = ShareStateClient(
+            node_id,
+            lambda: partitions.image,
+            self.shards,
+            self.links,
+            loop=loop,
+            spawn=spawn,
+            completions=completions,
+            context=self.context,
+        )
+        self.sessions = ShareSessions()
+        self.led: dict[Key, LedSharePartition] = {}
+        self._around = Surroundings(self.states, loop, completions, now_ms, self.limits, self._first_offset)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the cluster has share groups."""
+        return self._partitions.image.features.level(SHARE_VERSION) >= _FIRST_WITH_SHARE_GROUPS
+
+    def context(self) -> Context:
+        """The surroundings of a decision of the share coordinator made now."""
+        settings = self._settings
+        return Context(
+            now_ms=self._now_ms(),
+            image=self._partitions.image,
+            prune=_Prune(self),
+            updates_per_snapshot=settings("share.coordinator.snapshot.update.records.per.snapshot"),
+            cold_ms=settings("share.coordinator.cold.partition.snapshot.interval.ms"),
+            prune_ms=settings("share.coordinator.state.topic.prune.interval.ms"),
+        )
+
+    def limits(self, group_id: str) -> Limits:
+        """The settings in force for a group."""
+        return limits_of(self._partitions.image, self._settings, group_id)
+
+    def apply(self, changes: Changes) -> None:
+        """Act on new metadata, after the replicas did."""
+        self.shards.apply(changes)
+        if not self.led and not self.sessions.sessions:
+            return
+        if not self.is_enabled:
+            self.sessions.clear()
+        for led in list(self.led.values()):
+            partition = self._partitions.by_id.get(led.key.topic_id, {}).get(led.key.partition)
+            if partition is not led.partition or not partition.is_leader or not self.is_enabled:
+                self.drop(led)
+
+    def close(self) -> None:
+        """Give all up, for the broker stops."""
+        self.shards.close()
+        self.links.close()
+        for led in list(self.led.values()):
+            self.drop(led)
+
+    # -- share partitions --
+
+    def fetch(
+        self,
+        key: SessionKey,
+        targets: Iterable[Where],
+        asked: Asked,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        done: Callable[[dict[Where, Part]], None],
+    ) -> None:
+        """Give a member records, now or when there are some; share partitions that nothing is known of are left out."""
+        wanted = list(targets)
+        if not wanted or asked.max_records == 0 or max_bytes == 0:
+            done({})
+            return
+        leds: dict[Where, LedSharePartition] = {}
+        failed: dict[Where, ApiError] = {}
+        for where in wanted:
+            try:
+                leds[where] = self._led(Key(key.group_id, *where))
+            except ApiError as error:
+                failed[where] = error
+        session = self.sessions.sessions.get(key)
+        committed = reads_committed(self._partitions.image, key.group_id)
+        fetch = ShareFetch(
+            leds,
+            failed,
+            asked,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
+            now_ms=self._now_ms,
+            is_wanted=lambda: self.sessions.sessions.get(key) is session,
+            fence=self.drop,
+            done=done,
+        )
+        if not leds:
+            fetch.expire()
+            return
+        lists = [each for led in leds.values() for each in (led.waiting, led.partition.waiting_fetches)]
+        complete_or_wait(fetch, lists, self._timer, max(max_wait_ms, 0))
+
+    def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
+        """Take what a member says of records that it acquired."""
+        led = self.led.get(Key(key.group_id, *where))
+        if led is None:
+            done(UnknownTopicOrPartition("This server does not host this topic-partition."))
+        else:
+            led.acknowledge(key.member_id, acks, done)
+
+    def end_session(self, key: SessionKey) -> None:
+        """A member is gone, or begins anew: what it has acquired is available again."""
+        session = self.sessions.remove(key)
+        for where in session.targets if session is not None else ():
+            led = self.led.get(Key(key.group_id, *where))
+            if led is not None:
+                led.release(key.member_id)
+
+    def disconnected(self, client: object) -> None:
+        """A client's connection ended, and with it the session that was begun on it."""
+        ended, group_id = self.sessions.disconnected(client)
+        if ended is not None:
+            self.end_session(ended)
+        if group_id is not None:
+            for led in [led for led in self.led.values() if led.key.group_id == group_id]:
+                self.drop(led)
+        if ended is not None or group_id is not None:
+            self._around.completions.run()
+
+    def drop(self, led: LedSharePartition) -> None:
+        """Have nothing to do with a share partition until somebody asks for it again."""
+        if self.led.get(led.key) is led:
+            del self.led[led.key]
+        led.fence()
+
+    def _led(self, key: Key) -> LedSharePartition:
+        partition = self._partitions.get_by_id(key.topic_id, key.partition)
+        if not partition.is_leader:
+            raise NotLeader(f"{partition} is not the leader")
+        led = self.led.get(key)
+        if led is not None and led.partition is partition:
+            return led
+        led = self.led[key] = LedSharePartition(key, partition, self._around, self.drop)
+        self._spawn(led.load())
+        return led
+
+    async def _first_offset(self, group_id: str, partition: Partition) -> int:
+        """Where a group begins to read a partition that it has not read yet."""
+        beginning, log = beginning_of(self._partitions.image, group_id), partition.log
+        if beginning.is_latest:
+            partition.check_readable(Isolation.HIGH_WATERMARK)
+            return log.high_watermark
+        if beginning.back_ms is None:
+            return log.log_start_offset
+        for search in searches(log, self._now_ms() - beginning.back_ms):
+            await self._loop.run_in_executor(None, search.walk)
+            if search.found is not None and search.found.offset < log.high_watermark:
+                return search.found.offset
+        raise OffsetNotAvailable(f"{partition} has no record of the last {beginning.back_ms} ms")
+
+    def _prune(self, key: Key, offset: int) -> None:
+        try:
+            partition = self.shards.of(key.text).partition
+            if partition.log.log_start_offset < offset <= partition.log.high_watermark:
+                partition.delete_records(offset)
+        except (ApiError, OSError) as error:
+            logger.warning("what is not needed before offset %d of %s could not be deleted: %s", offset, key, error)
+
+
+class _Prune:
+    """Is told which part of a share coordinator's log is not needed any more."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+
+    def answer(self, response: tuple[Key, int], /) -> None:
+        self._sharing._prune(*response)
+
+    def fail(self, error: ApiError, /) -> None:
+        """The next coordinator looks by itself."""
