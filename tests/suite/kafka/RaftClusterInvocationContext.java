@@ -231,7 +231,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
 
         @Override
         public Map<Integer, KafkaBroker> brokers() {
-            return Map.of();
+            return new OutsideBrokers(this);
         }
 
         @Override
