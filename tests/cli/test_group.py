@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from tests.cli.commands import ottla, refuses, says
 
@@ -158,3 +159,33 @@ def test_a_streams_group_is_described_with_what_its_tasks_read(server: str, fill
     (found,) = json.loads(says("group", "describe", group, "--json", server=server))
     assert (found["state"], found["type"]) == ("Stable", "streams")
     assert found["members"][0]["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]
+
+
+def join_share(server: str, group: str, topic: str) -> None:
+    """Become a member of a share group, and get its partitions."""
+
+    async def join() -> None:
+        async with Cluster(server) as cluster:
+            await Admin(cluster).committed(group)  # the coordinator is there after that
+            epoch, assigned = 0, False
+            while not assigned:
+                answer = await cluster.send(
+                    ShareGroupHeartbeatRequest(
+                        group_id=group, member_id="reader", member_epoch=epoch, subscribed_topic_names=[topic]
+                    ),
+                    node=1,
+                )
+                assert not answer.error_code, answer
+                epoch, assigned = answer.member_epoch, bool(answer.assignment.topic_partitions)
+                await asyncio.sleep(0.2)
+
+    asyncio.run(join())
+
+
+def test_a_share_group_is_described_with_what_its_members_read(server: str, filled: str) -> None:
+    group = f"share-{filled}"
+    join_share(server, group, filled)
+    (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+    assert (found["state"], found["type"], found["protocol"]) == ("Stable", "share", "simple")
+    assert found["members"][0]["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]
+    assert [each["offset"] for each in found["partitions"]] == [None, None], "nobody has fetched yet"

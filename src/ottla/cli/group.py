@@ -75,23 +75,28 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     from ottla.errors import UnknownTopicOrPartition
 
     group = await admin.group(name)
-    committed = await admin.committed(name)
+    starts = await admin.started(name) if group.kind == "share" else {}
+    committed = await admin.committed(name) if group.kind != "share" else {}
     owners = {partition: member for member in group.members for partition in member.partitions}
     partitions = []
-    for topic, index in sorted({*committed, *owners}):
+    for topic, index in sorted({*starts, *committed, *owners}):
         found = committed.get((topic, index))
         try:
             end = (await admin.offsets({(topic, index): LATEST}))[topic, index].offset
         except UnknownTopicOrPartition:
             end = None
         owner = owners.get((topic, index))
+        offset = None if found is None else found.offset
+        lag = None if offset is None or end is None else max(end - offset, 0)
+        if (start := starts.get((topic, index))) is not None:
+            offset, lag = (None if each < 0 else each for each in start)
         partitions.append(
             {
                 "topic": topic,
                 "partition": index,
-                "offset": None if found is None else found.offset,
+                "offset": offset,
                 "end": end,
-                "lag": None if found is None or end is None else max(end - found.offset, 0),
+                "lag": lag,
                 "member": None if owner is None else owner.id,
                 "client": None if owner is None else owner.client_id,
                 "host": None if owner is None else owner.host.removeprefix("/"),

@@ -18,6 +18,11 @@ from ottla.messages.consumer_group_describe import (
 from ottla.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.messages.offset_commit import (
@@ -27,6 +32,8 @@ from ottla.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.messages.share_group_describe import Assignment as ShareAssignment
+from ottla.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.messages.streams_group_describe import (
     Member,
     StreamsGroupDescribeRequest,
@@ -50,10 +57,17 @@ class ListedGroup(NamedTuple):
 
     id: str
     kind: str
-    """Such as classic, consumer or streams; empty if the broker is too old to say."""
+    """Such as classic, consumer, streams or share; empty if the broker is too old to say."""
     state: str
     protocol_type: str
     coordinator: int
+
+
+class ShareStart(NamedTuple):
+    """Where a share group stands in a partition; -1 is what nobody knows yet."""
+
+    offset: int
+    lag: int
 
 
 class GroupMember(NamedTuple):
@@ -106,7 +120,7 @@ class GroupCalls:
         """A group with its members; raises GroupIdNotFound."""
 
         async def ask(connection: Connection, node: int) -> DescribedGroup:
-            for describe in (self._consumer_group, self._streams_group):
+            for describe in (self._consumer_group, self._streams_group, self._share_group):
                 try:
                     return await describe(connection, node, group_id)
                 except (GroupIdNotFound, UnsupportedVersion):
@@ -130,6 +144,24 @@ class GroupCalls:
                 (topic.name, each.partition_index): CommittedOffset(
                     each.committed_offset, each.committed_leader_epoch, each.metadata or ""
                 )
+                for topic in group.topics
+                for each in topic.partitions
+            }
+
+        return await self._ask_coordinator(group_id, ask)
+
+    async def started(self, group_id: str) -> dict[TopicPartition, ShareStart]:
+        """Where a share group stands, in all partitions that it reads."""
+
+        async def ask(connection: Connection, node: int) -> dict[TopicPartition, ShareStart]:
+            asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+            answer: DescribeShareGroupOffsetsResponse = await connection.send(
+                DescribeShareGroupOffsetsRequest(groups=[asked])
+            )
+            (group,) = answer.groups
+            check(group.error_code, group.error_message, f"group {group_id!r}")
+            return {
+                (topic.topic_name, each.partition_index): ShareStart(each.start_offset, each.lag)
                 for topic in group.topics
                 for each in topic.partitions
             }
@@ -212,6 +244,16 @@ class GroupCalls:
         )
         return DescribedGroup(group_id, "streams", group.group_state, "", node, tuple(members))
 
+    async def _share_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
+        answer: ShareGroupDescribeResponse = await connection.send(ShareGroupDescribeRequest(group_ids=[group_id]))
+        (group,) = answer.groups
+        check(group.error_code, group.error_message, f"group {group_id!r}")
+        members = (
+            GroupMember(each.member_id, None, each.client_id, each.client_host, _partitions(each.assignment))
+            for each in group.members
+        )
+        return DescribedGroup(group_id, "share", group.group_state, group.assignor_name, node, tuple(members))
+
     async def _classic_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
         answer: DescribeGroupsResponse = await connection.send(DescribeGroupsRequest(groups=[group_id]))
         (group,) = answer.groups
@@ -231,7 +273,7 @@ class GroupCalls:
         return DescribedGroup(group_id, "classic", group.group_state, group.protocol_data, node, tuple(members))
 
 
-def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: Assignment | ShareAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         (topic.topic_name, index) for topic in assignment.topic_partitions for index in sorted(topic.partitions)
     )
