@@ -102,7 +102,7 @@ class ShareFetch(Operation):
         for where, led in self._leds.items():
             if led.failure is not None:
                 self._failed.setdefault(where, led.failure)
-            elif not led.partition.is_leader:
+            elif not led.is_current:
                 self._failed.setdefault(where, NotLeader(f"{led.partition} is not the leader"))
             elif led.share is not None and led.share.can_acquire(led.limits):
                 able[where] = led.share.next_offset()

@@ -87,6 +87,11 @@ class LedSharePartition:
         return f"LedSharePartition({self.key.group_id}, {self.partition.topic}-{self.partition.index})"
 
     @property
+    def is_current(self) -> bool:
+        """Whether this broker has led the partition ever since: in between another may have told members more."""
+        return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
+
+    @property
     def limits(self) -> Limits:
         return self._around.limits(self.key.group_id)
 

@@ -118,7 +118,7 @@ class Sharing:
             self.sessions.clear()
         for led in list(self.led.values()):
             partition = self._partitions.by_id.get(led.key.topic_id, {}).get(led.key.partition)
-            if partition is not led.partition or not partition.is_leader or not self.is_enabled:
+            if partition is not led.partition or not led.is_current or not self.is_enabled:
                 self.drop(led)
 
     def close(self) -> None:
@@ -211,8 +211,10 @@ class Sharing:
         if not partition.is_leader:
             raise NotLeader(f"{partition} is not the leader")
         led = self.led.get(key)
-        if led is not None and led.partition is partition:
+        if led is not None and led.partition is partition and led.is_current:
             return led
+        if led is not None:
+            self.drop(led)
         led = self.led[key] = LedSharePartition(key, partition, self._around, self.drop)
         self._spawn(led.load())
         return led
