@@ -290,6 +290,8 @@ class _Membership:
 def _commit(client: Client, consumer: Consumer, group: str, offsets: dict[int, int]) -> None:
     begun = time.monotonic_ns()
     wanted = [TopicPartition(PLAIN, number, offset) for number, offset in offsets.items()]
+    # Whoever is killed meanwhile has asked all the same.
+    client.record.write("commit", b=begun, group=group, topic=PLAIN, offsets=offsets, ok=False, why="asked")
     error: KafkaError | None = None
     try:
         answers = consumer.commit(offsets=wanted, asynchronous=False) or []
