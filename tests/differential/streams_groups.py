@@ -10,6 +10,7 @@ walker.look()
 import time
 from typing import Any
 
+from ottla.groups.behaviour import GroupsBehaviour
 from ottla.messages.describe_groups import DescribeGroupsRequest
 from ottla.messages.list_groups import ListGroupsRequest
 from ottla.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -22,8 +23,12 @@ from ottla.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from ottla.replicated.entries import Stored, entries_of
+from ottla.wire.batch import batches
+from ottla.wire.declare import schema_of
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
 from tests.differential.normal import Messages
+from tests.differential.requests import Part, fetch
 
 NOTHING: dict[str, dict[str, list[int]]] = {"active": {}, "standby": {}, "warmup": {}}
 
@@ -139,6 +144,37 @@ class StreamsWalker:
         found = self.both.differences(listed, 5)
         assert not found, found
         self.both.same(DescribeGroupsRequest(groups=[self.group]), 6, messages=Messages.EXACTLY)
+
+
+def written(both: Both, group: str) -> list[list[tuple[str, int | None, Any, Any]]]:
+    """The records of a group in `__consumer_offsets` on both, with times and hashes of topics left out."""
+    found = []
+    for answer in both.ask(fetch(12, Part("__consumer_offsets", max_bytes=50_000_000)), 12):
+        data = bytes(answer.responses[0].partitions[0].records or b"")
+        found.append(
+            [
+                (type(entry.key).__name__, entry.version, _shown(entry.key), _shown(entry.value))
+                for pos, header in batches(data)
+                for entry in entries_of(GroupsBehaviour.kinds, data, pos, header)
+                if isinstance(entry, Stored) and getattr(entry.key, "group_id", None) == group
+            ]
+        )
+    return found
+
+
+def _shown(message: Any) -> Any:
+    """Lists keep their order: it is part of what is written."""
+    if isinstance(message, list):
+        return [_shown(each) for each in message]
+    if message is None or isinstance(message, int | str):
+        return message
+    return {
+        name: bool(getattr(message, name)) if name in _DIFFERENT else _shown(getattr(message, name))
+        for name in schema_of(type(message)).fields
+    }
+
+
+_DIFFERENT = ("metadata_hash", "assignment_timestamp")
 
 
 def sort_partitions(answer: Any) -> None:

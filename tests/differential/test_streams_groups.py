@@ -37,7 +37,7 @@ from tests.differential.consumer_groups import configure, new_topic
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import Both
 from tests.differential.normal import Messages
-from tests.differential.streams_groups import NOTHING, StreamsWalker, word_count
+from tests.differential.streams_groups import NOTHING, StreamsWalker, word_count, written
 
 numbers = count(1)
 TOPIC_RESOURCE = 2
@@ -285,6 +285,25 @@ def test_offsets(both: Both, walker: StreamsWalker) -> None:
     walker.look()
     both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
     fetch(None, -1)
+
+
+def test_what_is_written(both: Both, walker: StreamsWalker) -> None:
+    topology = word_count(new_topic(both, partitions=3), walker.group)
+    configure(both, walker.group, streams_num_standby_replicas="1")
+    tags = [KeyValue(key="zone", value="1"), KeyValue(key="cluster", value="x")]
+    walker.join("a", topology, rack_id="r", user_endpoint=Endpoint(host="a", port=1), client_tags=tags)
+    walker.until_ready("a")
+    walker.confirm("a", endpoint_information_epoch=1)
+    walker.join("b", topology)
+    walker.settle()
+    walker.say("a", -1)
+    del walker.epochs["a"]
+    walker.settle()
+    walker.say("b", -1)
+    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
+    kafka, ottla = written(both, walker.group)
+    assert ottla == kafka
+    assert len({kind for kind, *_ in ottla}) == 6
 
 
 def test_other_protocols_and_missing_groups(both: Both, walker: StreamsWalker) -> None:

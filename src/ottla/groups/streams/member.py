@@ -19,13 +19,13 @@ NO_TOPOLOGY: Final = -1
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target, by the numbers of its record."""
+    """How a member stands to its target, by the numbers of its record, which are not those of consumer groups."""
 
-    STABLE = 0
+    STABLE = 1
     """It has what the target of its epoch gives it."""
-    UNREVOKED_TASKS = 1
+    UNREVOKED_TASKS = 2
     """It must give up tasks before it gets to the next epoch."""
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     """It waits for tasks that others, or its own process in another role, still have."""
     UNKNOWN = 127
 
