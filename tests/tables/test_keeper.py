@@ -99,6 +99,8 @@ def test_a_topic_that_was_made_anew_is_noticed(cluster: Cluster, tmp_path: Path,
         *(("a", number) for number in range(3)),
         *(("b", number) for number in range(5)),
     ]
+    with pytest.raises(TableError, match=r"holds rows of 2 topics.*begin anew"):
+        LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, mode="upsert"))
 
 
 def test_a_second_run_writes_nothing_twice(cluster: Cluster, tmp_path: Path, format_: str) -> None:

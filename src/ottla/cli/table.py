@@ -278,6 +278,8 @@ def _alter(arguments: argparse.Namespace) -> None:
 
     def work(home: "Home", keeper: "Keeper") -> None:
         name = keeper.definition.name
+        if arguments.mode and keeper.rows.exists() and (marks := keeper.rows.state().marks):
+            marks.check_mode(arguments.mode, name)
         if changes:
             from ottla.tables.describing import NoEngine
             from ottla.tables.keeper import Keeper

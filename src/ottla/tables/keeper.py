@@ -113,8 +113,8 @@ class Keeper:
         offsets = {number: offset for (_, number), offset in self.access.begins(self._keys()).items()}
         for store in (self.dead_letters, self.rows):
             state = store.state()
-            mode = state.marks.mode if state.marks else now.mode
-            store.commit(state, now._replace(offsets=offsets, mode=mode), [])
+            before = state.marks or now
+            store.commit(state, now._replace(offsets=offsets, mode=before.mode, topics=before.topics + 1), [])
 
     def take(self, batch: Batch) -> Done:
         """Read a micro-batch into the table."""
@@ -191,6 +191,7 @@ class Keeper:
 
     def _change_mode(self, marks: Marks) -> Marks:
         """From upsert to append nothing has to change; the other way, only the last row of each key stays."""
+        marks.check_mode(self.definition.mode, self.definition.name)
         state = self.rows.state()
         changed = marks._replace(mode=self.definition.mode)
         files = self.rows.files() if changed.mode == "upsert" else []

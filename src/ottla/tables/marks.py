@@ -24,6 +24,8 @@ class Marks(NamedTuple):
     """How the rows got in, and therefore what they are: every record ("append"), or the last of each key ("upsert")."""
     offsets: Mapping[int, int]
     """The next offset of each partition that was read."""
+    topics: int = 1
+    """How many topics of that name the rows are of: more than one where a topic made anew was accepted."""
 
     def to_properties(self) -> dict[str, str]:
         """As text, for a snapshot's summary or a commit's metadata."""
@@ -32,6 +34,7 @@ class Marks(NamedTuple):
             f"{_PREFIX}topic": self.topic,
             f"{_PREFIX}topic-id": self.topic_id,
             f"{_PREFIX}mode": self.mode,
+            f"{_PREFIX}topics": str(self.topics),
             OFFSETS: json.dumps({str(number): offset for number, offset in sorted(self.offsets.items())}),
         }
 
@@ -48,6 +51,15 @@ class Marks(NamedTuple):
                 f"{self.topic_id}, now it is {now.topic_id}. {_way_on(table)}"
             )
 
+    def check_mode(self, mode: str, table: str) -> None:
+        """Raise TableError if rows that were appended cannot be told which of a key came last."""
+        if mode == "upsert" != self.mode and self.topics > 1:
+            raise TableError(
+                f"table {table!r} holds rows of {self.topics} topics named {self.topic!r}, each with its own offsets: "
+                f"which row of a key is the last cannot be told any more. `ottla table drop {table}` and "
+                "`create --mode upsert` begin anew"
+            )
+
     def advanced(self, offsets: Mapping[int, int]) -> "Marks":
         return self._replace(offsets={**self.offsets, **offsets})
 
@@ -62,6 +74,7 @@ def from_properties(given: Mapping[str, str]) -> Marks | None:
         topic_id=given[f"{_PREFIX}topic-id"],
         mode=given[f"{_PREFIX}mode"],
         offsets={int(number): offset for number, offset in json.loads(given[OFFSETS]).items()},
+        topics=int(given.get(f"{_PREFIX}topics", 1)),
     )
 
 
