@@ -365,7 +365,6 @@ def test_a_deleted_topic_is_forgotten(both: Both, walker: ShareWalker) -> None:
     (told,) = answers.ottla.responses
     assert told.partitions[0].error_code == UnknownTopicOrPartition.code
     walker.acknowledge("a", topic, (0, 3, [ACCEPT]))
-    walker.offsets(topic)
     walker.say("a", -1)
     both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
 
