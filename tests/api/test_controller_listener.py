@@ -166,8 +166,7 @@ def test_a_broker_that_takes_another_node_for_the_leader_is_told_and_not_its_cli
 
 def test_every_api_of_the_listener_is_served() -> None:
     served = {each.api.key for each in controller_apis.ENDPOINTS}
-    sasl = {17, 36}
-    assert served == {key for key, api in BY_KEY.items() if api.listeners & Listeners.CONTROLLER} - sasl
+    assert served == {key for key, api in BY_KEY.items() if api.listeners & Listeners.CONTROLLER}
 
 
 def test_all_apis_without_an_error_of_their_own_say_how_they_fail() -> None:
