@@ -10,7 +10,7 @@ from typing import Any
 from ottla.errors import NONE
 from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -195,7 +195,8 @@ class Sharing:
 
 def test_a_share_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
     with kafka_on(tmp_path, is_new=True) as kafka:
-        topic = CreatableTopic(name="read", num_partitions=1, replication_factor=1)
+        forever = CreatableTopicConfig(name="retention.ms", value="-1")  # the records are old
+        topic = CreatableTopic(name="read", num_partitions=1, replication_factor=1, configs=[forever])
         topic_id = kafka.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].topic_id
         config = AlterableConfig(name="share.auto.offset.reset", value="earliest")
         resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
@@ -217,3 +218,4 @@ def test_a_share_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
         member = Sharing(kafka, topic_id)
         member.join()
         assert member.told() == before
+        assert member.fetch(most=1) == [(3, 3, 3)]
