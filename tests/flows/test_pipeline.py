@@ -101,6 +101,24 @@ def test_what_is_wrong_is_said_in_one_line(shop: Project, what: str) -> None:
         file.unlink()
 
 
+def test_a_flow_waits_for_what_it_reads_also_when_its_table_is_there_already(shop: Project) -> None:
+    shop.define(
+        "x.py",
+        "from pyspark import pipelines as dp\n"
+        "from pyspark.sql.functions import col\n"
+        "@dp.table\n"
+        "def a_copy(): return spark.readStream.table('bronze').withColumn('more', col('offset') + 1)\n",
+    )
+    try:
+        for _ in range(2):
+            shop.send(10)
+            events = shop.run()
+            copied = sum(each["rows"] for each in events if each["event"] == "progress" and each["flow"] == "a_copy")
+            assert copied >= 10, "it ran before the flow that it reads from"
+    finally:
+        (shop.folder / "transformations" / "x.py").unlink()
+
+
 def test_rows_that_are_not_as_expected_are_dropped_or_put_aside_as_records(shop: Project) -> None:
     rejected = shop.cluster.new_topic(1)
     shop.define(

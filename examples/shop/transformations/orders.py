@@ -48,7 +48,7 @@ def past_the_trap(ids: pd.Series) -> pd.Series:
 @expect_or_dead_letter("has a price", "price > 0", table="dead_letters")
 def parsed() -> DataFrame:
     orders = spark.readStream.table("bronze").where("bad is null").select("value.*", "partition", "offset")
-    return orders.withColumn("id", past_the_trap("id"))
+    return orders.select(past_the_trap("id").alias("id"), "customer", "price", "partition", "offset")
 
 
 @dp.table(comment="records that are no orders, with what is wrong")

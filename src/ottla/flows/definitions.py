@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,22 +24,42 @@ from pyspark.sql import DataFrame
 
 from ottla.flows.failures import plain
 from ottla.flows.project import Project, ProjectError
-from ottla.flows.topics import TopicSource, topic_sources
+from ottla.flows.topics import TopicSource, tables_read, topic_sources
 
 _FILES: Final = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 class Registry(SparkConnectGraphElementRegistry):
-    """Spark's registry, which also notes which topics each flow reads."""
+    """Spark's registry, which also notes which topics and tables each flow reads."""
 
-    def __init__(self, spark: Any, graph: str, default_format: str) -> None:
-        """`default_format` is that of tables which name none."""
+    def __init__(self, spark: Any, graph: str, default_format: str, short: Callable[[str], str]) -> None:
+        """`default_format` is that of tables which name none; `short` makes one of the names that a thing may have."""
         super().__init__(spark, graph)
         self._default_format = default_format
+        self._short = short
         self._file_tables: set[str] = set()
         self._writers: dict[str, str] = {}
         self.sources: dict[str, list[TopicSource]] = {}
         self.has_other_sources = False
+        self._tables: dict[str, set[str]] = {}
+        self._targets: dict[str, str] = {}
+
+    @property
+    def inputs(self) -> dict[str, set[str]]:
+        """The flows that fill the tables which each flow reads."""
+        fillers: dict[str, set[str]] = {}
+        for flow, target in self._targets.items():
+            fillers.setdefault(target, set()).add(flow)
+        return {
+            flow: {each for table in tables for each in fillers.get(table, ())} for flow, tables in self._tables.items()
+        }
+
+    def with_readers(self, flows: Set[str]) -> set[str]:
+        """Some flows, and all that read what they write, near and far."""
+        found, inputs = set(flows), self.inputs
+        while more := {flow for flow, given in inputs.items() if flow not in found and given & found}:
+            found |= more
+        return found
 
     def register_output(self, output: Output) -> None:
         if isinstance(output, Table) and (output.format or self._default_format).lower() in _FILES:
@@ -64,12 +84,15 @@ class Registry(SparkConnectGraphElementRegistry):
         super().register_flow(replace(flow, func=query))
         plan = made[-1]._plan.plan(self._client)
         self.sources[flow.name], others = topic_sources(plan)
+        name = self._short(flow.name)
+        self._tables[name] = {self._short(table) for table in tables_read(plan)}
+        self._targets[name] = self._short(flow.target)
         self.has_other_sources = self.has_other_sources or others
 
 
-def register(project: Project, spark: Any, graph: str) -> Registry:
+def register(project: Project, spark: Any, graph: str, short: Callable[[str], str]) -> Registry:
     """Tell Spark of all definitions; raises ProjectError."""
-    registry = Registry(spark, graph, project.configuration.get("spark.sql.sources.default", "parquet"))
+    registry = Registry(spark, graph, project.configuration.get("spark.sql.sources.default", "parquet"), short)
     files = _files(project)
     with _inside(project.folder), graph_element_registration_context(registry):
         for file in files:

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -59,6 +59,9 @@ class Run:
         self._views: set[str] = set()
         self._streams_over = 0
         self._completed: list[str] = []
+        self._began: dict[str, float] = {}
+        self._done: dict[str, float] = {}
+        self._busy: set[str] = set()
         self._failures: list[str] = []
         self._registry: Registry | None = None
 
@@ -86,15 +89,17 @@ class Run:
             own = self._project.configuration if self._project.is_remote else {}
             if self._project.database is not None and not self._project.is_remote:
                 spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._project.database}").collect()
-            graph = create_dataflow_graph(
-                spark,
-                default_catalog=self._project.catalog,
-                default_database=self._project.database,
-                sql_conf={name: value for name, value in own.items() if name.startswith("spark.")},
-            )
-            self._registry = register(self._project, spark, graph)
-            self._report("flows defined", flows=sorted(self._registry.sources))
-            self._update(spark, graph, choice)
+            settings = {name: value for name, value in own.items() if name.startswith("spark.")}
+            fresh: Set[str] | None = None
+            while True:
+                graph = create_dataflow_graph(spark, self._project.catalog, self._project.database, settings)
+                self._registry = register(self._project, spark, graph, self.short)
+                self._report("flows defined", flows=sorted(self._registry.sources))
+                self._update(spark, graph, choice)
+                if choice.dry or not (stale := self._stale_flows(self._registry, fresh)):
+                    break
+                # Once more for these and what reads from them, but not for what has come meanwhile.
+                fresh, choice = self._registry.with_readers(stale), Choice(refresh=choice.refresh)
             if not choice.dry:
                 self._look_behind(spark)
         except PySparkException as error:
@@ -127,6 +132,30 @@ class Run:
         if self._failures:
             raise RunFailed("; ".join(self._failures))
 
+    def _stale_flows(self, registry: Registry, fresh: Set[str] | None) -> set[str]:
+        """The flows that began before one they read from was done, if that is among the `fresh` and had something.
+
+        Spark orders flows by what they read. But some operations (withColumn, drop, withWatermark) have it look at
+        their input at once, and it takes a table of an earlier run for one that is nobody's: they may run too soon.
+        """
+        self._await_progress()
+        with self._lock:
+            began, done, busy = self._began, self._done, self._busy
+            self._began, self._done, self._busy = {}, {}, set()
+        return {
+            flow
+            for flow, inputs in registry.inputs.items()
+            for each in (inputs if fresh is None else inputs & fresh)
+            if began.get(flow, 0) < done.get(each, 0) and (each in busy or each in self._views)
+        }
+
+    def _await_progress(self) -> None:
+        """What a streaming query has read is told a little after its flow is completed."""
+        deadline = time.monotonic() + _LAST_PROGRESS_S
+        streams = sum(flow not in self._views for flow in self._completed)
+        while self._streams_over < streams and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def _take(self, message: str) -> None:
         """An event of Spark's: a sentence about a flow, or about the run."""
         if unresolved := _UNRESOLVED.match(message):
@@ -139,8 +168,11 @@ class Run:
         rest = message[found.end() :].strip(". \n")
         if state == "planning":
             self._views.add(flow)  # what streams is not planned as a whole
+        if state == "running":
+            self._began[flow] = time.monotonic()
         if state == "completed":
             self._completed.append(flow)
+            self._done[flow] = time.monotonic()
         if state == "failed":
             problem = plain(rest.partition("Error:")[2].strip() or rest or message)
             self._failures.append(f"{flow}: {problem}")
@@ -162,6 +194,9 @@ class Run:
     def progressed(self, progress: Any) -> None:
         """A micro-batch was finished."""
         flow = self.short(progress.name or "?")
+        if progress.numInputRows:
+            with self._lock:
+                self._busy.add(flow)
         about: dict[str, Any] = {"rows": progress.numInputRows, "batch": progress.batchId}
         unmet = _unmet(progress.observedMetrics)
         if unmet and not self._puts_aside(flow):
@@ -180,12 +215,9 @@ class Run:
 
     def _look_behind(self, spark: ConnectSession) -> None:
         """What is known only when all flows are done: rows of views, and lag."""
-        deadline = time.monotonic() + _LAST_PROGRESS_S
-        views = [flow for flow in self._completed if flow in self._views]
-        for flow in views:
+        for flow in dict.fromkeys(each for each in self._completed if each in self._views):
             self._report("view", flow=flow, rows=spark.table(flow).count())
-        while self._streams_over < len(self._completed) - len(views) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        self._await_progress()
         assert self._registry is not None, "it is registered before it runs"
         for flow, sources in self._registry.sources.items():
             if sources and self.short(flow) in self._read:

@@ -32,22 +32,31 @@ def topic_sources(plan: Message) -> tuple[list[TopicSource], bool]:
     return parsed, len(topics) < len(streams)
 
 
-def _data_sources(message: Message) -> Iterator[Any]:
-    """All streaming reads within a plan."""
-    if isinstance(message, Read) and message.is_streaming and message.HasField("data_source"):
-        yield message.data_source
+def tables_read(plan: Message) -> set[str]:
+    """The names of all tables in a flow's plan, as its author wrote them."""
+    return {each.named_table.unparsed_identifier for each in _reads(plan) if each.HasField("named_table")}
+
+
+def _data_sources(plan: Message) -> Iterator[Any]:
+    """All streaming reads within a plan that are no tables."""
+    return (each.data_source for each in _reads(plan) if each.is_streaming and each.HasField("data_source"))
+
+
+def _reads(message: Message) -> Iterator[Any]:
+    if isinstance(message, Read):
+        yield message
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         if isinstance(value, Message):
-            yield from _data_sources(value)
+            yield from _reads(value)
         elif isinstance(value, Mapping) or hasattr(value, "items"):
             for each in value.values():
                 if isinstance(each, Message):
-                    yield from _data_sources(each)
+                    yield from _reads(each)
         else:
             for each in value:
-                yield from _data_sources(each)
+                yield from _reads(each)
 
 
 def offsets_of(text: str | None) -> Offsets | None:
