@@ -266,7 +266,7 @@ def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> I
         (retrying, "time", clock),
         (producer, "time", clock),
         (consumer, "time", clock),
-        (formatting, "uuid", SimpleNamespace(uuid4=new_uuid)),
+        (formatting.random_id, "__defaults__", (random.randbytes,)),
         (coordinators, "uuid4", new_uuid),
     ]
     with ExitStack() as stack:

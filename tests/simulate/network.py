@@ -136,9 +136,16 @@ class Network:
         for end in [end for end in self._ends.values() if end.life is life]:
             self.forget(end)
 
+    def close(self) -> None:
+        """The world ends, and all that is still open with it."""
+        for end in list(self._ends.values()):
+            self.forget(end)
+
     def forget(self, end: "End") -> None:
         self._ends.pop(end.number, None)
         end.is_closed = True
+        if end.transport is not None:
+            end.transport.is_over = True
 
 
 class End:
@@ -150,6 +157,7 @@ class End:
         self.network, self.life, self.number = network, life, number
         self.inbox: deque[Any] = deque()
         self.is_closed = False
+        self.transport: Transport | None = None
         self.take: Callable[[Any], None] | None = None
         """Called with what comes, where it is not asked for by reading."""
         self._last_s = 0.0
@@ -235,10 +243,16 @@ class Socket:
             inbox.appendleft(first[size:])
         return size
 
+    def send(self, buffer: Any) -> int:
+        return self.sendmsg([buffer])
+
     def sendmsg(self, buffers: list[Any], *_: Any) -> int:
         data = b"".join(map(bytes, buffers))
         self._end.send(data)
         return len(data)
+
+    def getpeername(self) -> tuple[str, int]:
+        return f"10.0.0.{self._end.peer.life.host}", self._end.peer.number
 
     def close(self) -> None:
         self._end.close()
@@ -250,15 +264,15 @@ class Transport(asyncio.Transport):
     def __init__(self, loop: SimulatedLoop, end: End, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._loop, self._end, self._protocol = loop, end, protocol
-        self._is_closing = False
-        end.take = self._take
+        self.is_over = False
+        end.take, end.transport = self._take, self
         protocol.connection_made(self)
         for what in end.inbox:
             self._take(what)
         end.inbox.clear()
 
     def _take(self, what: Any) -> None:
-        if self._is_closing:
+        if self.is_over:
             return
         if what is _BROKEN:
             self._lose(ConnectionResetError(104, "reset"))
@@ -269,13 +283,13 @@ class Transport(asyncio.Transport):
             self._protocol.data_received(what)
 
     def _lose(self, error: OSError | None) -> None:
-        if not self._is_closing:
-            self._is_closing = True
+        if not self.is_over:
+            self.is_over = True
             self._end.close()
             self._loop.call_soon(self._protocol.connection_lost, error)
 
     def write(self, data: Any) -> None:
-        if not self._is_closing:
+        if not self.is_over:
             self._end.send(bytes(data))
 
     def close(self) -> None:
@@ -285,7 +299,7 @@ class Transport(asyncio.Transport):
         self._lose(None)
 
     def is_closing(self) -> bool:
-        return self._is_closing
+        return self.is_over
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default

@@ -71,6 +71,7 @@ class World:
         for machine in self.machines.values():
             if machine.is_up:
                 machine.kill()
+        self.network.close()
         self._stack.close()
         self.loop.close()
 
@@ -81,11 +82,12 @@ class World:
     async def _live(self, story: Coroutine[Any, Any, None]) -> None:
         for machine in self.machines.values():
             machine.start()
-        looking = asyncio.ensure_future(self._look())
-        try:
-            await story
-        finally:
-            looking.cancel()
+        looking, telling = asyncio.ensure_future(self._look()), asyncio.ensure_future(story)
+        done, _ = await asyncio.wait([looking, telling], return_when=asyncio.FIRST_COMPLETED)
+        looking.cancel()
+        telling.cancel()
+        for each in done:
+            each.result()
         self.look()
 
     async def _look(self) -> None:
