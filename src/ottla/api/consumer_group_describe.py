@@ -5,66 +5,21 @@ v1 tells members of the classic protocol from others (KIP-1099).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
-from ottla.api.authorized import tell_group_operations
-from ottla.api.call import Call, Later
+from ottla.api.call import Call
 from ottla.api.consumer_group_heartbeat import has_consumer_groups
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
 from ottla.api.group_context import context_of
+from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId, UnsupportedVersion
+from ottla.errors import UnsupportedVersion
 from ottla.groups.consumer.describing import describe_group
-from ottla.groups.context import Context
-from ottla.groups.state import GroupsState
-from ottla.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedGroup,
-)
-from ottla.replicated.decision import Decision
+from ottla.messages.consumer_group_describe import DescribedGroup
 
 
-def describe_failed(
-    request: ConsumerGroupDescribeRequest, version: int, error: ApiError
-) -> ConsumerGroupDescribeResponse:
-    """The error for each group."""
-    return ConsumerGroupDescribeResponse(groups=[_failed(group_id, error) for group_id in request.group_ids])
-
-
-@endpoint(69, failed=describe_failed)
-def consumer_group_describe(call: Call[BrokerNode], request: ConsumerGroupDescribeRequest) -> Later:
-    """Ask the coordinator of each group."""
+def _prepare(call: Call[BrokerNode]) -> Describe:
     if not has_consumer_groups(call.node):
         raise UnsupportedVersion
     context = context_of(call)
-
-    def finish(parts: Sequence[DescribedGroup]) -> None:
-        if request.include_authorized_operations:
-            tell_group_operations(call, parts)
-        call.answer(ConsumerGroupDescribeResponse(groups=list(parts)))
-
-    gathering: Gathering[DescribedGroup] = Gathering(len(request.group_ids), finish)
-    for number, group_id in enumerate(request.group_ids):
-        part = gathering.part(number, partial(_failed, group_id))
-        try:
-            if not group_id:
-                raise InvalidGroupId("a group must have a name")
-            shard = call.node.groups.of(group_id)
-            shard.submit("ConsumerGroupDescribe", partial(_describe, group_id, context), part)
-        except ApiError as error:
-            part.fail(error)
-    return gathering.begun()
+    return lambda state, group_id: describe_group(state, group_id, context)
 
 
-def _describe(group_id: str, context: Context, state: GroupsState) -> Decision[DescribedGroup]:
-    return Decision((), describe_group(state, group_id, context))
-
-
-def _failed(group_id: str, error: ApiError) -> DescribedGroup:
-    told = DescribedGroup(group_id=group_id, error_code=error.code)
-    if isinstance(error, GroupIdNotFound):
-        told.error_message = error.message
-    return told
+consumer_group_describe = describes_groups(69, DescribedGroup, _prepare)

@@ -2,62 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
-from ottla.api.authorized import tell_group_operations
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
+from ottla.api.call import Call
+from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
 from ottla.api.streams_group_heartbeat import check_enabled
-from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
-from ottla.groups.state import GroupsState
 from ottla.groups.streams.describing import describe_group
-from ottla.messages.streams_group_describe import (
-    DescribedGroup,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-)
-from ottla.replicated.decision import Decision
+from ottla.messages.streams_group_describe import DescribedGroup
 
 
-def describe_failed(
-    request: StreamsGroupDescribeRequest, version: int, error: ApiError
-) -> StreamsGroupDescribeResponse:
-    """The error for each group."""
-    return StreamsGroupDescribeResponse(groups=[_failed(group_id, error) for group_id in request.group_ids])
-
-
-@endpoint(89, failed=describe_failed)
-def streams_group_describe(call: Call[BrokerNode], request: StreamsGroupDescribeRequest) -> Later:
-    """Ask the coordinator of each group."""
+def _prepare(call: Call[BrokerNode]) -> Describe:
     check_enabled(call)
-
-    def finish(parts: Sequence[DescribedGroup]) -> None:
-        if request.include_authorized_operations:
-            tell_group_operations(call, parts)
-        call.answer(StreamsGroupDescribeResponse(groups=list(parts)))
-
-    gathering: Gathering[DescribedGroup] = Gathering(len(request.group_ids), finish)
-    for number, group_id in enumerate(request.group_ids):
-        part = gathering.part(number, partial(_failed, group_id))
-        try:
-            if not group_id:
-                raise InvalidGroupId("a group must have a name")
-            shard = call.node.groups.of(group_id)
-            shard.submit("StreamsGroupDescribe", partial(_describe, group_id), part)
-        except ApiError as error:
-            part.fail(error)
-    return gathering.begun()
+    return describe_group
 
 
-def _describe(group_id: str, state: GroupsState) -> Decision[DescribedGroup]:
-    return Decision((), describe_group(state, group_id))
-
-
-def _failed(group_id: str, error: ApiError) -> DescribedGroup:
-    told = DescribedGroup(group_id=group_id, error_code=error.code)
-    if isinstance(error, GroupIdNotFound):
-        told.error_message = error.message
-    return told
+streams_group_describe = describes_groups(89, DescribedGroup, _prepare)

@@ -1,0 +1,73 @@
+"""How groups of the newer protocols are described: each group by its own coordinator, with an error of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ottla.api.authorized import tell_group_operations
+from ottla.api.call import Call, Later
+from ottla.api.endpoint import Endpoint, endpoint
+from ottla.api.gathering import Gathering
+from ottla.api.node import BrokerNode
+from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
+from ottla.groups.state import GroupsState
+from ottla.messages.apis import BY_KEY
+from ottla.replicated.decision import Decision
+
+
+class Described(Protocol):
+    """A message's own struct of a group."""
+
+    group_id: str
+    error_code: int
+    error_message: str | None
+    authorized_operations: int
+
+
+Describe = Callable[[GroupsState, str], Any]
+
+
+def describes_groups(key: int, group: Callable[..., Any], prepare: Callable[[Call[BrokerNode]], Describe]) -> Endpoint:
+    """The endpoint of an API that describes groups.
+
+    `group` makes its struct of one group; `prepare` raises if there are no such groups, and gives what describes one.
+    """
+    api = BY_KEY[key]
+
+    def failed_part(group_id: str, error: ApiError) -> Described:
+        told: Described = group(group_id=group_id, error_code=error.code)
+        if isinstance(error, GroupIdNotFound):
+            told.error_message = error.message
+        return told
+
+    def failed(request: Any, version: int, error: ApiError) -> Any:
+        """The error for each group."""
+        return api.response(groups=[failed_part(group_id, error) for group_id in request.group_ids])
+
+    @endpoint(key, failed=failed)
+    def describe_groups(call: Call[BrokerNode], request: Any) -> Later:
+        """Ask the coordinator of each group."""
+        describe = prepare(call)
+
+        def finish(parts: Sequence[Described]) -> None:
+            if request.include_authorized_operations:
+                tell_group_operations(call, parts)
+            call.answer(api.response(groups=list(parts)))
+
+        def decide(group_id: str, state: GroupsState) -> Decision[Described]:
+            return Decision((), describe(state, group_id))
+
+        gathering: Gathering[Described] = Gathering(len(request.group_ids), finish)
+        for number, group_id in enumerate(request.group_ids):
+            part = gathering.part(number, partial(failed_part, group_id))
+            try:
+                if not group_id:
+                    raise InvalidGroupId("a group must have a name")
+                call.node.groups.of(group_id).submit(api.name, partial(decide, group_id), part)
+            except ApiError as error:
+                part.fail(error)
+        return gathering.begun()
+
+    return describe_groups
