@@ -20,8 +20,9 @@ def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
     for result in (produced, created):
         assert [sample.cold for sample in result.samples] == [True, False]
         for sample in result.samples:
-            assert sample.figures["server_cpu_s"] > 0
+            assert sample.figures["server_cpu_s"] >= 0  # ticks of 10 ms, of which a few topics may take none
             assert sample.figures["rss_peak_mb"] > 10
+    assert produced.samples[0].figures["server_cpu_s"] > 0
     assert produced.samples[0].figures["records_per_s"] > 0
     assert produced.samples[0].figures["disk_mb"] > 0.6  # 600 records of 1,000 bytes
     assert created.samples[0].figures["time_ms"] > 0

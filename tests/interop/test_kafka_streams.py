@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.clients.running import PROGRAMS
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 from tests.interop.kafka_jars import cached, class_path, compile_java, copy_jars, digest, java
@@ -44,7 +43,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 
 def streams_class_path() -> str:
-    pom, source = PROGRAMS / "streams" / "pom.xml", FOLDER / "WordCount.java"
+    pom, source = FOLDER / "pom.xml", FOLDER / "WordCount.java"
     libs = cached(f"kafka-streams-{digest([pom])}", lambda folder: copy_jars(folder, pom))
     classes = cached(f"streams-peer-{digest([pom, source])}", lambda folder: compile_java(libs, folder, [source]))
     return f"{classes}{os.pathsep}{libs}/*"

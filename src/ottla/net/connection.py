@@ -137,6 +137,12 @@ class Connection:
         elif not self._is_parsing and not self.closed:
             self._proceed()
 
+    def refuse(self, why: str) -> None:
+        """End the connection, but not before answers leave that were held for those to the requests behind theirs."""
+        if self._out and not self._is_writing and not self.closed:
+            self._flush()
+        self.close(why)
+
     def close(self, why: str = "") -> None:
         """End the connection; an answer that was not sent is dropped."""
         if self.closed:

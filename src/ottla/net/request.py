@@ -67,7 +67,7 @@ class Request:
     def refuse(self, why: str) -> None:
         """End the connection instead of an answer."""
         self._settle(0)
-        self.connection.close(why)
+        self.connection.refuse(why)
         self.connection.listener.on_sent(self)
 
     def keep(self) -> None:

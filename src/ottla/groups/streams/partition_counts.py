@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 
 from ottla.errors import StreamsInvalidTopology, UnknownServerError
+from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.streams.topology import Topology, source_names
 from ottla.image.image import Image
 from ottla.messages.streams_group_records import CopartitionGroup, Subtopology
@@ -112,7 +113,9 @@ class PartitionCounts:
         """Let topics that are read together have the same number of partitions; raises TopicProblem if they cannot."""
         if not group:
             return
-        repartitioned = {topic: self.of(topic) for topic in group if topic in fixed or topic in flexible}
+        found = sorted(topic for topic in group if topic in fixed or topic in flexible)
+        # Of several that do not fit Kafka names the first in a hash table of Java's.
+        repartitioned = {topic: self.of(topic) for topic in hash_order(found, text_hash, grown(len(found)))}
         others = {topic: self.of(topic) for topic in group if topic not in repartitioned}
         if others:
             count = _same(others, others)
