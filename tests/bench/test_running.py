@@ -9,20 +9,20 @@ from bench.runner import Plan, run_case, run_cases
 from confluent_kafka import KafkaException
 
 
-def tiny(tmp_path: Path) -> Plan:
-    return Plan(scale=0.002, quick=True, warm_rounds=1, systems=(OTTLA,), folder=tmp_path)
+def tiny(tmp_path: Path, *, scale: float = 0.002) -> Plan:
+    return Plan(scale=scale, quick=True, warm_rounds=1, systems=(OTTLA,), folder=tmp_path)
 
 
 def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
     cases = every_case()
-    produced, created = run_cases([cases["produce-20"], cases["topics-100"]], tiny(tmp_path))
+    (produced,) = run_cases([cases["produce-20"]], tiny(tmp_path))
+    (created,) = run_cases([cases["topics-100"]], tiny(tmp_path, scale=0.5))  # so many that they take ticks of 10 ms
     assert produced.problems == created.problems == {}
     for result in (produced, created):
         assert [sample.cold for sample in result.samples] == [True, False]
         for sample in result.samples:
-            assert sample.figures["server_cpu_s"] >= 0  # ticks of 10 ms, of which a few topics may take none
+            assert sample.figures["server_cpu_s"] > 0
             assert sample.figures["rss_peak_mb"] > 10
-    assert produced.samples[0].figures["server_cpu_s"] > 0
     assert produced.samples[0].figures["records_per_s"] > 0
     assert produced.samples[0].figures["disk_mb"] > 0.6  # 600 records of 1,000 bytes
     assert created.samples[0].figures["time_ms"] > 0

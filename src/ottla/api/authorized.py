@@ -25,13 +25,15 @@ def cluster_operations(call: Call[Any]) -> int:
     return found if found & 1 << Operation.DESCRIBE else 0
 
 
-class _Described(Protocol):
+class DescribedGroup(Protocol):
+    """A group in any of the answers that describe groups."""
+
     group_id: str
     error_code: int
     authorized_operations: int
 
 
-def tell_group_operations(call: Call[Any], groups: Iterable[_Described]) -> None:
+def tell_group_operations(call: Call[Any], groups: Iterable[DescribedGroup]) -> None:
     """Write into descriptions of groups what the client may do with each; those that failed say nothing of it."""
     for each in groups:
         if each.error_code == NONE:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ottla.api.authorized import tell_group_operations
+from ottla.api.authorized import DescribedGroup, tell_group_operations
 from ottla.api.call import Call, Later
 from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.gathering import Gathering
@@ -17,13 +17,10 @@ from ottla.messages.apis import BY_KEY
 from ottla.replicated.decision import Decision
 
 
-class Described(Protocol):
+class Described(DescribedGroup, Protocol):
     """A message's own struct of a group."""
 
-    group_id: str
-    error_code: int
     error_message: str | None
-    authorized_operations: int
 
 
 Describe = Callable[[GroupsState, str], Any]

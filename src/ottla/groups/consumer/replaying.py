@@ -5,7 +5,6 @@ Deletions may name what is not there any more: compaction keeps them longer than
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +19,7 @@ from ottla.groups.consumer.member import (
     MemberState,
     Owned,
 )
+from ottla.groups.replayed import known_group, new_or_known
 from ottla.groups.state import GroupsState
 from ottla.messages.consumer_group_records import (
     ClassicMemberMetadata,
@@ -41,25 +41,7 @@ from ottla.messages.consumer_group_records import (
 )
 from ottla.replicated.entries import Stored
 
-logger = logging.getLogger(__name__)
-
 Replay = Callable[[GroupsState, Stored, int], GroupsState]
-
-
-def _group(state: GroupsState, group_id: str) -> ConsumerGroup | None:
-    """A consumer group that a deletion is about."""
-    group = state.groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
-
-
-def _new_or_known(state: GroupsState, group_id: str) -> ConsumerGroup:
-    """The group that a record is about. A group that only kept offsets until now has no records, and gives way."""
-    group = state.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        return group
-    if group is not None and not group.is_empty:
-        logger.error("%s was a %s group, and has records of a consumer group", group_id, group.kind)
-    return ConsumerGroup(group_id)
 
 
 def replay_epoch(
@@ -67,8 +49,8 @@ def replay_epoch(
 ) -> GroupsState:
     """A group's epoch; its deletion is the end of the group."""
     if value is None:
-        return state if _group(state, key.group_id) is None else state.without_group(key.group_id)
-    group = _new_or_known(state, key.group_id)
+        return state if known_group(state, key.group_id, ConsumerGroup) is None else state.without_group(key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     return state.with_group(replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash))
 
 
@@ -76,7 +58,8 @@ def replay_partition_metadata(
     state: GroupsState, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> GroupsState:
     """What coordinators before 4.1 wrote: only that it is there matters."""
-    group = _group(state, key.group_id) if value is None else _new_or_known(state, key.group_id)
+    find = known_group if value is None else new_or_known
+    group = find(state, key.group_id, ConsumerGroup)
     return state if group is None else state.with_group(replace(group, has_partition_metadata=value is not None))
 
 
@@ -85,11 +68,11 @@ def replay_member(
 ) -> GroupsState:
     """Who a member is and what it wants; its deletion is the last of three."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, ConsumerGroup)
         if group is None or key.member_id not in group.members:
             return state
         return state.with_group(group.without_member(key.member_id))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
         instance_id=value.instance_id,
@@ -112,11 +95,11 @@ def replay_target_epoch(
 ) -> GroupsState:
     """For which epoch the target was made."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, ConsumerGroup)
         if group is None:
             return state
         return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     return state.with_group(
         replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
     )
@@ -129,9 +112,9 @@ def replay_target(
 ) -> GroupsState:
     """What a member should have."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, ConsumerGroup)
         return state if group is None else state.with_group(group.without_target(key.member_id))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     target = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
     return state.with_group(group.with_target(key.member_id, target))
 
@@ -143,7 +126,7 @@ def replay_current(
 ) -> GroupsState:
     """What a member has; its deletion says that the member owns nothing more and leaves."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, ConsumerGroup)
         if group is None or key.member_id not in group.members:
             return state
         member = replace(
@@ -154,7 +137,7 @@ def replay_current(
             revoking=NOTHING_OWNED,
         )
         return state.with_group(group.with_member(member))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
         epoch=value.member_epoch,
@@ -172,11 +155,11 @@ def replay_regex(
     """What an expression matches."""
     regex = key.regular_expression
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, ConsumerGroup)
         if group is None or regex not in group.resolved:
             return state
         return state.with_group(replace(group, resolved=group.resolved.delete(regex)))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, ConsumerGroup)
     resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
     return state.with_group(replace(group, resolved=group.resolved.set(regex, resolved)))
 

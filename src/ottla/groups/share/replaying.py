@@ -5,12 +5,12 @@ Deletions may name what is not there any more: compaction keeps them longer than
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from ottla.groups.consumer.group import NO_ASSIGNMENT
+from ottla.groups.replayed import known_group, new_or_known
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import LEAVING, NO_TARGET, Member
 from ottla.groups.share.partitions import Known, SharePartitions
@@ -26,8 +26,6 @@ from ottla.messages.share_group_records import (
     TopicPartitionsInfo,
 )
 from ottla.replicated.entries import Stored
-
-logger = logging.getLogger(__name__)
 
 Replay = Callable[[GroupsState, Stored, int], GroupsState]
 _Change = Callable[[ShareGroup, Any, Any, int], ShareGroup | None]
@@ -105,13 +103,10 @@ def _partitions(
 def _replay(change: _Change) -> Replay:
     def replay(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
         group_id = entry.key.group_id
-        group = state.groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            if entry.value is None:
-                return state
-            if group is not None and not group.is_empty:
-                logger.error("%s was a %s group, and has records of a share group", group_id, group.kind)
-            group = ShareGroup(group_id)
+        find = known_group if entry.value is None else new_or_known
+        group = find(state, group_id, ShareGroup)
+        if group is None:
+            return state
         changed = change(group, entry.key, entry.value, now_ms)
         return state.without_group(group_id) if changed is None else state.with_group(changed)
 

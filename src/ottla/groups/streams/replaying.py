@@ -5,11 +5,11 @@ Deletions may name what is not there any more: compaction keeps them longer than
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.groups.replayed import known_group, new_or_known
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.group import NO_ASSIGNMENT, StreamsGroup
 from ottla.groups.streams.member import LEAVING, Endpoint, Member, MemberState
@@ -19,25 +19,7 @@ from ottla.messages import streams_group_records as stored
 from ottla.messages.streams_group_records import StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds
 from ottla.replicated.entries import Stored
 
-logger = logging.getLogger(__name__)
-
 Replay = Callable[[GroupsState, Stored, int], GroupsState]
-
-
-def _group(state: GroupsState, group_id: str) -> StreamsGroup | None:
-    """A streams group that a deletion is about."""
-    group = state.groups.get(group_id)
-    return group if isinstance(group, StreamsGroup) else None
-
-
-def _new_or_known(state: GroupsState, group_id: str) -> StreamsGroup:
-    """The group that a record is about. A group that only kept offsets until now has no records, and gives way."""
-    group = state.groups.get(group_id)
-    if isinstance(group, StreamsGroup):
-        return group
-    if group is not None and not group.is_empty:
-        logger.error("%s was a %s group, and has records of a streams group", group_id, group.kind)
-    return StreamsGroup(group_id)
 
 
 def replay_epoch(
@@ -45,9 +27,9 @@ def replay_epoch(
 ) -> GroupsState:
     """A group's epoch; its deletion is the end of the group."""
     if value is None:
-        return state if _group(state, key.group_id) is None else state.without_group(key.group_id)
+        return state if known_group(state, key.group_id, StreamsGroup) is None else state.without_group(key.group_id)
     group = replace(
-        _new_or_known(state, key.group_id),
+        new_or_known(state, key.group_id, StreamsGroup),
         epoch=value.epoch,
         metadata_hash=value.metadata_hash,
         validated_epoch=value.validated_topology_epoch,
@@ -61,9 +43,9 @@ def replay_topology(
 ) -> GroupsState:
     """The topology; it is deleted after the group."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, StreamsGroup)
         return state if group is None else state.with_group(replace(group, topology=None))
-    return state.with_group(replace(_new_or_known(state, key.group_id), topology=topology_of(value)))
+    return state.with_group(replace(new_or_known(state, key.group_id, StreamsGroup), topology=topology_of(value)))
 
 
 def replay_member(
@@ -71,11 +53,11 @@ def replay_member(
 ) -> GroupsState:
     """Who a member is; its deletion is the last of three."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, StreamsGroup)
         if group is None or key.member_id not in group.members:
             return state
         return state.with_group(group.without_member(key.member_id))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, StreamsGroup)
     endpoint = value.user_endpoint
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
@@ -99,11 +81,11 @@ def replay_target_epoch(
 ) -> GroupsState:
     """For which epoch the target was made."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, StreamsGroup)
         if group is None:
             return state
         return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, StreamsGroup)
     return state.with_group(
         replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
     )
@@ -116,9 +98,9 @@ def replay_target(
 ) -> GroupsState:
     """What a member should run."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, StreamsGroup)
         return state if group is None else state.with_group(group.without_target(key.member_id))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, StreamsGroup)
     target = Tasks(_task_ids(value.active_tasks), _task_ids(value.standby_tasks), _task_ids(value.warmup_tasks))
     return state.with_group(group.with_target(key.member_id, target))
 
@@ -130,7 +112,7 @@ def replay_current(
 ) -> GroupsState:
     """What a member runs; its deletion says that the member runs nothing more and leaves."""
     if value is None:
-        group = _group(state, key.group_id)
+        group = known_group(state, key.group_id, StreamsGroup)
         if group is None or key.member_id not in group.members:
             return state
         member = replace(
@@ -141,7 +123,7 @@ def replay_current(
             revoking=NOTHING_OWNED,
         )
         return state.with_group(group.with_member(member))
-    group = _new_or_known(state, key.group_id)
+    group = new_or_known(state, key.group_id, StreamsGroup)
     epoch = value.member_epoch
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
