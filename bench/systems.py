@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.differential.ottla_node import quiet_port
 from tests.interop.kafka_jars import class_path, java, kafka_libs
+from tests.ports import free_ports
 
 from bench.asking import Unanswered, known_brokers, served_apis
 from bench.figures import KAFKA, OTTLA
@@ -136,7 +136,7 @@ class Node:
         self.system = system
         self.number = number
         self.folder = folder
-        self.port, self.controller_port = quiet_port(), quiet_port()
+        self.port, self.controller_port = free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
 

@@ -1,5 +1,6 @@
 """A node from start to stop, as one would type it: a topic, some records written and read back, the log looked at."""
 
+import contextlib
 import shlex
 import socket
 import subprocess
@@ -12,7 +13,7 @@ OTTLA = (sys.executable, "-m", "ottla")
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        port, controller_port = free_port(), free_port()
+        port, controller_port = free_ports(2)
         listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
         settings = ["--set", f"log.dirs={folder}/data", "--set", f"listeners={listeners}"]
         print("$ ottla serve", shlex.join(settings), "&")
@@ -40,11 +41,11 @@ def run(*arguments: str, typed: str = "") -> None:
     print(flush=True)
 
 
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at the moment, each another."""
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 if __name__ == "__main__":

@@ -12,26 +12,10 @@ from pathlib import Path
 
 from tests.cli.commands import ottla, says
 from tests.cluster.ottla_cluster import eventually
-from tests.differential.ottla_node import OTTLA, quiet_port
+from tests.differential.ottla_node import OTTLA
+from tests.ports import free_port, free_ports
 
 NODES = 3
-
-
-def ports() -> int:
-    """A port that is free, as are those behind it."""
-    while True:
-        port = quiet_port()
-        if all(_is_free(port + more) for more in range(1, 2 * NODES)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 @contextmanager
@@ -68,7 +52,7 @@ def started(directory: Path, port: int) -> Iterator[tuple["subprocess.Popen[byte
 
 
 def test_a_cluster_is_started_shown_and_stopped_with_one_command(tmp_path: Path) -> None:
-    port, directory = ports(), tmp_path / "cluster"
+    port, directory = free_ports(2 * NODES)[0], tmp_path / "cluster"
     server = f"localhost:{port + 2}"
     with started(directory, port) as (process, said):
         assert f"bootstrap servers: localhost:{port},{server},localhost:{port + 4}" in said.read_text()
@@ -115,7 +99,7 @@ def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
     done = ottla("cluster", "start", "--dir", str(tmp_path / "c"), "--set", "num.io.threads=many")
     assert done.returncode == 1
     assert "num.io.threads" in done.stderr
-    taken = quiet_port()
+    taken = free_port()
     with socket.socket() as occupied:
         occupied.bind(("127.0.0.1", taken))
         occupied.listen()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.commands import ottla, refuses, says
-from tests.interop.kafka_broker import free_port
+from tests.ports import free_port
 
 
 def test_the_life_of_a_topic(server: str, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import struct
 import time
 from pathlib import Path
@@ -14,8 +15,10 @@ from ottla.client.connection import Connection
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.errors import InvalidRecord, MessageTooLarge, NetworkFailed, UnknownTopicOrPartition
+from ottla.messages.api_versions import ApiVersionsRequest
 from tests.differential.ottla_node import OttlaNode
-from tests.interop.kafka_broker import SETTINGS, free_port
+from tests.interop.kafka_broker import SETTINGS
+from tests.ports import free_port
 
 
 def test_a_server_that_is_not_there_is_named_and_the_next_one_tried(address: str) -> None:
@@ -51,6 +54,52 @@ def test_an_answer_that_cannot_be_read_fails_its_request_at_once() -> None:
             await over.wait()
 
     asyncio.run(main())
+
+
+def test_a_node_that_hung_up_is_known_before_anything_was_read() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            reader, writer = await asyncio.open_connection(*server.getsockname())
+            connection = Connection(reader, writer, "a client")
+            accepted, _ = server.accept()
+            assert not connection.has_hung_up
+            accepted.close()
+            assert connection.has_hung_up
+            assert connection.is_open, "nobody has read it yet"
+            connection.close()
+            assert connection.has_hung_up
+            await writer.wait_closed()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_was_reset_fails_whatever_is_sent_on_it_and_when() -> None:
+    """The loop may have closed the socket before anybody was told; sending in between must raise nothing else."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            reader, writer = await asyncio.open_connection(*server.getsockname())
+            connection = Connection(reader, writer, "a client")
+            accepted, _ = server.accept()
+
+            async def send() -> None:
+                while True:
+                    asked = asyncio.ensure_future(connection.send(ApiVersionsRequest(), version=0, timeout_s=60))
+                    await asyncio.sleep(0)
+                    if asked.done():
+                        await asked
+
+            sending = [asyncio.ensure_future(send()) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+            for each in sending:
+                with pytest.raises(NetworkFailed):
+                    await each
+
+    loop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=loop.new_event_loop) as runner:
+        runner.run(main())
 
 
 def test_a_connection_that_broke_is_opened_again(address: str) -> None:

@@ -25,8 +25,9 @@ from typing import Self, TypeVar
 from ottla.cli.main import main
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
-from tests.differential.ottla_node import CLUSTER_ID, OTTLA, READY, NodeFailed, quiet_port
+from tests.differential.ottla_node import CLUSTER_ID, OTTLA, READY, NodeFailed
 from tests.faults.network import Network
+from tests.ports import free_port
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class ClusterNode:
         self.properties = folder / "server.properties"
         names = {"broker": "PLAINTEXT", "controller": "CONTROLLER"}
         wanted = {"broker": 9092, "controller": 9093}
-        self.ports = {names[role]: quiet_port() if network is None else wanted[role] for role in roles.split(",")}
+        self.ports = {names[role]: free_port() if network is None else wanted[role] for role in roles.split(",")}
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -18,8 +18,9 @@ from ottla.client.topic_calls import Created
 from ottla.errors import TopicAlreadyExists
 from ottla.messages.unregister_broker import UnregisterBrokerRequest
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
-from tests.differential.ottla_node import OTTLA, quiet_port
+from tests.differential.ottla_node import OTTLA
 from tests.interop.kafka_jars import class_path, java
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ def test_a_broker_that_cannot_run_the_clusters_version_says_so_and_ends(tmp_path
 
 def test_a_node_without_its_quorum_is_not_ready_and_stops_when_told(tmp_path: Path) -> None:
     cluster = OttlaCluster(tmp_path, nodes=3, settings={"broker.session.timeout.ms": "1000"})
-    port = quiet_port()
+    port = free_port()
     for node in cluster.nodes.values():
         node.format()
     alone = cluster.nodes[1]
@@ -242,7 +243,7 @@ def test_a_node_without_its_quorum_is_not_ready_and_stops_when_told(tmp_path: Pa
 
 
 def test_a_broker_whose_heartbeats_nobody_answers_is_not_ready(tmp_path: Path) -> None:
-    port = quiet_port()
+    port = free_port()
     settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
     cluster = OttlaCluster(tmp_path, roles={1: "controller", 2: "broker"}, settings=settings)
     cluster.reconfigure({"ottla.metrics.listener": f"127.0.0.1:{port}"}, 2)

@@ -35,8 +35,9 @@ from ottla.wire.codec import decode, decode_from, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
 from tests.differential.normal import CLOSED, SILENT, Known, Messages, compare, normal
-from tests.differential.ottla_node import OttlaNode, quiet_port
+from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
+from tests.ports import free_ports
 
 API_VERSIONS = 18
 ANSWER_TIMEOUT_S = 15.0
@@ -366,7 +367,7 @@ def both_running(folder: Path, settings: Mapping[str, str] | None = None) -> Ite
     kafka_folder.mkdir()
     ottla_folder.mkdir()
     kafka = KafkaNode(kafka_folder)
-    kafka.port, controller_port = quiet_port(), quiet_port()
+    kafka.port, controller_port = free_ports(2)
     ports = {"PLAINTEXT": kafka.port, "CONTROLLER": controller_port}
     _override(kafka_folder / "server.properties", own, ports)
     ottla = OttlaNode(ottla_folder, {**SETTINGS, **own})

@@ -9,32 +9,20 @@
 """
 
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from random import SystemRandom
+
+from tests.ports import free_ports
 
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 20
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"
 READY = "is ready at"
 OTTLA = (sys.executable, "-m", "ottla")
-
-
-def quiet_port() -> int:
-    """A free port that no outgoing connection gets by chance before a node has taken it."""
-    while True:
-        port = SystemRandom().randrange(15_000, 32_000)  # tests may seed the common one
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class NodeFailed(Exception):
@@ -47,7 +35,7 @@ class OttlaNode:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.directory = folder / "logs"
         self.words = folder / "ottla.log"
-        self.ports = {"PLAINTEXT": quiet_port(), "CONTROLLER": quiet_port()}
+        self.ports = dict(zip(("PLAINTEXT", "CONTROLLER"), free_ports(2), strict=True))
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         values = {

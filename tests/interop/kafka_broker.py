@@ -6,7 +6,6 @@ Kafka's warnings come with them, so that a test can ask whether Kafka found anyt
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.kafka_jars import class_path, java
+from tests.ports import free_ports
 
 JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dottla.log.level=WARN")
 START_TIMEOUT_S = 60
@@ -59,7 +59,7 @@ class KafkaNode:
     def __init__(self, folder: Path) -> None:
         self.directory = folder / "logs"
         self.words = folder / "kafka.err"
-        self.port, controller_port = free_port(), free_port()
+        self.port, controller_port = free_ports(2)
         self._properties = folder / "server.properties"
         values = {
             **SETTINGS,
@@ -132,10 +132,3 @@ class KafkaNode:
 
     def _command(self, *arguments: str) -> list[str]:
         return [str(java()), *JVM_OPTIONS, "-cp", class_path(), *arguments]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

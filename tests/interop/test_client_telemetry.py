@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.differential.ottla_node import OttlaNode, quiet_port
+from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 from tests.interop.kafka_jars import class_path, java
+from tests.ports import free_port
 
 TIMEOUT_S = 60
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -21,7 +22,7 @@ JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[tuple[OttlaNode, Callable[[], str]]]:
-    port = quiet_port()
+    port = free_port()
     node = OttlaNode(tmp_path, {**SETTINGS, "ottla.metrics.listener": f"127.0.0.1:{port}"})
     node.format()
 

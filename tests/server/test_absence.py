@@ -19,7 +19,7 @@ from ottla.net.connection import Connection
 from ottla.net.request import Request
 from ottla.server.absence import Absence
 from ottla.server.settings import load_settings
-from tests.differential.ottla_node import quiet_port
+from tests.ports import free_port
 
 SESSION_MS, SHORT_MS, LONG_MS = 9_000, 500, 4_000
 NOW_MS = 100_000
@@ -58,6 +58,7 @@ class World:
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
         self.absence.heard(call, request)
+        self.run()
 
     def _fence_at_once(self) -> None:
         assert self.controller.heartbeats.expired(self.now_ms)
@@ -65,6 +66,11 @@ class World:
 
     def gone_after(self, ms: int) -> list[int]:
         return sorted(self.controller.heartbeats.expired(NOW_MS + ms + 1))
+
+    def run(self) -> None:
+        """Let what was spawned come to its end."""
+        while self.spawned:
+            asyncio.run(self.spawned.pop(0))
 
     async def look(self) -> None:
         self.absence.activated()
@@ -113,6 +119,38 @@ def test_a_voter_that_closed_its_connection_and_listens_no_more_has_no_grace(is_
     assert world.gone_after(SHORT_MS) == [2], "unless it is heard of again"
 
 
+@pytest.mark.parametrize("was_found", [True, False])
+def test_a_broker_that_was_found_at_its_address_and_listens_no_more_has_no_grace(was_found: bool) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        world, first = World(port=listening.getsockname()[1]), connection()
+        if was_found:
+            listening.listen()
+        world.beat(2, first)
+    world.absence.closed(first)
+    world.run()
+    assert world.gone_after(0) == ([2] if was_found else [])
+    assert world.fenced_at_once == was_found
+    assert world.gone_after(SHORT_MS) == [2], "unless it is heard of again"
+
+
+def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        world, first = World(port=listening.getsockname()[1]), connection()
+        world.beat(2, first)
+        listening.listen()
+        world.beat(2, first)
+        world.beat(2, first)
+        listening.accept()[0].close()
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    world.absence.closed(first)
+    world.run()
+    assert world.gone_after(0) == [2]
+
+
 def test_a_broker_that_is_heard_again_keeps_its_session() -> None:
     world, first, second = World(), connection(), connection()
     world.beat(2, first)
@@ -159,13 +197,14 @@ def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        world = World(voters={1: 9, 2: quiet_port()}, port=port)
+        world = World(voters={1: 9, 2: free_port()}, port=port)
 
         async def scenario() -> None:
             looking = asyncio.ensure_future(world.look())
             while not world.gone_after(SHORT_MS):
                 await asyncio.sleep(0.01)
             assert world.gone_after(SHORT_MS) == [2]
+            assert world.fenced_at_once == 1
             world.controller.heartbeats.heard(3, 7, 1, NOW_MS)
             await asyncio.wait_for(looking, 30)
 
@@ -174,7 +213,7 @@ def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
 
 
 def test_an_address_for_clients_that_refuses_gives_a_longer_grace() -> None:
-    world = World(port=quiet_port())
+    world = World(port=free_port())
 
     async def scenario() -> None:
         looking = asyncio.ensure_future(world.look())
