@@ -13,6 +13,7 @@ from ottla.errors import (
     NotCoordinator,
     OffsetMetadataTooLarge,
     UnknownServerError,
+    UnknownTopicId,
 )
 from ottla.groups.expiry import expire_offsets
 from ottla.groups.state import GroupsState
@@ -27,9 +28,10 @@ from ottla.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.replicated.decision import Decision
 from ottla.settings.catalogue import broker_settings
+from ottla.wire.compression import Compression
 from tests.api.broker import ME, Broker, Exchange
 
 TOPIC = "__consumer_offsets"
@@ -133,6 +135,29 @@ def test_offsets_are_there_when_another_term_begins(broker: Broker) -> None:
     assert broker.groups.at(0) is not first, "whoever leads anew begins anew"
     broker.settle()
     assert fetched(broker) == [7, 7]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_records_are_compressed_as_it_is_set(broker: Broker, codec: Compression) -> None:
+    broker.groups.compression = codec
+    broker.create_topic(TOPIC)
+    broker.settle()
+    assert code_of(broker.send(commit(7, partitions=2, metadata="m" * 100), 8)) == NONE
+    (segment,) = broker.partition(TOPIC).log.segments
+    assert [header.compression for _, header, _, _ in segment.batches(0)] == [codec]
+    broker.change(TOPIC, leader=ME)
+    broker.settle()
+    assert fetched(broker) == [7, 7]
+
+
+def test_topics_that_nobody_knows_come_last(broker: Broker) -> None:
+    broker.create_topic(TOPIC)
+    broker.settle()
+    known = broker.node.image.topic(TOPIC)
+    assert known is not None
+    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (b"?" * 16, known.id)]
+    answer = broker.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=asked)]), 10).groups[0]
+    assert [each.partitions[0].error_code for each in answer.topics] == [NONE, UnknownTopicId.code]
 
 
 def test_an_answer_waits_for_the_replicas(broker: Broker) -> None:

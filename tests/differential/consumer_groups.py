@@ -24,6 +24,8 @@ from tests.differential.normal import Messages
 
 GROUP_RESOURCE = 32
 probes = count(1)
+intervals_ms = count(5_001)
+"""Those of no group but one: between what is the least and the most by default."""
 
 
 class Walker:
@@ -145,11 +147,36 @@ def sort_partitions(assignment: Any) -> None:
 
 
 def configure(both: Both, group: str, **settings: str) -> None:
-    """Set a group's own settings on both."""
-    configs = [AlterableConfig(name=name.replace("_", "."), value=value) for name, value in settings.items()]
-    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=configs)
-    answers = both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert not answers.ottla.responses[0].error_code, answers
+    """Set a group's own settings on both, and wait until both coordinators go by them."""
+    probe, interval_ms = f"probe-{next(probes)}", next(intervals_ms)
+    resources = [
+        AlterConfigsResource(
+            resource_type=GROUP_RESOURCE,
+            resource_name=name,
+            configs=[AlterableConfig(name=each.replace("_", "."), value=value) for each, value in given.items()],
+        )
+        for name, given in ((group, settings), (probe, {"consumer_heartbeat_interval_ms": str(interval_ms)}))
+    ]
+    answers = both.same(IncrementalAlterConfigsRequest(resources=resources), 1)
+    assert not any(each.error_code for each in answers.ottla.responses), answers
+    # Coordinators learn of settings a moment after they are stored, of all that were stored together at once.
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while {each.heartbeat_interval_ms for each in probed(both, probe, "no-topic")} != {interval_ms}:
+        assert time.monotonic() < deadline, "the settings are not known"
+
+
+def probed(both: Both, group: str, topic: str) -> Answers:
+    """What a member is told that joins a group of its own and leaves at once."""
+    member = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="probe",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )
+    answers = both.ask(member, 1)
+    both.ask(ConsumerGroupHeartbeatRequest(group_id=group, member_id="probe", member_epoch=-1), 1)
+    return answers
 
 
 def new_topic(both: Both, *, partitions: int = 1) -> str:
@@ -157,15 +184,7 @@ def new_topic(both: Both, *, partitions: int = 1) -> str:
     name = both.new_topic(partitions=partitions)
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while True:
-        probe = ConsumerGroupHeartbeatRequest(
-            group_id=f"probe-{next(probes)}",
-            member_id="probe",
-            rebalance_timeout_ms=1000,
-            subscribed_topic_names=[name],
-            topic_partitions=[],
-        )
-        found = [answer.assignment.topic_partitions for answer in both.ask(probe, 1)]
-        both.ask(ConsumerGroupHeartbeatRequest(group_id=probe.group_id, member_id="probe", member_epoch=-1), 1)
+        found = [answer.assignment.topic_partitions for answer in probed(both, f"probe-{next(probes)}", name)]
         if all(found):
             return name
         assert time.monotonic() < deadline, f"{name} is not known: {found}"

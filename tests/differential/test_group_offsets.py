@@ -175,6 +175,15 @@ class TestCommittedOffsets:
                 asked = [OffsetFetchRequestGroup(group_id=group, topics=None, member_id=member, member_epoch=epoch)]
                 both.same(OffsetFetchRequest(groups=asked), version)
 
+    @pytest.mark.parametrize("version", [8, 9, 10])
+    def test_a_topic_that_is_not_there_comes_last_if_its_id_is_asked_for(
+        self, both: Both, topic: str, group: str, version: int
+    ) -> None:
+        both.same(commit(group, (topic, 0, 5)), 8)
+        answers = both.same(fetch(version, group, [("nowhere", [0]), (topic, [0, 2])]), version)
+        sizes = [[len(each.partitions) for each in answer.groups[0].topics] for answer in answers]
+        assert sizes == [[2, 1] if version >= 10 else [1, 2]] * 2
+
     def test_a_topic_that_was_deleted(self, both: Both, group: str) -> None:
         for again in (False, True):
             name = both.new_topic()

@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from ottla.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from ottla.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -83,8 +90,8 @@ def where(both: Both, topic: str) -> list[str]:
     raise AssertionError(f"{topic} is still on its way: {found}")
 
 
-def move(both: Both, topic: str, name: str) -> None:
-    """Let both move the partition to the directory of a name, and wait until it is there."""
+def ask_to_move(both: Both, topic: str, name: str) -> set[int]:
+    """Let both move the partition to the directory of a name; the codes of their answers."""
 
     def make(side: Side) -> AlterReplicaLogDirsRequest:
         topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
@@ -92,8 +99,28 @@ def move(both: Both, topic: str, name: str) -> None:
             dirs=[AlterReplicaLogDir(path=f"{side.memory['folder']}/{name}", topics=topics)]
         )
 
-    both.same(make, 2)
+    return {answer.results[0].partitions[0].error_code for answer in both.same(make, 2)}
+
+
+def move(both: Both, topic: str, name: str) -> None:
+    """Let both move the partition to the directory of a name, and wait until it is there."""
+    assert ask_to_move(both, topic, name) == {0}
     assert where(both, topic) == [name, name]
+
+
+def cordon(both: Both, *names: str) -> None:
+    """Let both take no new replicas into the directories of some names."""
+
+    def make(side: Side) -> IncrementalAlterConfigsRequest:
+        value = ",".join(f"{side.memory['folder']}/{name}" for name in names)
+        config = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=value)
+        broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+        return IncrementalAlterConfigsRequest(resources=[broker], validate_only=False)
+
+    both.same(make, 1)
+    both.soon_same(DescribeLogDirsRequest(topics=[]), 5, ignoring=["log_dir", "usable_bytes"])
+    for answer in both.ask(DescribeLogDirsRequest(topics=[]), 5):
+        assert {Path(each.log_dir).name for each in answer.results if each.is_cordoned} == {*names}
 
 
 def same_all_over(both: Both, topic: str) -> None:
@@ -134,3 +161,16 @@ def test_a_log_that_begins_inside_a_batch(both: Both, topic: str) -> None:
     for name in ("more", "logs"):
         move(both, topic, name)
         same_all_over(both, topic)
+
+
+def test_a_cordoned_directory_takes_no_new_replicas(both: Both, topic: str) -> None:
+    move(both, topic, "logs")
+    cordon(both, "more")
+    assert ask_to_move(both, topic, "more") == {InvalidReplicaAssignment.code}
+    assert where(both, both.new_topic()) == ["logs", "logs"]
+    cordon(both, "logs", "more")
+    refused = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
+    answers = both.soon_same(CreateTopicsRequest(topics=[refused], timeout_ms=5000, validate_only=True), 7)
+    assert {each.topics[0].error_code for each in answers} == {InvalidReplicationFactor.code}
+    cordon(both)
+    move(both, topic, "more")

@@ -39,6 +39,7 @@ from ottla.replicated.decision import PARKED, Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
 from ottla.wire.batch import batches
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Shard(Generic[S]):
         completions: Completions,
         now_ms: Callable[[], int],
         write_timeout_ms: int,
+        compression: Compression = Compression.NONE,
     ) -> None:
         self._behaviour = behaviour
         self.partition = partition
@@ -72,6 +74,7 @@ class Shard(Generic[S]):
         self._completions = completions
         self._now_ms = now_ms
         self._write_timeout_ms = write_timeout_ms
+        self._compression = compression
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -215,7 +218,7 @@ class Shard(Generic[S]):
 
     def _batches(self, entries: Sequence[Stored], atomic: bool, now_ms: int) -> list[bytearray]:
         """Records that need not be one batch are several where they are too many for one; all are made before any."""
-        batch = batch_of(entries, timestamp=now_ms)
+        batch = batch_of(entries, timestamp=now_ms, compression=self._compression)
         if atomic or len(entries) == 1 or len(batch) <= self.partition.log.settings.max_message_bytes:
             return [batch]
         half = len(entries) // 2

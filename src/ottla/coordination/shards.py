@@ -13,6 +13,7 @@ from ottla.errors import NotCoordinator
 from ottla.image.changes import Changes
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from ottla.wire.compression import Compression
 
 S = TypeVar("S")
 
@@ -40,6 +41,7 @@ class Shards(Generic[S]):
         completions: Completions,
         now_ms: Callable[[], int],
         write_timeout_ms: int,
+        compression: Compression = Compression.NONE,
     ) -> None:
         self.behaviour = behaviour
         self.topic = behaviour.topic
@@ -48,6 +50,8 @@ class Shards(Generic[S]):
         self._completions = completions
         self._now_ms = now_ms
         self._write_timeout_ms = write_timeout_ms
+        self.compression = compression
+        """How batches of records are compressed, of partitions that are led from now on."""
         self._shards: dict[int, Shard[S]] = {}
 
     def __iter__(self) -> Iterator[Shard[S]]:
@@ -114,5 +118,6 @@ class Shards(Generic[S]):
             completions=self._completions,
             now_ms=self._now_ms,
             write_timeout_ms=self._write_timeout_ms,
+            compression=self.compression,
         )
         shard.load()

@@ -32,6 +32,7 @@ from ottla.share.partition import Limits
 from ottla.share.sessions import SessionKey, ShareSessions, Where
 from ottla.share.settings import beginning_of, limits_of, reads_committed
 from ottla.share.state import Key, ShareStates
+from ottla.wire.compression import Compression
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Sharing:
         listener: str,
         timeout_ms: int,
         write_timeout_ms: int,
+        compression: Compression = Compression.NONE,
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn,
         completions: Completions,
@@ -73,6 +75,7 @@ class Sharing:
             completions=completions,
             now_ms=now_ms,
             write_timeout_ms=write_timeout_ms,
+            compression=compression,
         )
         self.states = ShareStateClient(
             node_id,

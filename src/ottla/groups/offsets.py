@@ -151,7 +151,8 @@ def commit_in_transaction(
 def fetch_offsets(
     state: GroupsState, asked: OffsetFetchRequestGroup, context: Context, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """The offsets of some partitions, or of all that have one. What does not exist has no offset."""
+    """The offsets of some partitions, or of all that have one. What does not exist has no offset; topics that nobody
+    knows come last, as Kafka has them."""
     group = state.groups.get(asked.group_id)
     if group is not None:
         try:
@@ -169,14 +170,14 @@ def fetch_offsets(
         ]
     else:
         wanted = asked.topics
-    topics = []
+    topics, strange = [], []
     for each in wanted:
         name = each.name
         if context.version >= _FIRST_BY_ID:
             topic = context.image.topic_by_id(each.topic_id)
             if topic is None:
                 if asked.topics is not None:
-                    topics.append(_refused_topic(each, UnknownTopicId.code))
+                    strange.append(_refused_topic(each, UnknownTopicId.code))
                 continue  # of a topic that is gone nobody can ask by its id
             name = topic.name
         partitions = []
@@ -197,7 +198,7 @@ def fetch_offsets(
                     )
                 )
         topics.append(OffsetFetchResponseTopics(name=name, topic_id=each.topic_id, partitions=partitions))
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics + strange)
 
 
 def delete_offsets(

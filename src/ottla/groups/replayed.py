@@ -1,10 +1,12 @@
-"""The group that a record is about, of whichever of the newer kinds."""
+"""The group that a record is about, of whichever of the newer kinds; and records that all of them have."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from ottla.groups.epoch_group import NO_ASSIGNMENT
 from ottla.groups.state import GroupsState
 
 logger = logging.getLogger(__name__)
@@ -27,3 +29,28 @@ def new_or_known(state: GroupsState, group_id: str, kind: type[G]) -> G:
     if group is not None and not group.is_empty:
         logger.error("%s was a %s group, and has records of a %s group", group_id, group.kind, made.kind)
     return made
+
+
+def with_target_epoch(state: GroupsState, group_id: str, value: Any | None, kind: type[Any]) -> GroupsState:
+    """For which epoch a target was made, and when."""
+    if value is None:
+        group = known_group(state, group_id, kind)
+        if group is None:
+            return state
+        return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
+    group = new_or_known(state, group_id, kind)
+    return state.with_group(
+        replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
+    )
+
+
+def without_target(state: GroupsState, group_id: str, member_id: str, kind: type[Any]) -> GroupsState:
+    group = known_group(state, group_id, kind)
+    return state if group is None else state.with_group(group.without_target(member_id))
+
+
+def without_member(state: GroupsState, group_id: str, member_id: str, kind: type[Any]) -> GroupsState:
+    group = known_group(state, group_id, kind)
+    if group is None or member_id not in group.members:
+        return state
+    return state.with_group(group.without_member(member_id))

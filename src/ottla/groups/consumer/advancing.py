@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from ottla.groups.consumer import regexes
 from ottla.groups.consumer.existing import Found
-from ottla.groups.consumer.group import Matching, Refresh
+from ottla.groups.consumer.group import Matching
 from ottla.groups.consumer.joining import Speaker, replacement, with_speaker
 from ottla.groups.consumer.member import Member, MemberState, Target
 from ottla.groups.consumer.metadata_hash import topics_hash
@@ -30,6 +30,7 @@ from ottla.groups.consumer.settings import assignment_interval_ms, assignors
 from ottla.groups.consumer.targets import new_targets
 from ottla.groups.consumer.timer_keys import Timers, rebalance_of
 from ottla.groups.context import Context
+from ottla.groups.epoch_group import Refresh
 from ottla.groups.state import GroupsState
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored

@@ -11,29 +11,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from immutables import Map
 
 from ottla.errors import (
     IllegalGeneration,
-    NonEmptyGroup,
     StaleMemberEpoch,
-    UnknownMemberId,
     UnsupportedVersion,
 )
 from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.consumer.member import NO_TARGET, Member, MemberState, Owned, Target
 from ottla.groups.consumer.records import group_tombstones
+from ottla.groups.epoch_group import (
+    FIRST_COMMIT_WITH_EPOCH,
+    FIRST_EPOCH,
+    NEVER_REFRESHED,
+    EpochGroup,
+    Refresh,
+    progress,
+)
 from ottla.groups.state import Committed
 from ottla.image.values import NO_ENTRIES
-from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
-
-NO_ASSIGNMENT: Final = -1
-"""The target's epoch after its record was deleted."""
-_FIRST_EPOCH: Final = 1
-_FIRST_COMMIT_WITH_EPOCH: Final = 9
 
 
 class Resolved(NamedTuple):
@@ -42,14 +42,6 @@ class Resolved(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp: int
-
-
-class Refresh(NamedTuple):
-    """Until when the topics of a group need no other look, unless one of them changes. Not recorded."""
-
-    until_ms: int
-    epoch: int
-    """The group's epoch then; the look counts only if that was written."""
 
 
 class CommittedPartition(NamedTuple):
@@ -73,19 +65,18 @@ class Matching(NamedTuple):
     """Those of some topics that the member may know of that brought this up."""
 
 
-NEVER_REFRESHED: Final = Refresh(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
-class ConsumerGroup:
+class ConsumerGroup(EpochGroup[Member]):
     """A group of the consumer protocol; some of its members may speak the classic one."""
 
+    kind = "consumer"
+
     id: str
-    epoch: int = _FIRST_EPOCH
+    epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
     """Of the topics that it reads, as they were when the epoch began."""
     members: Map[str, Member] = NO_ENTRIES
-    target_epoch: int = _FIRST_EPOCH
+    target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     """When the target was made; 0 if that is not known."""
     targets: Map[str, Target] = NO_ENTRIES
@@ -113,26 +104,10 @@ class ConsumerGroup:
     # -- what all groups are asked --
 
     @property
-    def kind(self) -> str:
-        return "consumer"
-
-    @property
-    def protocol_type(self) -> str:
-        return "consumer"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def state_name(self) -> str:
         if not self.members:
             return "Empty"
-        if self.epoch > self.target_epoch:
-            return "Assigning"
-        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
-            return "Stable"
-        return "Reconciling"
+        return progress(self)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
@@ -143,7 +118,7 @@ class ConsumerGroup:
         if in_transaction and epoch == -1 and not member_id and instance_id is None:
             return
         member = self.member(member_id)
-        if not in_transaction and not member.is_classic and version < _FIRST_COMMIT_WITH_EPOCH:
+        if not in_transaction and not member.is_classic and version < FIRST_COMMIT_WITH_EPOCH:
             raise UnsupportedVersion(
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
             )
@@ -183,10 +158,6 @@ class ConsumerGroup:
     def check_offset_delete(self) -> None:
         """Anyone may, but for topics that are read."""
 
-    def check_delete(self) -> None:
-        if self.members:
-            raise NonEmptyGroup("The group is not empty.")
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.names or any(topic in resolved.topics for resolved in self.resolved.values())
 
@@ -196,16 +167,7 @@ class ConsumerGroup:
     def tombstones(self) -> Sequence[Stored]:
         return group_tombstones(self.id, sorted(self.members), sorted(self.resolved))
 
-    def parked(self) -> Iterator[Ticket]:
-        return iter(())
-
     # -- members --
-
-    def member(self, member_id: str) -> Member:
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
-        return found
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """Who holds an instance id."""

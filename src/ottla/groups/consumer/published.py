@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
-from ottla.groups.consumer.group import NEVER_REFRESHED, ConsumerGroup
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.epoch_group import NEVER_REFRESHED
 from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
 

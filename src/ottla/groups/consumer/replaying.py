@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, Resolved
+from ottla.groups.consumer.group import ConsumerGroup, Resolved
 from ottla.groups.consumer.member import (
     LEAVING,
     NOTHING_OWNED,
@@ -19,7 +19,7 @@ from ottla.groups.consumer.member import (
     MemberState,
     Owned,
 )
-from ottla.groups.replayed import known_group, new_or_known
+from ottla.groups.replayed import known_group, new_or_known, with_target_epoch, without_member, without_target
 from ottla.groups.state import GroupsState
 from ottla.messages.consumer_group_records import (
     ClassicMemberMetadata,
@@ -68,10 +68,7 @@ def replay_member(
 ) -> GroupsState:
     """Who a member is and what it wants; its deletion is the last of three."""
     if value is None:
-        group = known_group(state, key.group_id, ConsumerGroup)
-        if group is None or key.member_id not in group.members:
-            return state
-        return state.with_group(group.without_member(key.member_id))
+        return without_member(state, key.group_id, key.member_id, ConsumerGroup)
     group = new_or_known(state, key.group_id, ConsumerGroup)
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
@@ -94,15 +91,7 @@ def replay_target_epoch(
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> GroupsState:
     """For which epoch the target was made."""
-    if value is None:
-        group = known_group(state, key.group_id, ConsumerGroup)
-        if group is None:
-            return state
-        return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
-    group = new_or_known(state, key.group_id, ConsumerGroup)
-    return state.with_group(
-        replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
-    )
+    return with_target_epoch(state, key.group_id, value, ConsumerGroup)
 
 
 def replay_target(
@@ -112,8 +101,7 @@ def replay_target(
 ) -> GroupsState:
     """What a member should have."""
     if value is None:
-        group = known_group(state, key.group_id, ConsumerGroup)
-        return state if group is None else state.with_group(group.without_target(key.member_id))
+        return without_target(state, key.group_id, key.member_id, ConsumerGroup)
     group = new_or_known(state, key.group_id, ConsumerGroup)
     target = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
     return state.with_group(group.with_target(key.member_id, target))

@@ -8,35 +8,33 @@ target with its next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from immutables import Map
 
-from ottla.errors import GroupIdNotFound, NonEmptyGroup, UnknownMemberId
-from ottla.groups.consumer.group import NEVER_REFRESHED, Refresh
+from ottla.errors import GroupIdNotFound
+from ottla.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh
 from ottla.groups.share.member import NO_TARGET, Member, Target
 from ottla.groups.share.partitions import SharePartitions
 from ottla.groups.share.records import group_tombstones
 from ottla.groups.state import Committed
 from ottla.image.values import NO_ENTRIES
-from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
-
-_FIRST_EPOCH: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroup:
+class ShareGroup(EpochGroup[Member]):
     """A group of the share protocol."""
 
+    kind = "share"
+
     id: str
-    epoch: int = _FIRST_EPOCH
+    epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
     """Of the topics that it reads, as they were when the epoch began."""
     members: Map[str, Member] = NO_ENTRIES
-    target_epoch: int = _FIRST_EPOCH
+    target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     targets: Map[str, Target] = NO_ENTRIES
     partitions: SharePartitions | None = None
@@ -47,18 +45,6 @@ class ShareGroup:
     """Not recorded."""
 
     # -- what all groups are asked --
-
-    @property
-    def kind(self) -> str:
-        return "share"
-
-    @property
-    def protocol_type(self) -> str:
-        return "share"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def state_name(self) -> str:
@@ -75,10 +61,6 @@ class ShareGroup:
     def check_offset_delete(self) -> None:
         raise self._no_consumer_group()
 
-    def check_delete(self) -> None:
-        if self.members:
-            raise NonEmptyGroup("The group is not empty.")
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.names
 
@@ -88,19 +70,10 @@ class ShareGroup:
     def tombstones(self) -> Sequence[Stored]:
         return group_tombstones(self.id, sorted(self.members))
 
-    def parked(self) -> Iterator[Ticket]:
-        return iter(())
-
     def _no_consumer_group(self) -> GroupIdNotFound:
         return GroupIdNotFound(f"Group {self.id} is not a consumer group.")
 
     # -- members --
-
-    def member(self, member_id: str) -> Member:
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
-        return found
 
     def target_of(self, member: Member) -> Target:
         return self.targets.get(member.id, NO_TARGET)

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
-from ottla.groups.consumer.group import Refresh
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.context import Context
+from ottla.groups.epoch_group import Refresh
 from ottla.groups.share.group import ShareGroup, share_group
 from ottla.groups.share.member import JOINING, LEAVING, Member, Target
 from ottla.groups.share.partitions import NO_PARTITIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ottla.groups.consumer.group import NEVER_REFRESHED
+from ottla.groups.epoch_group import NEVER_REFRESHED
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.records import partitions_record
 from ottla.groups.state import GroupsState

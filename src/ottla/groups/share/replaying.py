@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.groups.consumer.group import NO_ASSIGNMENT
+from ottla.groups.epoch_group import NO_ASSIGNMENT
 from ottla.groups.replayed import known_group, new_or_known
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import LEAVING, NO_TARGET, Member

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from immutables import Map
 
-from ottla.errors import NonEmptyGroup, StaleMemberEpoch, UnknownMemberId, UnsupportedVersion
+from ottla.errors import StaleMemberEpoch, UnsupportedVersion
 from ottla.groups.consumer.group import CommittedPartition
+from ottla.groups.epoch_group import (
+    FIRST_COMMIT_WITH_EPOCH,
+    FIRST_EPOCH,
+    NEVER_REFRESHED,
+    EpochGroup,
+    Refresh,
+    progress,
+)
 from ottla.groups.state import Committed
 from ottla.groups.streams.configuring import Configured
 from ottla.groups.streams.member import Member
@@ -23,36 +31,22 @@ from ottla.groups.streams.records import group_tombstones
 from ottla.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, each_task
 from ottla.groups.streams.topology import Topology
 from ottla.image.values import NO_ENTRIES
-from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
 
-NO_ASSIGNMENT: Final = -1
-"""The target's epoch after its record was deleted."""
 NOT_VALIDATED: Final = -1
 """The epoch of a validated topology while there is none."""
-_FIRST_EPOCH: Final = 1
-_FIRST_COMMIT_WITH_EPOCH: Final = 9
 
 Processes = Map[TaskId, frozenset[str]]
 
 
-class Refresh(NamedTuple):
-    """Until when the topics of a group need no other look, unless one of them changes. Not recorded."""
-
-    until_ms: int
-    epoch: int
-    """The group's epoch then; the look counts only if that was written."""
-
-
-NEVER_REFRESHED: Final = Refresh(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
-class StreamsGroup:
+class StreamsGroup(EpochGroup[Member]):
     """A group of the streams protocol."""
 
+    kind = "streams"
+
     id: str
-    epoch: int = _FIRST_EPOCH
+    epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
     """Of the topics of its topology, as they were when the epoch began."""
     validated_epoch: int = 0
@@ -61,7 +55,7 @@ class StreamsGroup:
     """Those that the epoch was made for."""
     topology: Topology | None = None
     members: Map[str, Member] = NO_ENTRIES
-    target_epoch: int = _FIRST_EPOCH
+    target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     """When the target was made; 0 if that is not known."""
     targets: Map[str, Tasks] = NO_ENTRIES
@@ -83,28 +77,12 @@ class StreamsGroup:
     # -- what all groups are asked --
 
     @property
-    def kind(self) -> str:
-        return "streams"
-
-    @property
-    def protocol_type(self) -> str:
-        return "streams"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def state_name(self) -> str:
         if not self.members:
             return "Empty"
         if self.topology is None or self.topology.epoch != self.validated_epoch:
             return "NotReady"
-        if self.epoch > self.target_epoch:
-            return "Assigning"
-        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
-            return "Stable"
-        return "Reconciling"
+        return progress(self)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
@@ -115,7 +93,7 @@ class StreamsGroup:
         if in_transaction and epoch == -1 and not member_id and instance_id is None:
             return
         member = self.member(member_id)
-        if not in_transaction and version < _FIRST_COMMIT_WITH_EPOCH:
+        if not in_transaction and version < FIRST_COMMIT_WITH_EPOCH:
             raise UnsupportedVersion(
                 "OffsetCommit version 9 or above must be used by members using the streams group protocol"
             )
@@ -157,10 +135,6 @@ class StreamsGroup:
     def check_offset_delete(self) -> None:
         """Anyone may, but for topics that are read."""
 
-    def check_delete(self) -> None:
-        if self.members:
-            raise NonEmptyGroup("The group is not empty.")
-
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
@@ -170,16 +144,7 @@ class StreamsGroup:
     def tombstones(self) -> Sequence[Stored]:
         return group_tombstones(self.id, sorted(self.members))
 
-    def parked(self) -> Iterator[Ticket]:
-        return iter(())
-
     # -- members --
-
-    def member(self, member_id: str) -> Member:
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
-        return found
 
     def target_of(self, member_id: str) -> Tasks:
         """What a member should run."""

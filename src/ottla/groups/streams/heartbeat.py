@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 from ottla.errors import InvalidRequest, UnknownServerError
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.context import Context
+from ottla.groups.epoch_group import Refresh
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.configuring import Configured, configure
 from ottla.groups.streams.endpoints import endpoints_of
-from ottla.groups.streams.group import NOT_VALIDATED, Refresh, StreamsGroup
+from ottla.groups.streams.group import NOT_VALIDATED, StreamsGroup
 from ottla.groups.streams.joining import Found, found_or_new, reported_by, speaker, updated
 from ottla.groups.streams.leaving import leave
 from ottla.groups.streams.member import JOINING, LEAVING, LEAVING_STATIC, MemberState

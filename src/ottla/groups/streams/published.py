@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
+from ottla.groups.epoch_group import NEVER_REFRESHED
 from ottla.groups.state import GroupsState
-from ottla.groups.streams.group import NEVER_REFRESHED, StreamsGroup
+from ottla.groups.streams.group import StreamsGroup
 
 
 def notice(state: GroupsState, changed: Set[str]) -> GroupsState:

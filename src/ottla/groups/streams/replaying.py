@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.groups.replayed import known_group, new_or_known
+from ottla.groups.replayed import known_group, new_or_known, with_target_epoch, without_member, without_target
 from ottla.groups.state import GroupsState
-from ottla.groups.streams.group import NO_ASSIGNMENT, StreamsGroup
+from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import LEAVING, Endpoint, Member, MemberState
 from ottla.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskIds, Tasks
 from ottla.groups.streams.topology import topology_of
@@ -53,10 +53,7 @@ def replay_member(
 ) -> GroupsState:
     """Who a member is; its deletion is the last of three."""
     if value is None:
-        group = known_group(state, key.group_id, StreamsGroup)
-        if group is None or key.member_id not in group.members:
-            return state
-        return state.with_group(group.without_member(key.member_id))
+        return without_member(state, key.group_id, key.member_id, StreamsGroup)
     group = new_or_known(state, key.group_id, StreamsGroup)
     endpoint = value.user_endpoint
     member = replace(
@@ -80,15 +77,7 @@ def replay_target_epoch(
     value: stored.StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> GroupsState:
     """For which epoch the target was made."""
-    if value is None:
-        group = known_group(state, key.group_id, StreamsGroup)
-        if group is None:
-            return state
-        return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
-    group = new_or_known(state, key.group_id, StreamsGroup)
-    return state.with_group(
-        replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
-    )
+    return with_target_epoch(state, key.group_id, value, StreamsGroup)
 
 
 def replay_target(
@@ -98,8 +87,7 @@ def replay_target(
 ) -> GroupsState:
     """What a member should run."""
     if value is None:
-        group = known_group(state, key.group_id, StreamsGroup)
-        return state if group is None else state.with_group(group.without_target(key.member_id))
+        return without_target(state, key.group_id, key.member_id, StreamsGroup)
     group = new_or_known(state, key.group_id, StreamsGroup)
     target = Tasks(_task_ids(value.active_tasks), _task_ids(value.standby_tasks), _task_ids(value.warmup_tasks))
     return state.with_group(group.with_target(key.member_id, target))

@@ -1,0 +1,84 @@
+"""What groups of the three newer protocols have in common: members that heartbeat, a target, and epochs.
+
+group epoch ≥ target's epoch ≥ each member's epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from immutables import Map
+
+from ottla.errors import NonEmptyGroup, UnknownMemberId
+from ottla.replicated.decision import Ticket
+
+FIRST_EPOCH: Final = 1
+NO_ASSIGNMENT: Final = -1
+"""The target's epoch after its record was deleted."""
+FIRST_COMMIT_WITH_EPOCH: Final = 9
+"""The version of OffsetCommit from which on members tell their epochs."""
+
+M = TypeVar("M")
+
+
+class Refresh(NamedTuple):
+    """Until when the topics of a group need no other look, unless one of them changes. Not recorded."""
+
+    until_ms: int
+    epoch: int
+    """The group's epoch then; the look counts only if that was written."""
+
+
+NEVER_REFRESHED: Final = Refresh(0, 0)
+
+
+class EpochGroup(Generic[M]):
+    """What such groups are asked, and answer in the same way."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    id: str
+    epoch: int
+    target_epoch: int
+    members: Map[str, M]
+
+    @property
+    def protocol_type(self) -> str:
+        return self.kind
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def check_delete(self) -> None:
+        if self.members:
+            raise NonEmptyGroup("The group is not empty.")
+
+    def parked(self) -> Iterator[Ticket]:
+        return iter(())
+
+    def member(self, member_id: str) -> M:
+        found = self.members.get(member_id)
+        if found is None:
+            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
+        return found
+
+
+class _Reconciling(Protocol):
+    """A member that moves towards the target in steps."""
+
+    def is_reconciled_to(self, epoch: int) -> bool: ...
+
+
+R = TypeVar("R", bound=_Reconciling)
+
+
+def progress(group: EpochGroup[R]) -> str:
+    """The state of a group with members that move towards its target, as it is listed."""
+    if group.epoch > group.target_epoch:
+        return "Assigning"
+    if all(member.is_reconciled_to(group.target_epoch) for member in group.members.values()):
+        return "Stable"
+    return "Reconciling"
