@@ -282,6 +282,42 @@ def test_a_candidate_whose_votes_were_split_tries_again_soon() -> None:
     assert member.roles == [("prospective", 1, -1)]
 
 
+def test_a_candidate_that_was_refused_by_all_who_are_there_tries_again_soon() -> None:
+    """The two who are left of three have voted for themselves, and the third one's process is dead."""
+    member = Member()
+    member.wait(1_000)
+    member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
+    refusing, dead = (send for send, _ in member.sent(VoteRequest))
+    member.done(member.consensus.failed(dead.id, member.now, connection_lost=True))
+    assert member.consensus.role == "candidate"
+    member.answer(refusing, voted(1, granted=False))
+    member.wait(20)
+    assert member.roles == [("prospective", 1, -1)]
+
+
+def test_a_candidate_whom_nobody_answers_does_not_try_again_before_its_time() -> None:
+    member = Member()
+    member.wait(1_000)
+    member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
+    for _ in range(40):
+        for send, _ in member.sent(VoteRequest):
+            member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+        member.wait(20)
+        assert member.consensus.role == "candidate"
+
+
+def test_voters_whose_leader_hung_up_try_one_after_the_other() -> None:
+    first, second = Member(local=key(1)), Member(local=key(3))
+    for member in (first, second):
+        lose_leader(member)
+        member.wait(50)
+    assert (first.consensus.role, second.consensus.role) == ("prospective", "follower")
+    second.wait(99)
+    assert second.consensus.role == "follower"
+    second.wait(1)
+    assert second.consensus.role == "prospective"
+
+
 def test_a_leader_grants_nothing_in_its_epoch() -> None:
     member = Member()
     member.elect()

@@ -43,7 +43,7 @@ class ConsensusConfig:
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000
     leader_lost_ms: int = 50
-    """For how long, and at random up to four times as long, a voter tries to reach a leader that hung up."""
+    """For how long the first voter tries to reach a leader that hung up; each further one twice as long in addition."""
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500

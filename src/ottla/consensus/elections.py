@@ -150,18 +150,30 @@ def on_end_answer(core: Core, node_id: int, answer: ending.EndQuorumEpochRespons
 
 
 def on_connection_lost(core: Core, node_id: int, now_ms: int) -> None:
-    """The leader hung up or is not there: most likely it died.
+    """A node hung up or is not there: most likely it died.
 
-    Unless it is reached again soon, this voter asks for pre-votes, after a time of its own so that not all do so at
-    once; and being out of touch with the leader, it grants them. (Kafka 4.3 waits for the fetch timeout. A pre-vote
-    binds nobody: whoever still reaches the leader refuses it.)
+    Unless a leader is reached again soon, its voters ask for pre-votes, one after the other so that votes are not
+    split; and being out of touch with the leader, they grant them. (Kafka 4.3 waits for the fetch timeout. A pre-vote
+    binds nobody: whoever still reaches the leader refuses it.) From whoever asks for votes, a voter that is not there
+    keeps what nobody else can give: the round may be lost by that.
     """
     state = core.state
+    if isinstance(state, Prospective | Candidate):
+        if not state.tally.is_lost:
+            state.tally.miss(node_id)
+            core.after_votes(now_ms)
+        return
     if not isinstance(state, Follower) or node_id != state.leader_id or state.is_leader_lost:
         return
-    base = core.config.leader_lost_ms
     state.is_leader_lost, state.has_fetched = True, False
-    state.fetch_deadline = min(state.fetch_deadline, now_ms + base + core.random.randrange(3 * base + 1))
+    state.fetch_deadline = min(
+        state.fetch_deadline, now_ms + core.config.leader_lost_ms * (1 + 2 * _turn(core, node_id))
+    )
+
+
+def _turn(core: Core, leader_id: int) -> int:
+    """How many voters try before this one to become the next leader."""
+    return sum(key.id < core.config.local.id for key in core.voters.replicas if key.id != leader_id)
 
 
 def _succession_backoff(core: Core, asked: ending.PartitionData, version: int) -> int:

@@ -27,10 +27,15 @@ class Tally:
     def __init__(self, voters: Iterable[ReplicaKey], own: int) -> None:
         self.voters = {key.id: key for key in voters}
         self.votes: dict[int, bool] = {own: True}
+        self._unreachable: set[int] = set()
 
     def record(self, voter_id: int, granted: bool) -> None:
         if voter_id in self.voters:
             self.votes[voter_id] = granted
+
+    def miss(self, voter_id: int) -> None:
+        """A voter is not there; should it answer after all, that counts."""
+        self._unreachable.add(voter_id)
 
     @property
     def majority(self) -> int:
@@ -46,8 +51,11 @@ class Tally:
 
     @property
     def is_lost(self) -> bool:
+        """Whether those who refused, and with them those who are not there, leave no majority. Where nobody refused,
+        the others may only have to come back."""
         rejected = sum(not granted for granted in self.votes.values())
-        return len(self.voters) - rejected < self.majority
+        missing = sum(key.id in self._unreachable for key in self.open)
+        return rejected > 0 and len(self.voters) - rejected - missing < self.majority
 
     @property
     def open(self) -> list[ReplicaKey]:
