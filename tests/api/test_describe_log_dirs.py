@@ -1,24 +1,25 @@
 """DescribeLogDirs and OffsetForLeaderEpoch on what one node of each kind cannot show."""
 
+from ottla.image.versions import CORDONED_LOG_DIRS, METADATA_VERSION
 from ottla.log.settings import DEFAULT_LOG_SETTINGS
 from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.messages.metadata_records import BrokerRegistrationChangeRecord
+from ottla.messages.metadata_records import FeatureLevelRecord
 from ottla.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.api.broker import BROKER_EPOCH, ME, Broker
+from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 
 
 def test_directories_that_get_no_new_replicas_are_told_of(broker: Broker) -> None:
-    second = broker.logs.directories[1].meta.directory_id
-    broker.apply(
-        BrokerRegistrationChangeRecord(broker_id=ME, broker_epoch=BROKER_EPOCH, cordoned_log_dirs=[second or b""])
-    )
-    results = broker.ask(DescribeLogDirsRequest(topics=None), 5).results
+    broker.logs.directories[1].is_cordoned = True
+    for level in (CORDONED_LOG_DIRS - 1, CORDONED_LOG_DIRS):
+        broker.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
+        results = broker.ask(DescribeLogDirsRequest(topics=None), 5).results
+        assert results[1].is_cordoned == (level == CORDONED_LOG_DIRS)
     assert [(each.log_dir, each.is_cordoned) for each in results] == [("/one", False), ("/two", True)]
     assert {(each.total_bytes, each.usable_bytes) for each in results} == {(1000, 400)}
 

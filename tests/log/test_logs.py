@@ -36,6 +36,17 @@ def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
     assert [len(directory.logs) for directory in logs.directories] == [2, 2, 2]
 
 
+def test_a_cordoned_directory_takes_new_logs_only_if_all_are() -> None:
+    logs = make_logs(SimulatedDisk(1), "/a", "/b", "/c")
+    one, other, third = logs.directories
+    one.is_cordoned = other.is_cordoned = True
+    for partition in range(3):
+        create(logs, "t", partition)
+    assert len(third.logs) == 3
+    third.is_cordoned = True
+    assert create(logs, "t", 3).directory == "/a/t-3"
+
+
 def test_a_new_log_goes_where_it_is_told_to() -> None:
     logs = make_logs(SimulatedDisk(1), "/a", "/b")
     log = create(logs, "t", 0, directory_id=bytes(15) + b"\x02")

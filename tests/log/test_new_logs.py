@@ -19,7 +19,7 @@ from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 FILES = ["00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex"]
-SOON_MS = 10
+SOON_MS = 100
 
 
 def create(logs: Logs, partition: int = 0, settings: LogSettings | None = None) -> PartitionLog:

@@ -231,6 +231,19 @@ class TestDamage:
         assert bench.log.log_end_offset == end
         check_consistent(bench.log)
 
+    def test_a_batch_whose_epoch_is_between_two_that_are_in_order_ends_the_log(self, bench: Bench) -> None:
+        # The epoch is not in the checksum: a sector that was torn in the header may hold anything there.
+        end = bench.log.log_end_offset
+        for number, epoch in enumerate((9, 1_952_710_658, 9)):
+            made = batch(b"x", base_offset=end + number, leader_epoch=epoch)
+            bench.log.active.append(made, end + number, NOW, 100)
+        bench.reopen(clean=False, recovery_point=end)
+        assert bench.log.log_end_offset == end + 1
+        assert bench.log.epochs.latest == 9
+        check_consistent(bench.log)
+        bench.restart()
+        assert bench.log.log_end_offset == end + 1
+
     @pytest.mark.parametrize("where", [0, 8, 16])
     @pytest.mark.parametrize("clean", [True, False])
     def test_bytes_before_the_recovery_point_that_are_wrong_are_never_dropped(

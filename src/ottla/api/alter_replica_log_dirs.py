@@ -11,7 +11,16 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import NONE, ApiError, InvalidTopic, LogDirNotFound, NotLeader, ReplicaNotAvailable, StorageFailed
+from ottla.errors import (
+    NONE,
+    ApiError,
+    InvalidReplicaAssignment,
+    InvalidTopic,
+    LogDirNotFound,
+    NotLeader,
+    ReplicaNotAvailable,
+    StorageFailed,
+)
 from ottla.log.directory import LogDirectory
 from ottla.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -54,6 +63,8 @@ def _move(node: BrokerNode, topic: str, index: int, path: str) -> int:
         directory = _directory(node, path)
         if directory.failure is not None:
             raise StorageFailed(f"{path} is offline: {directory.failure}")
+        if directory.is_cordoned:
+            raise InvalidReplicaAssignment(f"{path} is cordoned")
         node.moves.start(node.partitions.get(topic, index), directory)
     except NotLeader:
         return ReplicaNotAvailable.code

@@ -12,6 +12,7 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.errors import StorageFailed
+from ottla.image.versions import CORDONED_LOG_DIRS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.messages.describe_log_dirs import (
@@ -58,9 +59,7 @@ async def _directory(
         result.topics = list(topics.values())
     except OSError:
         return DescribeLogDirsResult(log_dir=result.log_dir, error_code=StorageFailed.code)
-    registered = node.image.broker(node.node_id)
-    cordoned = (registered.cordoned_log_dirs if registered is not None else None) or ()
-    result.is_cordoned = directory.meta.directory_id in cordoned
+    result.is_cordoned = directory.is_cordoned and node.image.features.metadata_version >= CORDONED_LOG_DIRS
     return result
 
 

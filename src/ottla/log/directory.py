@@ -50,8 +50,9 @@ logger = logging.getLogger(__name__)
 METADATA_TOPIC = "__cluster_metadata"
 """Its log is the consensus's, which opens it by itself."""
 
-_TOGETHER_MS = 5
-"""What is asked for within this time is made, or synced, in one go; and whoever asked gets an answer before."""
+_TOGETHER_MS = 50
+"""What is asked for within this time is made, or synced, in one go; and whoever asked gets an answer before, be it
+half a megabyte about 500 topics."""
 
 Name = tuple[str, int]
 """A topic and a partition of it."""
@@ -82,6 +83,8 @@ class LogDirectory:
         self.high_watermarks: dict[Name, int] = {}
         """As they were at the last stop, until the partitions have taken them up."""
         self.failure: OSError | None = None
+        self.is_cordoned = False
+        """Whether it takes no new logs as long as another directory does (KIP-1066)."""
         self.corrupt: dict[Name, CorruptLog] = {}
         """Partitions that are not served, because bytes of theirs that had been synced are not right any more."""
         self.broker_epoch: int | None = None

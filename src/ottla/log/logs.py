@@ -85,10 +85,11 @@ class Logs:
         now_ms: int,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """Make a log, in the directory given or in the one with the fewest logs."""
+        """Make a log, in the directory given or in the one with the fewest logs; a cordoned one only if all are."""
         online = self.online()
         if directory_id is None:
-            chosen = min(online, key=lambda directory: len(directory.logs) + len(directory.futures))
+            open_ones = [directory for directory in online if not directory.is_cordoned] or online
+            chosen = min(open_ones, key=lambda directory: len(directory.logs) + len(directory.futures))
         else:
             chosen = self._find(directory_id, online)
         return chosen.create(topic, partition, settings, topic_id=topic_id, now_ms=now_ms)

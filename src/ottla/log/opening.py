@@ -7,6 +7,7 @@ compaction) is dropped or completed; bytes that were synced and are not right an
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from ottla.log.disk import Disk
@@ -29,7 +30,7 @@ from ottla.log.segment import (
     Segment,
 )
 from ottla.log.settings import LogSettings
-from ottla.log.truncation import load_snapshot, rebuild_producers, truncate_fully
+from ottla.log.truncation import load_snapshot, rebuild_producers, truncate_fully, truncate_to
 from ottla.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ def _recover(log: PartitionLog, names: set[str], *, now_ms: int, expiration_ms: 
     taken_at = load_snapshot(log, names, log.log_end_offset, now_ms=now_ms, expiration_ms=expiration_ms)
     if taken_at < log.log_end_offset:
         rebuild_producers(log, now_ms=now_ms, expiration_ms=expiration_ms)
-    epoch = NO_LEADER_EPOCH
+    epoch = fallen_to = NO_LEADER_EPOCH
     for number in range(first, len(segments)):
         log.segments = segments[: number + 1]  # those behind it may be wrong
         try:
@@ -211,20 +212,35 @@ def _recover(log: PartitionLog, names: set[str], *, now_ms: int, expiration_ms: 
             logger.warning("%s; the log ends there now", torn)
             log.segments = segments
             _cut(log, number, torn.position)
+            fallen_to = torn.epoch
             break
         if number + 1 < len(segments):
             segments[number].finish()
             log.write_snapshot()
     log.producers.map_end_offset = log.log_end_offset
     log.recovery_point = min(log.recovery_point, log.log_end_offset)
+    if fallen_to != NO_LEADER_EPOCH:
+        _drop_strange_epoch(log, fallen_to, now_ms=now_ms, expiration_ms=expiration_ms)
 
 
 class _Torn(Exception):
-    """A segment is right up to here, and all that was synced is; then a crash cut it."""
+    """A segment is right up to here, and all that was synced is; then a crash cut it. `epoch` is that of the next batch
+    where it is lower than the last one's."""
 
-    def __init__(self, why: str, position: int) -> None:
+    def __init__(self, why: str, position: int, epoch: int) -> None:
         super().__init__(why)
-        self.position = position
+        self.position, self.epoch = position, epoch
+
+
+def _drop_strange_epoch(log: PartitionLog, epoch: int, *, now_ms: int, expiration_ms: int) -> None:
+    """Where a batch's epoch lies between two that are in order without it, it is the batch that is wrong: its header is
+    spoiled, or it had been cut off before the crash."""
+    entries = log.epochs.entries
+    strange = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+    if 0 < strange < len(entries) and entries[strange].start_offset >= log.recovery_point:
+        start = entries[strange].start_offset
+        logger.warning("%s: epoch %d from offset %d on cannot be; the log ends there now", log, *entries[strange])
+        truncate_to(log, start, now_ms=now_ms, producer_expiration_ms=expiration_ms)
 
 
 def _cut(log: PartitionLog, number: int, position: int) -> None:
@@ -248,6 +264,7 @@ def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
     segment.aborted.reset()
     expected = log.log_end_offset
     position = end = 0
+    fallen_to = NO_LEADER_EPOCH
     try:
         if segment.base_offset != expected and not _may_follow(log, segment):
             raise CorruptLog(segment.path(LOG_SUFFIX), 0, f"the segment before it ends at {expected}")
@@ -259,6 +276,7 @@ def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
                 or not segment.fits(header.last_offset)
                 or epoch > header.leader_epoch >= 0
             ):
+                fallen_to = header.leader_epoch if epoch > header.leader_epoch else NO_LEADER_EPOCH
                 what = f"offset {header.base_offset} of epoch {header.leader_epoch} after {expected - 1} of {epoch}"
                 raise CorruptLog(segment.path(LOG_SUFFIX), position, what)
             segment.note(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
@@ -270,7 +288,7 @@ def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
     except CorruptLog as error:
         if expected < log.recovery_point:
             raise
-        raise _Torn(str(error), end) from error
+        raise _Torn(str(error), end, fallen_to) from error
     return epoch
 
 

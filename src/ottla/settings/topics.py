@@ -60,17 +60,15 @@ def effective_topic_settings(
     """Every topic setting with its value in force. Names that are unknown are passed over: a newer Kafka may have
     stored them. Raises InvalidSetting for a value that cannot be."""
     layers = tuple(frozenset(given.items()) for given in (dynamic_broker, dynamic_default, broker))
-    settings = {}
-    inherited = _inherited(*layers)
-    for name, setting in topic_settings().items():
-        if name in topic:
-            value = setting.parse(topic[name])
-            settings[name] = EffectiveSetting(setting, value, Source.DYNAMIC_TOPIC, name)
-        else:
-            found = inherited[name]
-            if isinstance(found, InvalidSetting):
-                raise found
-            settings[name] = found
+    inherited, wrong = _inherited(*layers)
+    settings = inherited.copy()
+    for name, text in topic.items():
+        setting = topic_settings().get(name)
+        if setting is not None:
+            settings[name] = EffectiveSetting(setting, setting.parse(text), Source.DYNAMIC_TOPIC, name)
+    for name, error in wrong.items():
+        if name not in topic:
+            raise error
     return settings
 
 
@@ -110,20 +108,23 @@ _Given = frozenset[tuple[str, str]]
 @lru_cache(maxsize=16)
 def _inherited(
     dynamic_broker: _Given, dynamic_default: _Given, broker: _Given
-) -> dict[str, EffectiveSetting | InvalidSetting]:
-    """What a topic has that sets nothing itself: the same for thousands of topics."""
+) -> tuple[dict[str, EffectiveSetting], dict[str, InvalidSetting]]:
+    """What a topic has that sets nothing itself, the same for thousands of topics; and what it must set itself, as the
+    brokers' value cannot be."""
     layers = (
         (Source.DYNAMIC_BROKER, dict(dynamic_broker)),
         (Source.DYNAMIC_DEFAULT_BROKER, dict(dynamic_default)),
         (Source.STATIC_BROKER, dict(broker)),
     )
-    found: dict[str, EffectiveSetting | InvalidSetting] = {}
+    found: dict[str, EffectiveSetting] = {}
+    wrong: dict[str, InvalidSetting] = {}
     for name, setting in topic_settings().items():
         try:
             found[name] = _from_broker(setting, layers)
-        except InvalidSetting as error:  # which matters to topics only that do not set it themselves
-            found[name] = error
-    return found
+        except InvalidSetting as error:
+            wrong[name] = error
+            found[name] = EffectiveSetting(setting, setting.default_value, Source.DEFAULT, name)  # for its place
+    return found, wrong
 
 
 def _from_broker(setting: Setting, layers: tuple[tuple[Source, Mapping[str, str]], ...]) -> EffectiveSetting:
