@@ -43,6 +43,7 @@ from ottla.messages.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ottla.replica.departures import Departures
 from ottla.replica.moves import Moves
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
@@ -145,6 +146,9 @@ class Broker:
         """What the controller was asked."""
         self.controller: Callable[[Any], Any] = self._decide
         self.max_bytes_per_s = 1 << 60
+        self.hung_up: list[int] = []
+        self.dead: set[str] = set()
+        """The hosts where nothing listens."""
         self._next_producer_id = 0
         self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
         self.logs.load(lambda _: LogSettings(), NOW_MS)
@@ -203,6 +207,7 @@ class Broker:
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=lambda: 1),
             moves=self.moves,
+            departures=Departures("PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
@@ -250,6 +255,7 @@ class Broker:
             delta.apply(record)
         delta.finish(offset=old.offset + len(records), epoch=1, timestamp=self.clock.ms)
         self.partitions.apply(delta.changes)
+        self.node.departures.apply(delta.changes)
         self.groups.apply(delta.changes)
 
     def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
@@ -348,6 +354,9 @@ class Broker:
 
     def _spawn(self, work: Any) -> None:
         self.loop.create_task(work)
+
+    async def _knock(self, host: str, port: int) -> bool:
+        return host in self.dead
 
     async def _ask_controller(self, request: Any) -> Any:
         self.asked.append(request)

@@ -1,10 +1,17 @@
 """Metadata and its kin: brokers that are fenced, on other listeners or without their disks."""
 
+import asyncio
+
 from ottla.errors import LeaderNotAvailable, ListenerNotFound, ReplicaNotAvailable
 from ottla.messages.describe_cluster import DescribeClusterRequest
 from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataResponsePartition
-from ottla.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from ottla.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.replica.departures import DECIDED_WITHIN_MS, NAMED_MS, WAIT_S
 from tests.api.broker import BROKER_EPOCH, Broker
 
 
@@ -19,14 +26,79 @@ def fence(broker: Broker, other: int) -> None:
 
 
 def test_fenced_brokers_are_offline_and_not_told_of(broker: Broker) -> None:
-    broker.register(2)
+    broker.register(2, fenced=True)
     broker.create_topic("t", replicas=(1, 2))
-    fence(broker, 2)
     response = broker.ask(MetadataRequest(topics=None), 13)
     assert [each.node_id for each in response.brokers] == [1]
     assert response.controller_id == 1
     told = partition(broker, 13)
     assert (told.error_code, told.leader_id, told.replica_nodes, told.offline_replicas) == (0, 1, [1, 2], [2])
+
+
+def test_a_broker_that_was_just_fenced_is_still_named_but_for_nothing(broker: Broker) -> None:
+    """librdkafka would give up partitions together with a broker that is not named, whoever leads them now."""
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2))
+    fence(broker, 2)
+    response = broker.ask(MetadataRequest(topics=None), 13)
+    assert [each.node_id for each in response.brokers] == [1, 2]
+    assert (response.controller_id, partition(broker, 13).offline_replicas) == (1, [2])
+    broker.clock.pass_time(NAMED_MS)
+    assert [each.node_id for each in broker.ask(MetadataRequest(topics=None), 13).brokers] == [1]
+
+
+def test_who_asks_for_a_leader_that_hung_up_is_told_of_the_next_one(broker: Broker) -> None:
+    lose_leader(broker)
+    asked = broker.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+    assert not asked.outcome
+    assert broker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 12).topics[0].error_code == 0
+    assert broker.ask(MetadataRequest(topics=[]), 12).brokers, "who asks for brokers only does not wait either"
+    topic_id = broker.image.topics["t"].id
+    broker.apply(
+        BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=BROKER_EPOCH, fenced=1),
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=1, isr=[1]),
+    )
+    broker.settle()
+    assert [each.node_id for each in asked.response.brokers] == [1, 2]
+    assert [each.leader_id for each in asked.response.topics[0].partitions] == [1]
+    assert partition(broker, 13).leader_id == 1, "and nobody waits any more"
+
+
+def test_a_leader_that_is_gone_is_not_named_when_the_decision_takes_long(broker: Broker) -> None:
+    lose_leader(broker)
+    asked = broker.send(MetadataRequest(topics=None), 13)
+    broker.loop.run_until_complete(asyncio.sleep(WAIT_S * 1.2))
+    (told,) = next(each for each in asked.response.topics if each.name == "t").partitions
+    assert (told.error_code, told.leader_id, told.isr_nodes) == (LeaderNotAvailable.code, -1, [1, 2])
+    broker.clock.pass_time(DECIDED_WITHIN_MS)
+    assert partition(broker, 13).leader_id == -1, "nobody waits any more"
+
+
+def test_a_leader_that_closed_a_connection_and_still_listens_is_named(broker: Broker) -> None:
+    lose_leader(broker, is_dead=False)
+    broker.node.departures.lost(2)
+    broker.hung_up.clear()
+    assert partition(broker, 13).leader_id == 2
+
+
+def test_a_leader_that_comes_back_before_it_is_fenced_is_named_again(broker: Broker) -> None:
+    lose_leader(broker)
+    asked = broker.send(MetadataRequest(topics=None), 13)
+    assert not asked.outcome
+    broker.dead.clear()
+    broker.loop.run_until_complete(asyncio.sleep(WAIT_S * 2))
+    assert asked.outcome
+    assert partition(broker, 13).leader_id == 2
+
+
+def lose_leader(broker: Broker, *, is_dead: bool = True) -> None:
+    """Broker 2 leads a topic, another one does not concern it, and it hangs up."""
+    broker.register(2)
+    broker.create_topic("t", replicas=(1, 2), leader=2)
+    broker.create_topic("other")
+    if is_dead:
+        broker.dead.add("host2")
+    broker.hung_up.append(2)
 
 
 def test_v0_leaves_out_who_cannot_be_reached_and_says_so(broker: Broker) -> None:

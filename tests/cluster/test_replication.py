@@ -218,11 +218,11 @@ def test_a_leader_whose_disk_fails_hands_over_to_others(tmp_path: Path) -> None:
         settings = {"segment.bytes": str(1 << 20)}
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3, 4]] * 2, settings=settings))
         wait_until_in_sync(cluster)
-        lost = next(disk for disk in disks if (disk / f"{TOPIC}-0").exists())
-        kept = next(disk for disk in disks if (disk / f"{TOPIC}-1").exists())
-        assert lost != kept, "partitions are spread over the disks"
         with Acknowledged(cluster.address, TOPIC, partitions=2, value_bytes=10_000) as producing:
             producing.wait_for(50)
+            lost = next(disk for disk in disks if (disk / f"{TOPIC}-0").exists())
+            kept = next(disk for disk in disks if (disk / f"{TOPIC}-1").exists())
+            assert lost != kept, "partitions are spread over the disks"
             lost.rename(tmp_path / "gone")  # the next segment cannot be made any more
             eventually(lambda: leaders(cluster)[0] in (3, 4), "another broker leads what was on the disk")
             producing.wait_for(100)

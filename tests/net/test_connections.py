@@ -14,6 +14,7 @@ from time import monotonic
 import pytest
 
 from ottla.log.disk import FileRange, LogFile, SystemDisk
+from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
@@ -116,6 +117,25 @@ def test_requests_of_every_size_are_answered_in_order(size: int) -> None:
             writer.close()
 
     run(test)
+
+
+def test_whoever_comes_before_the_node_listens_is_refused() -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            loop, counts = asyncio.get_running_loop(), server.counts
+            other = Listener(loop, "OTHER", server.intake, limits=Limits(), counts=counts, on_sent=server.sent.append)
+            port = other.bind("127.0.0.1", 0)
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+            other.listen()
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            other.start()
+            await asyncio.sleep(0.01)
+            assert other.accepted == 1
+            writer.close()
+            other.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_request_may_come_byte_by_byte() -> None:
@@ -358,6 +378,52 @@ def test_a_reader_that_never_reads_holds_only_its_own_answer(some_file: LogFile)
     run(test)
 
 
+def unbound(name: str) -> Listener:
+    intake = Intake(echo, workers=1, capacity=1)
+    loop = asyncio.get_running_loop()
+    return Listener(loop, name, intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None)
+
+
+def test_an_address_that_another_listens_on_is_named() -> None:
+    async def test() -> None:
+        one, other = unbound("ONE"), unbound("OTHER")
+        port = one.bind("127.0.0.1", 0)
+        one.listen()
+        with pytest.raises(
+            OSError, match=rf"listener OTHER cannot have the address 127\.0\.0\.1:{port}: .*another port"
+        ):
+            other.bind("127.0.0.1", port)
+        one.close()
+
+    run(test)
+
+
+def test_an_address_that_another_took_meanwhile_is_named() -> None:
+    """Two that have only bound it, such as nodes that start together, find out when they listen."""
+
+    async def test() -> None:
+        one, other = unbound("ONE"), unbound("OTHER")
+        port = one.bind("127.0.0.1", 0)
+        other.bind("127.0.0.1", port)
+        one.listen()
+        with pytest.raises(
+            OSError, match=rf"listener OTHER cannot have the address 127\.0\.0\.1:{port}: .*another port"
+        ):
+            other.listen()
+        one.close()
+        other.close()
+
+    run(test)
+
+
+def test_a_host_that_nobody_knows_is_named() -> None:
+    async def test() -> None:
+        with pytest.raises(OSError, match=r"listener ONE cannot have the address nobody\.invalid:9092: "):
+            unbound("ONE").bind("nobody.invalid", 9092)
+
+    run(test)
+
+
 def test_connections_beyond_the_limit_of_an_address_are_refused() -> None:
     async def test() -> None:
         async with serving(limits=Limits(max_connections_per_ip=2)) as server:
@@ -533,38 +599,67 @@ def test_requests_that_come_together_are_answered_in_order_whatever_their_kind(s
     run(test)
 
 
+class Spy:
+    """A connection's socket, with the number of buffers that each call was given."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.sock = connection._socket
+        self.sizes: list[int] = []
+        connection._socket = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.sock, name)
+
+    def send(self, buffer: bytes) -> int:
+        self.sizes.append(1)
+        return self.sock.send(buffer)
+
+    def sendmsg(self, buffers: list[bytes], *rest: object) -> int:
+        self.sizes.append(len(buffers))
+        return self.sock.sendmsg(buffers, *rest)  # type: ignore[arg-type]
+
+
+async def only_connection(server: Server) -> Connection:
+    while not server.listener.connections:
+        await asyncio.sleep(0.01)
+    return next(iter(server.listener.connections))
+
+
 @pytest.mark.parametrize("pieces", [1, 12])
 def test_answers_to_requests_that_came_together_leave_together(pieces: int) -> None:
-    sizes: list[int] = []
-
     def handle(request: Request) -> None:
         request.reply([struct.pack(">i", pieces), *([b"x"] * pieces)])
 
     async def test() -> None:
         async with serving(handle) as server:
             _, writer = await server.connect()
-            while not server.listener.connections:
-                await asyncio.sleep(0.01)
-            connection = next(iter(server.listener.connections))
-            sock = connection._socket
-
-            class Spy:
-                def __getattr__(self, name: str) -> object:
-                    return getattr(sock, name)
-
-                def sendmsg(self, buffers: list[bytes], *rest: object) -> int:
-                    sizes.append(len(buffers))
-                    return sock.sendmsg(buffers, *rest)  # type: ignore[arg-type]
-
-            connection._socket = Spy()  # type: ignore[assignment]
+            spy = Spy(await only_connection(server))
             writer.write(frame(b"a") * 10)
             while len(server.sent) < 10:
                 await asyncio.sleep(0.01)
             writer.close()
+            assert sum(spy.sizes) == 10
+            assert len(spy.sizes) < 5
 
     run(test)
-    assert sum(sizes) == 10
-    assert len(sizes) < 5
+
+
+def test_an_answer_of_many_small_pieces_leaves_in_few_calls() -> None:
+    pieces = [b"%06d" % number for number in range(100_000)]
+
+    def handle(request: Request) -> None:
+        request.reply([struct.pack(">i", 600_000), *pieces])
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            spy = Spy(await only_connection(server))
+            writer.write(frame(b"a"))
+            assert await receive(reader) == b"".join(pieces)
+            writer.close()
+            assert len(spy.sizes) < 100, "the reader takes some of it at a time"
+
+    run(test)
 
 
 def test_a_client_that_leaves_while_answers_are_held_is_no_harm() -> None:

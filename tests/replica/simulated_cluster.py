@@ -488,6 +488,10 @@ class SimulatedFetcher:
         self._is_closed = False
         self._is_waking = False
 
+    @property
+    def has_hung_up(self) -> bool:
+        return False
+
     def wake(self) -> None:
         if not self._is_waking:
             self._is_waking = True

@@ -21,6 +21,7 @@ class Opened:
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
         self.is_closed = False
+        self.has_hung_up = False
 
     def close(self) -> None:
         self.is_closed = True
@@ -106,6 +107,13 @@ def test_what_failed_is_fetched_again_in_the_next_term_only(bench: Bench) -> Non
 def test_the_number_of_fetchers_can_be_changed(bench: Bench, each: int) -> None:
     bench.fetchers.resize(each)
     assert bench.spread() == {(2, number): PARTITIONS // each for number in range(each)}
+
+
+def test_leaders_that_hung_up_are_known(bench: Bench) -> None:
+    assert bench.fetchers.hung_up == []
+    for opened in bench.opened:
+        opened.has_hung_up = True
+    assert {*bench.fetchers.hung_up} == {2}
 
 
 def test_a_broker_that_stops_fetches_nothing_more(bench: Bench) -> None:

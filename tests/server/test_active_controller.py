@@ -5,7 +5,10 @@ from random import Random
 import pytest
 
 from ottla.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
+from ottla.image.image import Image
+from ottla.image.loader import Loader, Update
 from ottla.messages import incremental_alter_configs as configs
+from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.messages.describe_quorum import DescribeQuorumRequest
@@ -206,3 +209,49 @@ def test_a_snapshot_and_what_follows_it_are_read_after_a_crash() -> None:
     assert "after" not in controller.image.topics, "what follows it counts once a leader has committed it"
     controller.run(5000)
     assert {"before", "after"} <= {*controller.image.topics}
+
+
+def read_again(controller: OneController) -> Image:
+    """What a node makes of the log that did not decide any of it."""
+    loader = Loader()
+    loader.load_batches(controller.log.read_bytes(0, 1 << 30))
+    loader.publish()
+    return loader.image
+
+
+def test_what_is_decided_here_is_what_others_read(controller: OneController) -> None:
+    for name in ("a", "b", "c"):
+        controller.submit(creation(name))  # committed together
+    controller.run(100)
+    controller.join(2)
+    controller.decide(DeleteTopicsRequest(topics=[DeleteTopicState(name="b")], timeout_ms=30_000))
+    assert controller.image is controller.active.machine.state, "nothing had to be read again"
+    assert controller.image == read_again(controller)
+
+
+def test_a_decision_of_several_batches_is_published_as_a_whole(controller: OneController) -> None:
+    epoch = controller.join(2)
+    topics = [CreatableTopic(name=f"t{each}", num_partitions=1_100, replication_factor=2) for each in range(5)]
+    controller.decide(CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+    updates: list[Update] = []
+    controller.metadata.subscribers.append(updates.append)
+    before = controller.log.end_offset
+    leaving = BrokerHeartbeatRequest(broker_id=2, broker_epoch=epoch, current_metadata_offset=before, want_fence=True)
+    future = controller.submit(leaving)
+    assert controller.log.end_offset - before > 5_000, "one batch does not hold it"
+    controller.metadata.on_committed(before + 5_000)
+    assert not updates
+    controller.run(100)
+    assert future.result().is_fenced
+    assert [len(update.changes.partitions) for update in updates] == [5_500]
+    assert controller.image == read_again(controller)
+
+
+def test_what_lies_between_decisions_is_read(controller: OneController) -> None:
+    controller.submit(creation("a"))
+    controller.quorum.resign(controller.quorum.consensus.epoch)
+    controller.run(10_000)
+    assert controller.active.is_active, "elected again, with a leader change in the log"
+    controller.decide(creation("b"))
+    assert {"a", "b"} <= {*controller.image.topics}
+    assert controller.image == read_again(controller)

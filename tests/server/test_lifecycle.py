@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.controller.decision import applied
 from ottla.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -16,8 +17,10 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
+from ottla.image.image import Image
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.messages.metadata_records import RegisterBrokerRecord
 from ottla.server import lifecycle
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
 from ottla.server.settings import load_settings
@@ -58,7 +61,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def life(controller: Controller) -> Lifecycle:
     logs: Any = SimpleNamespace(directories=[])
-    metadata: Any = SimpleNamespace(applied_offset=1)
+    metadata: Any = SimpleNamespace(applied_offset=1, image=Image())
     return Lifecycle(load_settings(None, SETTINGS), "a-cluster", logs, metadata, {}, controller.ask)
 
 
@@ -67,6 +70,10 @@ def run(scenario: Coroutine[Any, Any, Any]) -> Any:
         return await asyncio.wait_for(scenario, 30)
 
     return asyncio.run(limited())
+
+
+def _ready() -> None:
+    """Nobody waits for it."""
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -80,12 +87,35 @@ def test_a_broker_is_in_service_once_it_is_unfenced() -> None:
 
     async def scenario() -> Lifecycle:
         broker = life(controller)
-        await broker.start()
+        await broker.start(_ready)
         return broker
 
     broker = run(scenario())
     assert (broker.epoch, broker.is_fenced, broker.silence_s) == (7, False, 0.0)
     assert controller.count(BrokerHeartbeatRequest) == 4
+
+
+def test_clients_are_let_in_when_only_the_leave_of_the_controller_is_missing() -> None:
+    """Before it has read the metadata nobody is to wait for this node; once it is unfenced everybody may come."""
+    fenced, unfenced = BrokerHeartbeatResponse(is_fenced=True), BrokerHeartbeatResponse(is_fenced=False)
+    controller = Controller(heartbeats=[fenced, fenced, fenced, unfenced])
+    broker, opened_after = life(controller), list[int]()
+    metadata: Any = broker._metadata
+    metadata.image = registered(epoch=6)  # by its last life
+
+    async def scenario() -> None:
+        start = asyncio.ensure_future(broker.start(lambda: opened_after.append(len(controller.asked))))
+        await until(lambda: controller.count(BrokerHeartbeatRequest) == 2)
+        assert not opened_after
+        metadata.image = registered(epoch=7)
+        await start
+
+    run(scenario())
+    assert opened_after == [3]
+
+
+def registered(*, epoch: int) -> Image:
+    return applied(Image(), [RegisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
 
 
 def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warning(
@@ -94,7 +124,7 @@ def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warni
     refusals: list[Any] = [DuplicateBrokerRegistration("still there")] * 5
     controller = Controller(registrations=[*refusals, BrokerRegistrationResponse(broker_epoch=9)])
     broker = life(controller)
-    run(broker.start())
+    run(broker.start(_ready))
     assert broker.epoch == 9
     assert caplog.text.count("still there") == 1
 
@@ -103,13 +133,13 @@ def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warni
 def test_a_broker_that_cannot_be_of_the_cluster_gives_up_at_once(error: ApiError) -> None:
     controller = Controller(registrations=[error])
     with pytest.raises(RegistrationFailed, match=error.message):
-        run(life(controller).start())
+        run(life(controller).start(_ready))
     assert controller.count(BrokerRegistrationRequest) == 1
 
 
 def test_a_broker_gives_up_when_there_is_no_controller_for_too_long() -> None:
     with pytest.raises(RegistrationFailed, match=r"within 0\.1 s"):
-        run(life(Controller(registrations=[NotController("none")])).start())
+        run(life(Controller(registrations=[NotController("none")])).start(_ready))
 
 
 @pytest.mark.parametrize("error", [StaleBrokerEpoch("old"), BrokerIdNotRegistered("unknown")])
@@ -122,7 +152,7 @@ def test_a_broker_that_is_not_known_any_more_registers_again(error: ApiError) ->
 
     async def scenario() -> list[bytes]:
         broker = life(controller)
-        await broker.start()
+        await broker.start(_ready)
         await until(lambda: broker.epoch == 12 and not broker.is_fenced)
         controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
         assert await broker.stop() == 12
@@ -139,7 +169,7 @@ def test_heartbeats_that_nobody_answers_are_told_once_and_make_the_broker_silent
 
     async def scenario() -> None:
         broker = life(controller)
-        await broker.start()
+        await broker.start(_ready)
         controller.heartbeats = [NotController("nobody")]
         await until(lambda: broker.silence_s > 0.2)
         assert caplog.text.count("heartbeats are not answered") == 1
@@ -157,7 +187,7 @@ def test_a_broker_waits_for_leave_to_stop_but_not_for_ever() -> None:
 
     async def scenario() -> None:
         broker = life(controller)
-        await broker.start()
+        await broker.start(_ready)
         controller.heartbeats = [waits, waits, goes]
         await broker.stop()
         asked = [each for each in controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.want_shut_down]
@@ -185,7 +215,7 @@ def test_a_heartbeat_goes_out_at_once_when_there_is_reason_to(monkeypatch: pytes
 
     async def scenario() -> None:
         broker = life(controller)
-        await broker.start()
+        await broker.start(_ready)
         before = controller.count(BrokerHeartbeatRequest)
         leaving = SimpleNamespace(in_controlled_shutdown=True, fenced=False)
         gone = SimpleNamespace(in_controlled_shutdown=True, fenced=True)

@@ -199,6 +199,11 @@ def test_heartbeats_that_are_too_rare_are_a_doubt(tmp_path: Path) -> None:
     assert "broker.session.timeout.ms=9000" in warning
 
 
+def test_classes_that_nobody_can_ask_are_a_doubt(tmp_path: Path) -> None:
+    (warning,) = changed(tmp_path, create_topic_policy_class_name="com.example.Policy").warnings
+    assert warning.startswith("create.topic.policy.class.name=com.example.Policy names a class of Java")
+
+
 @pytest.mark.parametrize("reference", ["${file:/secrets:key}", "a${env:HOME}b", "${dir:/a:b}"])
 def test_config_providers_are_not_expanded(tmp_path: Path, reference: str) -> None:
     with pytest.raises(InvalidConfiguration, match=r"line 20: broker\.rack.*config provider"):

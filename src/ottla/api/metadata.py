@@ -6,7 +6,8 @@ again. In KRaft no client talks to the controller, so that any broker that is al
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
 
 from ottla.api.authorized import NOT_ASKED, cluster_operations, topic_operations
 from ottla.api.call import Call
@@ -52,8 +53,35 @@ def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> 
 
 
 @endpoint(3, failed=metadata_failed)
-def metadata(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
-    """Answer from the image."""
+def metadata(
+    call: Call[BrokerNode], request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Answer from the image; where a leader hung up a moment ago, a little later."""
+    if call.node.departures.look() and _names_missing(call, request):
+        return _answer_later(call, request)
+    return _answer(call, request)
+
+
+async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
+    await call.node.departures.settle(lambda: _names_missing(call, request))
+    return _answer(call, request)
+
+
+def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
+    """Whether the answer would name a leader of which it is open what became of it."""
+    image, is_missing = call.node.image, call.node.departures.is_missing
+    topics: Iterable[Topic | None]
+    if request.topics is None or (call.version == 0 and not request.topics):
+        topics = image.topics.values()
+    else:
+        topics = (
+            image.topic(asked.name) if asked.name is not None else image.topic_by_id(asked.topic_id)
+            for asked in request.topics
+        )
+    return any(is_missing(partition.leader) for topic in topics if topic is not None for partition in topic.partitions)
+
+
+def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
     image, version, listener = call.node.image, call.version, call.client.listener
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(call, image.topics[name]) for name in sorted(image.topics)]
@@ -67,7 +95,7 @@ def metadata(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespon
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in image.alive_brokers
+            for broker in call.node.departures.named(image)
             if (endpoint := broker.endpoints.get(listener)) is not None
         ],
         cluster_id=call.node.cluster_id,
@@ -117,20 +145,16 @@ def _missing(call: Call[BrokerNode], name: str, *, may_create: bool) -> Metadata
 
 
 def _topic(call: Call[BrokerNode], topic: Topic) -> MetadataResponseTopic:
-    image, version, listener = call.node.image, call.version, call.client.listener
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(image, number, partition, version, listener) for number, partition in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(call, number, partition) for number, partition in enumerate(topic.partitions)],
     )
 
 
-def _partition(
-    image: Image, number: int, partition: Partition, version: int, listener: str
-) -> MetadataResponsePartition:
+def _partition(call: Call[BrokerNode], number: int, partition: Partition) -> MetadataResponsePartition:
+    image, version, listener = call.node.image, call.version, call.client.listener
     error, leader = NONE, partition.leader
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0:
@@ -140,6 +164,8 @@ def _partition(
     if image.endpoint(leader, listener) is None:
         is_known = image.broker(leader) is not None
         error, leader = (ListenerNotFound if is_known and version >= 6 else LeaderNotAvailable).code, -1
+    elif call.node.departures.is_gone(leader):
+        error, leader = LeaderNotAvailable.code, -1
     elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
         error = ReplicaNotAvailable.code
     return MetadataResponsePartition(

@@ -21,6 +21,7 @@ from ottla.image.image import Image
 from ottla.log.space import Space, space_of
 from ottla.messages.apis import Api
 from ottla.messages.create_topics import CreatableTopic
+from ottla.replica.departures import Departures
 from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
@@ -48,6 +49,8 @@ class BrokerNode:
     partitions: Partitions
     sessions: SessionCache
     moves: Moves
+    departures: Departures
+    """Brokers that are gone, or seem to be."""
     producer_ids: ProducerIds
     groups: Shards[GroupsState]
     """The group coordinators here."""

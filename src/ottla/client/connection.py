@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import select
 import socket
 import struct
 from collections import deque
@@ -24,6 +25,7 @@ from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
+_HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", getattr(select, "POLLHUP", 0))  # not every system can tell
 _head = struct.Struct(">hhih").pack
 _length = struct.Struct(">i")
 
@@ -69,6 +71,16 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._failure is None
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the node has closed its end, also where that was not read here yet."""
+        at = self._writer.get_extra_info("socket")
+        if self._failure is not None or at is None or at.fileno() < 0 or not _HUNG_UP:
+            return self._failure is not None
+        looking = select.poll()
+        looking.register(at.fileno(), _HUNG_UP)
+        return bool(looking.poll(0))
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
@@ -132,6 +144,9 @@ class Connection:
         return future
 
     def _transmit(self, api: Api, request: Any, version: int) -> int:
+        if self._failure is None and self._writer.is_closing():
+            # The loop has closed a socket that was reset, and `_receive` is told of it only in its next round.
+            self._fail(NetworkFailed(f"the connection to {self.address} was reset"))
         if self._failure is not None:
             raise self._failure
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF

@@ -26,10 +26,7 @@ def fence(view: View, broker: Broker) -> list[object]:
 def unfence(view: View, broker: Broker) -> list[object]:
     """A broker is back: partitions without a leader may find one in it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
-
-    def may_lead(replica: int) -> bool:
-        return replica == broker.id or view.is_active(replica)
-
+    may_lead = (view.active_brokers | {broker.id}).__contains__
     return [change, *_changes(view, view.image.partitions_without_leader(), may_lead=may_lead)]
 
 
@@ -85,10 +82,7 @@ def cordon_directories(broker: Broker, cordoned: list[bytes] | None) -> list[obj
 
 def leave(view: View, broker_id: int, held: Iterable[Placed], *, unclean: bool = False) -> list[PartitionChangeRecord]:
     """A broker leaves the ISR of some partitions, and leads them no more."""
-
-    def may_lead(replica: int) -> bool:
-        return replica != broker_id and view.is_active(replica)
-
+    may_lead = (view.active_brokers - {broker_id}).__contains__
     return _changes(view, held, may_lead=may_lead, leaving=broker_id, unclean_shutdown=broker_id if unclean else None)
 
 

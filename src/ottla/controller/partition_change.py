@@ -216,17 +216,14 @@ class _Draft:
 
 
 def _says_something(record: PartitionChangeRecord) -> bool:
-    lists = (
-        record.isr,
-        record.replicas,
-        record.removing_replicas,
-        record.adding_replicas,
-        record.eligible_leader_replicas,
-        record.last_known_elr,
-        record.directories,
-    )
     return (
         record.leader != LEADER_UNCHANGED
+        or record.isr is not None
+        or record.replicas is not None
+        or record.removing_replicas is not None
+        or record.adding_replicas is not None
+        or record.eligible_leader_replicas is not None
+        or record.last_known_elr is not None
+        or record.directories is not None
         or record.leader_recovery_state != RECOVERY_UNCHANGED
-        or any(each is not None for each in lists)
     )

@@ -87,10 +87,15 @@ class View:
         """Whether eligible leader replicas are kept (KIP-966)."""
         return self.image.features.level(ELR_VERSION) > 0
 
+    @cached_property
+    def active_brokers(self) -> frozenset[int]:
+        """Those that can be in the ISR and lead."""
+        brokers = self.image.brokers.values()
+        return frozenset(each.id for each in brokers if not each.fenced and not each.in_controlled_shutdown)
+
     def is_active(self, broker_id: int) -> bool:
         """Whether a broker can be in the ISR and lead."""
-        broker = self.image.brokers.get(broker_id)
-        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+        return broker_id in self.active_brokers
 
     def default_directory(self, broker_id: int) -> bytes:
         """Where a new replica is until its broker says: a broker with one directory leaves no choice."""

@@ -18,10 +18,10 @@ from ottla.messages.raft_records import (
     VotersRecord,
 )
 from ottla.wire.batch import BatchHeader, read_header
-from ottla.wire.codec import decode, encode, reader_of
+from ottla.wire.codec import decode, encode, reader_of, writer_of
 from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_key, control_type
-from ottla.wire.declare import Reader, schema_of
+from ottla.wire.declare import Reader, Writer, schema_of
 from ottla.wire.errors import ProtocolError
 from ottla.wire.records import Record, build_batch, records
 from ottla.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
@@ -63,10 +63,23 @@ class ControlEntry(NamedTuple):
 
 def encode_record(record: object, version: int) -> bytes:
     """A record as the value it has in the log."""
-    key = schema_of(type(record)).key
-    if METADATA_RECORDS.get(key) is not type(record):
-        raise UnknownRecord(f"{type(record).__name__} is no record of the metadata log")
-    return ONE_BYTE[FRAME_VERSION] + write_uvarint(key) + write_uvarint(version) + encode(record, version)
+    start, write = _writers.get((type(record), version)) or _writer(type(record), version)
+    chunks: list[Any] = [start]
+    write(record, chunks.append)
+    return b"".join(chunks)
+
+
+_writers: dict[tuple[type, int], tuple[bytes, Writer]] = {}
+"""For each kind of record and version the bytes that it begins with, and what writes the rest."""
+
+
+def _writer(kind: type, version: int) -> tuple[bytes, Writer]:
+    key = schema_of(kind).key
+    if METADATA_RECORDS.get(key) is not kind:
+        raise UnknownRecord(f"{kind.__name__} is no record of the metadata log")
+    start = ONE_BYTE[FRAME_VERSION] + write_uvarint(key) + write_uvarint(version)
+    found = _writers[kind, version] = start, writer_of(kind, version)
+    return found
 
 
 def decode_record(data: Buffer) -> tuple[Any, int]:

@@ -101,6 +101,13 @@ class Loader:
         self._delta = Delta(image, keeps_config=self._keeps_config)
         return update
 
+    def adopt(self, delta: Delta, image: Image) -> Update:
+        """Go on with what a delta made of this loader's own image, instead of applying its records once more."""
+        assert self._position.offset == self.image.offset, "there is more to be published"
+        assert delta.image.offset == self.image.offset, "the delta begins elsewhere"
+        self._restart(image)
+        return Update(image, delta.changes, batch_aligned=True)
+
     def _load(self, offset: int, record: object, *, starts_batch: bool) -> None:
         transaction = self._transaction
         match record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections import Counter
@@ -82,7 +83,9 @@ class Listener:
         self._delayed: set[socket.socket] = set()
         """Connections that came too often for their address, and are closed in a while."""
         self._socket: socket.socket | None = None
+        self._address = ""
         self._is_accepting = False
+        self._is_listening = False
         self._accepted_in_second = 0
         self._second_began_ns = 0
 
@@ -90,16 +93,38 @@ class Listener:
     def max_request_bytes(self) -> int:
         return self.limits.max_request_bytes
 
-    def bind(self, host: str, port: int, *, backlog: int = _BACKLOG) -> int:
-        """Take the address without accepting yet; returns the port, which the system chose if 0 was asked for."""
-        sock = _bound_socket(host, port)
-        sock.listen(backlog)
-        self._socket = sock
+    def bind(self, host: str, port: int) -> int:
+        """Take the address; returns the port, which the system chose if 0 was asked for.
+
+        Whoever comes yet is refused, and can go to another node instead of waiting for this one.
+        """
+        self._address = f"{host}:{port}"
+        try:
+            sock = self._socket = _bound_socket(host, port)
+        except OSError as error:
+            raise self._unavailable(error) from error
         return int(sock.getsockname()[1])
+
+    def listen(self) -> None:
+        """Let those who come wait to be accepted."""
+        assert self._socket is not None, "bind comes first"
+        if not self._is_listening:
+            try:
+                self._socket.listen(_BACKLOG)
+            except OSError as error:  # another process, started at the same time, was faster
+                raise self._unavailable(error) from error
+            self._is_listening = True
+
+    def _unavailable(self, error: OSError) -> OSError:
+        what = f"the listener {self.name} cannot have the address {self._address}: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            what += "; stop what runs there, perhaps another node, or give the listener another port"
+        return OSError(what)
 
     def start(self) -> None:
         """Accept connections."""
-        assert self._socket is not None, "bind comes first"
+        self.listen()
+        assert self._socket is not None
         self._counts.full.discard(self)
         if not self._is_accepting:
             self._is_accepting = True

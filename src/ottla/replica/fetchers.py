@@ -23,6 +23,11 @@ class Runner(Protocol):
 
     fetcher: Fetcher
 
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the broker that is fetched from has closed a connection, noticed or not."""
+        ...
+
     def close(self) -> None:
         """Ask nothing more, and give up what is under way."""
         ...
@@ -48,6 +53,11 @@ class Fetchers:
     def max_lag(self) -> int:
         """How far the partition is behind that is farthest behind."""
         return max((runner.fetcher.max_lag for runner in self.runners.values()), default=0)
+
+    @property
+    def hung_up(self) -> list[int]:
+        """The brokers that have closed a connection over which they are fetched from."""
+        return [source for (source, _), runner in self.runners.items() if runner.has_hung_up]
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from the leader that it has now."""

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from ottla.wire.codec import decode, encode
+from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_type, coordinator_epoch
 from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
@@ -53,7 +54,7 @@ class Marker(NamedTuple):
 Entry = Stored | Marker
 
 
-def batch_of(entries: Sequence[Stored], *, timestamp: int) -> bytearray:
+def batch_of(entries: Sequence[Stored], *, timestamp: int, compression: Compression = Compression.NONE) -> bytearray:
     """One batch of records."""
     first = entries[0]
     is_transactional = first.producer_id != NO_PRODUCER_ID
@@ -62,6 +63,7 @@ def batch_of(entries: Sequence[Stored], *, timestamp: int) -> bytearray:
             Record(number, timestamp, encode_key(entry.key), encode_value(entry.value, entry.version))
             for number, entry in enumerate(entries)
         ],
+        compression=compression,
         producer_id=first.producer_id,
         producer_epoch=first.producer_epoch,
         transactional=is_transactional,

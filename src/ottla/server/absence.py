@@ -5,9 +5,10 @@ came, in the life that it is registered with: when it ends, the broker has a sho
 brokers reconnect and send a heartbeat at once; others do so with their next heartbeat, and have more grace.
 
 Where nothing listens any more, nobody lives: so it is knocked. A broker that is a voter too is looked for where the
-quorum has spoken with it, and has no grace when it is not there. For the others only their address for clients is
-known, which need not be good for controllers: it counts only for a new active controller, which has heard of nobody
-yet, and with more grace.
+quorum has spoken with it, and has no grace when it is not there. For the others only their address for other brokers is
+known, which need not be good for controllers. It is tried while the broker lives: where it was found once, it has no
+grace either when it is not there. Otherwise the address counts only for a new active controller, which has heard of
+nobody yet, and with more grace.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.net.connection import Connection
 from ottla.net.request import Request
 from ottla.server.active_controller import ActiveController
+from ottla.server.knocking import is_refused
 from ottla.server.metadata import Metadata
 from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
@@ -34,7 +36,6 @@ _OWN_SOFTWARE: Final = "ottla"
 _NO_GRACE_MS: Final = -1
 """The session has ended already, by a moment."""
 _KNOCK_EVERY_S: Final = 0.25
-_KNOCK_TIMEOUT_S: Final = 1.0
 
 
 class _Life(NamedTuple):
@@ -67,6 +68,9 @@ class Absence:
         self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
         self._long_grace_ms = max(self._grace_ms, 2 * settings.number("broker.heartbeat.interval.ms"))
         self._lives: dict[int, _Life] = {}
+        self._found: dict[int, int] = {}
+        """Broker → the epoch of the life in which it was found at its address."""
+        self._trying: set[int] = set()
 
     @property
     def is_watching(self) -> bool:
@@ -81,6 +85,8 @@ class Absence:
         self._lives[request.broker_id] = _Life(request.broker_epoch, connection, grace_ms)
         if connection.closed:
             self.closed(connection)
+        else:
+            self._try_address(request.broker_id)
 
     def closed(self, connection: Connection) -> None:
         """A connection to the controller's listener has ended."""
@@ -89,15 +95,14 @@ class Absence:
             if self._controller.is_active:
                 self._controller.heartbeats.disconnected(broker_id, life.epoch, self._now_ms(), grace_ms=life.grace_ms)
                 broker = self._metadata.image.brokers.get(broker_id)
-                if broker is not None and broker.epoch == life.epoch and self._is_voter(broker):
+                if broker is not None and broker.epoch == life.epoch and self._is_telling(broker):
                     self._spawn(self._knock(broker))
 
     async def _knock(self, broker: Broker) -> None:
         """Need nobody wait for a broker whose connection has ended?"""
         if await self._is_gone(broker) and self._controller.is_active:
             logger.info("broker %d has closed its connection, and nothing listens any more where it was", broker.id)
-            self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
-            self._controller.fence_at_once()
+            self._end_session(broker)
 
     def activated(self) -> None:
         """This node's controller has become active: look for brokers that died with the one before, or meanwhile."""
@@ -125,23 +130,37 @@ class Absence:
     def _miss(self, broker: Broker) -> None:
         if self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
             logger.info("nothing listens any more where broker %d was", broker.id)
-            grace_ms = _NO_GRACE_MS if self._is_voter(broker) else self._long_grace_ms
-            self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=grace_ms)
+            if self._is_telling(broker):
+                self._end_session(broker)
+            else:
+                heartbeats, now_ms = self._controller.heartbeats, self._now_ms()
+                heartbeats.disconnected(broker.id, broker.epoch, now_ms, grace_ms=self._long_grace_ms)
+
+    def _end_session(self, broker: Broker) -> None:
+        self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
+        self._controller.fence_at_once()
 
     async def _is_gone(self, broker: Broker) -> bool:
         """Whether a connection to a broker is refused; one that is not answered at all tells nothing."""
         address = self._address(broker)
-        if address is None:
-            return False
-        try:
-            async with asyncio.timeout(_KNOCK_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(*address)
-        except ConnectionRefusedError:
-            return True
-        except (OSError, TimeoutError):
-            return False
-        writer.close()
-        return False
+        return address is not None and await is_refused(*address) is True
+
+    def _try_address(self, broker_id: int) -> None:
+        """Whether a broker that is alive is found where it says that it is, once in its life."""
+        broker = self._metadata.image.brokers.get(broker_id)
+        if broker is not None and not self._is_telling(broker) and broker_id not in self._trying:
+            self._trying.add(broker_id)
+            self._spawn(self._find(broker))
+
+    async def _find(self, broker: Broker) -> None:
+        address = self._address(broker)
+        if address is not None and await is_refused(*address) is False:
+            self._found[broker.id] = broker.epoch
+        self._trying.discard(broker.id)
+
+    def _is_telling(self, broker: Broker) -> bool:
+        """Whether a broker that is not found at its address is gone."""
+        return self._is_voter(broker) or self._found.get(broker.id) == broker.epoch
 
     def _address(self, broker: Broker) -> tuple[str, int] | None:
         if self._is_voter(broker):

@@ -35,7 +35,7 @@ from ottla.messages.metadata_records import (
 )
 from ottla.replicated.machine import Machine
 from ottla.server.decisions import TIMED, Asker, Decide, Decisions, name_of
-from ottla.server.metadata import Metadata
+from ottla.server.metadata import Decided, Metadata
 from ottla.server.quorum import Quorum
 
 logger = logging.getLogger(__name__)
@@ -86,8 +86,8 @@ class ActiveController:
         self._epoch = -1
         self._active_from: int | None = None
         self._last_append_ms = 0
-        self._delta: Delta | None = None
-        """What the records that are being appended change."""
+        self._appended: Image | None = None
+        """What the records that are being appended make of the image."""
         self._timers: dict[str, Any] = {}
         self.on_active: Callable[[], None] | None = None
         """Called when this node's controller has become the active one."""
@@ -103,6 +103,7 @@ class ActiveController:
 
     def on_role(self, change: RoleChanged) -> None:
         """The quorum has a leader, or has none."""
+        self._metadata.expect_nothing()
         if change.role == "leader":
             self._epoch = change.epoch
             self._active_from = self._quorum.log.end_offset
@@ -221,26 +222,35 @@ class ActiveController:
 
     def _append(self, records: Sequence[Any], atomic: bool) -> int:
         # Applied before it is written: a record that cannot be would stop every node that reads it.
-        self._delta = _changed(self.machine.state, records)
+        delta = _changed(self.machine.state, records)
         level = _metadata_version(self.machine.state, records)
-        offset = -1
+        start, now_ms = self._quorum.log.end_offset, self._now_ms()
+        last = start + len(records) - 1
+        image = delta.finish(offset=last, epoch=self._epoch, timestamp=now_ms)
         step = len(records) if atomic else _MAX_BATCH_RECORDS
-        for start in range(0, len(records), step):
-            versioned = [(record, version_to_write(record, level)) for record in records[start : start + step]]
-            batch = metadata_batch(
-                versioned, base_offset=self._quorum.log.end_offset, epoch=self._epoch, timestamp=self._now_ms()
+        batches = [
+            metadata_batch(
+                [(record, version_to_write(record, level)) for record in records[done : done + step]],
+                base_offset=start + done,
+                epoch=self._epoch,
+                timestamp=now_ms,
             )
-            try:
-                offset = self._quorum.propose(self._epoch, batch)
-            except NotLeader:
-                raise NotController("another controller is active now") from None
-        self._last_append_ms = self._now_ms()
-        return offset
+            for done in range(0, len(records), step)
+        ]
+        self._metadata.expect(Decided(delta, image, sum(map(len, batches))))
+        try:
+            offsets = [self._quorum.propose(self._epoch, batch) for batch in batches]
+        except NotLeader:
+            self._metadata.expect_nothing()
+            raise NotController("another controller is active now") from None
+        assert offsets[-1] == last, "a decision is appended without anything in between"
+        self._last_append_ms, self._appended = now_ms, image
+        return last
 
     def _apply(self, image: Image, records: Sequence[Any], last_offset: int) -> Image:
-        delta, self._delta = self._delta, None
-        assert delta is not None, "what is applied was appended before"
-        return delta.finish(offset=last_offset, epoch=self._epoch, timestamp=self._now_ms())
+        appended, self._appended = self._appended, None
+        assert appended is not None, "what is applied was appended before"
+        return appended
 
 
 _TRANSACTION_MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)

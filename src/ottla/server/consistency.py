@@ -12,6 +12,8 @@ from ottla.replica.read_replica import RACK_AWARE
 from ottla.server.access_control import authorizer_of
 from ottla.server.listeners import ALL_INTERFACES, WrongSetting
 from ottla.server.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
+from ottla.settings.catalogue import broker_settings
+from ottla.wire.compression import Compression
 
 _host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch
 _MIB: Final = 1 << 20
@@ -67,6 +69,9 @@ def doubts(settings: NodeSettings) -> Iterator[str]:
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={timeout}: one"
             " lost heartbeat may end a broker's session"
         )
+    for name in _OF_JAVA:
+        if settings[name] != broker_settings()[name].default_value:
+            yield f"{name}={settings[name]} names a class of Java, which Ottla does not run: nobody is asked"
     if settings.roles == {ProcessRole.BROKER}:
         if len(settings.controller_listener_names) > 1:
             yield "controller.listener.names: a broker uses only the first of several"
@@ -75,6 +80,13 @@ def doubts(settings: NodeSettings) -> Iterator[str]:
                 yield f"{name} counts only on controllers, and this node is a broker"
 
 
+_OF_JAVA: Final = (
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "client.quota.callback.class",
+    "principal.builder.class",
+)
+"""What Kafka asks others about; a node runs without them, but hardly as it is meant to."""
 _OF_CONTROLLERS: Final = (
     "create.topic.policy.class.name",
     "alter.config.policy.class.name",
@@ -136,6 +148,10 @@ def _check_groups(settings: NodeSettings) -> None:
     assert isinstance(protocols, tuple)
     _require(len(assignors) == 1, "group.share.assignors", f"must name one assignor, not {len(assignors)}")
     _require("classic" in protocols, "group.coordinator.rebalance.protocols", "must have classic, which is always on")
+    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        _require(
+            settings.number(name) in {*Compression}, name, "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"
+        )
 
 
 def _check_network(settings: NodeSettings) -> None:

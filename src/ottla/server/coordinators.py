@@ -20,6 +20,7 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer
 from ottla.server.node_settings import NodeSettings
+from ottla.wire.compression import Compression
 
 Setting = Callable[[str], Any]
 """Gives a setting of this broker as it is now."""
@@ -43,6 +44,7 @@ def group_coordinators(
     now_ms: Callable[[], int],
     setting: Setting,
     write_timeout_ms: int,
+    compression: Compression = Compression.NONE,
 ) -> Shards[GroupsState]:
     """Those who keep groups and their offsets."""
     return Shards(
@@ -52,6 +54,7 @@ def group_coordinators(
         completions=completions,
         now_ms=now_ms,
         write_timeout_ms=write_timeout_ms,
+        compression=compression,
     )
 
 
@@ -79,6 +82,7 @@ class Coordinators:
             now_ms=now_ms,
             setting=setting,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
+            compression=Compression(settings.number("offsets.topic.compression.codec")),
         )
         self.transactions = Transactions(
             partitions,
@@ -99,6 +103,7 @@ class Coordinators:
             listener=settings.inter_broker_listener_name,
             timeout_ms=settings.number("request.timeout.ms"),
             write_timeout_ms=settings.number("share.coordinator.write.timeout.ms"),
+            compression=Compression(settings.number("share.coordinator.state.topic.compression.codec")),
             loop=loop,
             spawn=spawn,
             completions=completions,

@@ -16,6 +16,7 @@ from ottla.errors import InvalidRequest
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
+from ottla.log.settings import LogSettings, log_settings
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
 from ottla.server.settings import rebuild_settings
@@ -63,10 +64,21 @@ class DynamicSettings:
         self.current = settings
         """The settings in force."""
         self.on_change: list[OnChange] = []
+        self._layers: tuple[object, BrokerLayers] | None = None
+        """What `layers` said last, and of which settings."""
 
     def layers(self, image: Image) -> BrokerLayers:
-        """What is set on this broker, and from where."""
-        return layers_of(image, self._file.node_id, self._file.given)
+        """What is set on this broker, and from where. Asked for each of many topics that are made at once."""
+        if self._layers is None or self._layers[0] is not image.configs:
+            self._layers = image.configs, layers_of(image, self._file.node_id, self._file.given)
+        return self._layers[1]
+
+    def log_settings(self, image: Image, topic: str) -> LogSettings:
+        """What holds for the logs of a topic on this broker."""
+        layers = self.layers(image)
+        return log_settings(
+            image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
+        )
 
     def apply(self, changes: Changes) -> None:
         """Act on what changed between two images."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,7 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.image.loader import Update
+from ottla.image.versions import CORDONED_LOG_DIRS
 from ottla.log.logs import Logs
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.messages.broker_registration import (
@@ -89,11 +90,17 @@ class Lifecycle:
         silence_s = monotonic() - self._answered_at
         return silence_s if silence_s > self._session_s else 0.0
 
-    async def start(self) -> None:
-        """Return when the broker is in service; raises RegistrationFailed."""
+    async def start(self, on_ready: Callable[[], None]) -> None:
+        """Return when the broker is in service; raises RegistrationFailed.
+
+        `on_ready` is called when nothing is missing but the controller's leave: from then on others may be told of it.
+        """
         await self._register(patience_s=self._settings.number("initial.broker.registration.timeout.ms") / 1000)
-        pause_s = _RETRY_S
+        pause_s, is_ready = _RETRY_S, False
         while self.is_fenced:
+            if not is_ready and self._has_read_registration:
+                on_ready()
+                is_ready = True
             try:
                 await self._beat()
             except ApiError as error:
@@ -119,6 +126,12 @@ class Lifecycle:
             logger.warning("this broker leaves without the controller's leave: %s", error)
         return self.epoch
 
+    @property
+    def _has_read_registration(self) -> bool:
+        """Whether the metadata that were read are of this life of the broker: the controller unfences nobody before."""
+        registered = self._metadata.image.brokers.get(self._settings.node_id)
+        return registered is not None and registered.epoch == self.epoch
+
     def beat_now(self) -> None:
         """Send the next heartbeat without delay."""
         self._wake.set()
@@ -126,6 +139,11 @@ class Lifecycle:
     def on_update(self, update: Update) -> None:
         """A broker that shuts down waits until all others have read of it, which they tell by their heartbeats."""
         if any(broker.in_controlled_shutdown and not broker.fenced for broker in update.image.brokers.values()):
+            self.beat_now()
+
+    def on_settings(self, old: NodeSettings, new: NodeSettings) -> None:
+        """The controller is to know at once where no more replicas go."""
+        if old.cordoned_log_dirs != new.cordoned_log_dirs:
             self.beat_now()
 
     async def _register(self, *, patience_s: float | None = None) -> None:
@@ -166,6 +184,13 @@ class Lifecycle:
             previous_broker_epoch=min((each.broker_epoch or -1 for each in directories), default=-1),
         )
 
+    def _cordoned(self) -> list[bytes] | None:
+        """The directories that take no new replicas (KIP-1066), once this life of the broker has read its settings."""
+        if not self._has_read_registration or self._metadata.image.features.metadata_version < CORDONED_LOG_DIRS:
+            return None
+        cordoned = (each.meta.directory_id for each in self._logs.directories if each.is_cordoned)
+        return [each for each in cordoned if each is not None]
+
     async def _keep_beating(self) -> None:
         is_answered = True
         while True:
@@ -204,6 +229,7 @@ class Lifecycle:
                 current_metadata_offset=self._metadata.applied_offset - 1,
                 want_shut_down=want_shut_down,
                 offline_log_dirs=[each for each in offline if each is not None],
+                cordoned_log_dirs=self._cordoned(),
             ),
             timeout_s=self._session_s if timeout_s is None else timeout_s,
         )

@@ -3,16 +3,21 @@
 Subscribers are told in the order in which they were added, each after the one before is done: the image is replaced
 first, then replicas act, then whatever depends on them. Snapshots are written aside, when enough has come since the
 last one.
+
+What this node's own controller has decided need not be read: its image is there already, and is taken as soon as all
+of its records are committed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
+from ottla.image.delta import Delta
 from ottla.image.encoding import MetadataEntry, control_batch, entries, metadata_batch
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
@@ -29,6 +34,14 @@ _SNAPSHOT_BATCH_RECORDS: Final = 100
 """Written by a thread that lets others have the interpreter after each batch, which is after a millisecond."""
 
 Subscriber = Callable[[Update], None]
+
+
+class Decided(NamedTuple):
+    """What the controller of this node appends: the image after it, how that came to be, and the bytes in the log."""
+
+    delta: Delta
+    image: Image
+    size_bytes: int
 
 
 class Metadata:
@@ -53,6 +66,7 @@ class Metadata:
         self._is_writing_snapshot = False
         self._position = 0
         self._quorum: Quorum | None = None
+        self._decided: deque[Decided] = deque()
         self.subscribers: list[Subscriber] = []
 
     @property
@@ -76,8 +90,36 @@ class Metadata:
         if latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             self._load_snapshot(latest)
 
+    def expect(self, decided: Decided) -> None:
+        """The controller of this node is about to append a decision, behind all others that it told of."""
+        self._decided.append(decided)
+
+    def expect_nothing(self) -> None:
+        """What was decided here and is not committed may never be: from now on the log alone counts."""
+        self._decided.clear()
+
     def on_committed(self, high_watermark: int) -> None:
         """Take in all that is committed, and publish it."""
+        assert self._quorum is not None
+        while self._decided and self._decided[0].image.offset < high_watermark:
+            self._take(self._decided.popleft())
+        if not (self._decided and self._comes_next(self._decided[0])):
+            self._read(high_watermark)
+        # Else what is committed beyond this is a part of a decision, which is taken as a whole.
+
+    def _comes_next(self, decided: Decided) -> bool:
+        """Whether nothing lies in between that is not the controller's, such as a change of the quorum's voters."""
+        return decided.delta.image.offset + 1 == self._position
+
+    def _take(self, decided: Decided) -> None:
+        if not self._comes_next(decided):
+            return self._read(decided.image.offset + 1)
+        update = self._loader.adopt(decided.delta, decided.image)
+        self._position = decided.image.offset + 1
+        self._bytes_since_snapshot += decided.size_bytes
+        return self._told(update)
+
+    def _read(self, high_watermark: int) -> None:
         assert self._quorum is not None
         log = self._quorum.log
         if self._position < log.start_offset:
@@ -104,8 +146,11 @@ class Metadata:
     def _publish(self) -> None:
         update = self._loader.publish()
         if update is not None:
-            self._tell(update)
-            self._maybe_snapshot(update)
+            self._told(update)
+
+    def _told(self, update: Update) -> None:
+        self._tell(update)
+        self._maybe_snapshot(update)
 
     def _tell(self, update: Update) -> None:
         for subscriber in self.subscribers:

@@ -29,7 +29,6 @@ from ottla.log.compaction import Compaction
 from ottla.log.directory import LogDirectory
 from ottla.log.home import Home
 from ottla.log.logs import Logs
-from ottla.log.settings import LogSettings, log_settings
 from ottla.log.threads import Threads
 from ottla.messages.apis import Listeners
 from ottla.metrics.requests import on_sent
@@ -37,6 +36,7 @@ from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
+from ottla.replica.departures import Departures
 from ottla.replica.moves import UNLIMITED, Moves
 from ottla.replica.partitions import Partitions
 from ottla.replica.read_replica import RACK_AWARE
@@ -54,6 +54,7 @@ from ottla.server.coordinators import Coordinators, new_member_id
 from ottla.server.directories import Directories, NodeFailed
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.formatting import random_id
+from ottla.server.knocking import is_refused
 from ottla.server.leaving import leave_quorum
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
 from ottla.server.membership import consensus_config, static_voters
@@ -110,8 +111,9 @@ class Node:
             snapshot_bytes=settings.number("metadata.log.max.record.bytes.between.snapshots"),
             snapshot_interval_ms=settings.number("metadata.log.max.snapshot.interval.ms"),
         )
+        self._dynamic = DynamicSettings(settings)
         self._partitions = Partitions(
-            settings.node_id, self.logs, self._completions, settings_of=self._settings_of, now_ms=now_ms
+            settings.node_id, self.logs, self._completions, settings_of=self._dynamic.log_settings, now_ms=now_ms
         )
         self._rights = AccessControl(settings, self._counts, now_ms)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
@@ -130,7 +132,6 @@ class Node:
         self.observation.watch_logs(self.logs, compaction)
         self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
         self._reconfiguration.apply(settings, settings)
-        self._dynamic = DynamicSettings(settings)
         self._dynamic.on_change.append(self._reconfiguration.apply)
         self._dynamic.on_change.append(self._replication.reconfigure)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,6 +148,13 @@ class Node:
             ask_controller=lambda request: self._ask(request),
             broker_epoch=self._broker_epoch,
             now_ms=now_ms,
+        )
+        self._departures = Departures(
+            settings.inter_broker_listener_name,
+            is_refused,
+            lambda: self._replication.fetchers.hung_up,
+            self._spawn,
+            now_ms,
         )
         self._moves = Moves(
             self._partitions,
@@ -166,13 +174,14 @@ class Node:
             broker_epoch=self._broker_epoch,
             completions=self._completions,
             now_ms=now_ms,
+            on_lost=self._departures.lost,
         )
 
     async def start(self) -> None:
         """Return when clients can use the node."""
         await self.observation.start(self._loop, self._intake, self._listeners)
         self._loading = self._loop.run_in_executor(
-            None, self.logs.load, lambda topic: self._settings_of(Image(), topic), now_ms()
+            None, self.logs.load, lambda topic: self._dynamic.log_settings(Image(), topic), now_ms()
         )
         await asyncio.shield(self._loading)
         self._make_listeners()
@@ -186,10 +195,11 @@ class Node:
             self._lifecycle = Lifecycle(
                 self.settings, self.cluster_id, self.logs, self._metadata, self.ports, self._ask
             )
+            self._dynamic.on_change.append(self._lifecycle.on_settings)
             self.observation.watch_lifecycle(self._lifecycle)
             self._follow_controller(self._lifecycle)
             try:
-                await self._lifecycle.start()
+                await self._lifecycle.start(self._open_to_clients)
             except RegistrationFailed as failed:
                 await self.stop()
                 raise NodeFailed(str(failed)) from failed
@@ -200,6 +210,11 @@ class Node:
                 listener.start()
         self._reconfiguration.is_serving = True
         self._upkeep.start()
+
+    def _open_to_clients(self) -> None:
+        """Let clients wait for the little that is missing; before that they are better off elsewhere."""
+        for listener in self._listeners:
+            listener.listen()
 
     async def stop(self) -> None:
         """Stop in order, however far the start has come."""
@@ -322,6 +337,7 @@ class Node:
                 slots=settings.fetch_session_slots, random_id=lambda: self._random.randrange(1, 1 << 31)
             ),
             moves=self._moves,
+            departures=self._departures,
             producer_ids=self._coordinators.producer_ids,
             transactions=self._coordinators.transactions,
             groups=self._coordinators.groups,
@@ -447,6 +463,7 @@ class Node:
         if changes is not None:
             self._replication.apply(changes)
             self._partitions.apply(changes)
+            self._departures.apply(changes)
             self._coordinators.apply(changes)
 
     def _changes_for_broker(self, update: Update) -> Changes | None:
@@ -460,12 +477,6 @@ class Node:
             return None
         self._is_registered = True
         return Changes.between(Image(), update.image)
-
-    def _settings_of(self, image: Image, topic: str) -> LogSettings:
-        layers = self._dynamic.layers(image)
-        return log_settings(
-            image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
-        )
 
     def _move_bytes_per_s(self) -> int:
         """The limit for moves between directories, which can only be set while the node runs."""

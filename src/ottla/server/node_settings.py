@@ -6,6 +6,7 @@ Made by `settings.py`, which checks all of it first.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from ottla.image.features import supported_features
@@ -97,6 +98,13 @@ class NodeSettings:
     def directories(self) -> tuple[str, ...]:
         """Every directory that the node writes to, each once, in the order of their names."""
         return tuple(sorted({*self.log_dirs, self.metadata_log_dir}))
+
+    @property
+    def cordoned_log_dirs(self) -> frozenset[str]:
+        """The log directories that are to take no new replicas (KIP-1066)."""
+        named = self.values["cordoned.log.dirs"]
+        assert isinstance(named, tuple)
+        return frozenset(self.log_dirs if "*" in named else (str(Path(each).absolute()) for each in named))
 
     @property
     def supported_features(self) -> Mapping[str, FeatureRange]:

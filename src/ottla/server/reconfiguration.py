@@ -47,3 +47,4 @@ class Reconfiguration:
         self._upkeep.change_interval("compaction", new.number("log.cleaner.backoff.ms") / 1000)
         for directory in self._logs.directories:
             directory.producer_expiration_ms = new.number("producer.id.expiration.ms")
+            directory.is_cordoned = directory.path in new.cordoned_log_dirs

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.client.connection import Connection
-from ottla.errors import ApiError, BrokerNotAvailable
+from ottla.errors import ApiError, BrokerNotAvailable, NetworkFailed
 from ottla.image.changes import Changes
 from ottla.messages.fetch import FetchRequest
 from ottla.replica.cuts import Cuts
@@ -53,6 +53,7 @@ class Replication:
         broker_epoch: Callable[[], int],
         completions: Completions,
         now_ms: Callable[[], int],
+        on_lost: Callable[[int], None],
     ) -> None:
         self._settings = settings
         self._partitions = partitions
@@ -62,6 +63,7 @@ class Replication:
         self._broker_epoch = broker_epoch
         self._completions = completions
         self._now_ms = now_ms
+        self._on_lost = on_lost
         self._shrinking: asyncio.TimerHandle | None = None
         number = settings.number
         throttle = partial(
@@ -73,13 +75,7 @@ class Replication:
         )
         self.leader_throttle = throttle("leader")
         self.follower_throttle = throttle("follower")
-        self._limits = FetchLimits(
-            min_bytes=number("replica.fetch.min.bytes"),
-            max_wait_ms=number("replica.fetch.wait.max.ms"),
-            partition_max_bytes=number("replica.fetch.max.bytes"),
-            response_max_bytes=number("replica.fetch.response.max.bytes"),
-            backoff_ms=number("replica.fetch.backoff.ms"),
-        )
+        self._limits = _fetch_limits(settings)
         self._cuts = Cuts(partitions.logs, loop.call_soon, now_ms)
         self.isr_changes = IsrChanges(
             settings.node_id,
@@ -142,7 +138,12 @@ class Replication:
         source, number = fetcher_id
         name = f"broker-{self._settings.node_id}-fetcher-{number}"
         running = RunningFetcher(
-            self._loop, partial(self._connect, source, name), self._completions, self._timeout_s, self._now_ms
+            self._loop,
+            partial(self._connect, source, name),
+            self._completions,
+            self._timeout_s,
+            self._now_ms,
+            on_lost=partial(self._on_lost, source),
         )
         running.fetcher = Fetcher(
             self._settings.node_id,
@@ -168,6 +169,17 @@ class Replication:
         return await Connection.connect(endpoint.host, endpoint.port, client_id=name, timeout_s=self._timeout_s)
 
 
+def _fetch_limits(settings: NodeSettings) -> FetchLimits:
+    number = settings.number
+    return FetchLimits(
+        min_bytes=number("replica.fetch.min.bytes"),
+        max_wait_ms=number("replica.fetch.wait.max.ms"),
+        partition_max_bytes=number("replica.fetch.max.bytes"),
+        response_max_bytes=number("replica.fetch.response.max.bytes"),
+        backoff_ms=number("replica.fetch.backoff.ms"),
+    )
+
+
 class RunningFetcher:
     """A fetcher with its connections, one a lane."""
 
@@ -180,17 +192,26 @@ class RunningFetcher:
         completions: Completions,
         timeout_s: float,
         now_ms: Callable[[], int],
+        *,
+        on_lost: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._connect = connect
+        self._on_lost = on_lost
         self._completions = completions
         self._timeout_s = timeout_s
         self._now_ms = now_ms
         self._connections: dict[Lane, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[Lane] = set()
         self._waking: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether a connection ended on which an answer is waited for. One that nobody used may well end."""
+        return any(connection.has_hung_up for lane, connection in self._connections.items() if lane in self._waiting)
 
     def wake(self) -> None:
         """Something is to be asked for; asked when the step under way is over, together with what else comes in it."""
@@ -230,6 +251,8 @@ class RunningFetcher:
             response = await self._ask(lane, request)
         except ApiError as error:
             self._drop(lane)
+            if isinstance(error, NetworkFailed):
+                self._on_lost()
             self.fetcher.failed(lane, error, self._now_ms())
         else:
             self.fetcher.answered(lane, response, self._now_ms())
@@ -242,7 +265,11 @@ class RunningFetcher:
             connection = self._connections[lane] = await self._connect()
         if isinstance(request, FetchRequest) and connection.version_of(_FETCH) < _TOPIC_IDS:
             raise BrokerNotAvailable(f"{connection.address} does not know topics by their ids")
-        return await connection.send(request, timeout_s=self._timeout_s)
+        self._waiting.add(lane)
+        try:
+            return await connection.send(request, timeout_s=self._timeout_s)
+        finally:
+            self._waiting.discard(lane)
 
     def _drop(self, lane: Lane) -> None:
         connection = self._connections.pop(lane, None)
