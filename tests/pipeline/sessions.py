@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from ottla.pipeline.spark_home import make_spark_home
 from tests.interop.kafka_jars import java
 from tests.pipeline.connector_jars import connector_jars
 
@@ -14,6 +15,7 @@ def start_session(home: Path, *, master: str, java_options: str = "") -> SparkSe
     """A session that leaves nothing outside of `home`. Who starts it stops it."""
     os.environ["JAVA_HOME"] = str(java().parents[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(make_spark_home(home / "home"))
     settings = {
         "spark.jars": connector_jars(),
         "spark.ui.enabled": "false",

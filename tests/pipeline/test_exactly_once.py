@@ -149,6 +149,18 @@ def test_a_driver_that_was_replaced_decides_nothing(cluster: Cluster) -> None:
     assert query.written() == query.expected(3, 1)
 
 
+def test_processes_of_one_run_commit_in_turns(cluster: Cluster) -> None:
+    query = Query(cluster)
+    processes: list[dict[tuple[str, str], object]] = [{}, {}]
+    # Spark commits each batch in any of the processes that it keeps for that: other queries may have the usual one.
+    for batch, process in enumerate((0, 1, 0, 0, 1, 0)):
+        exactly_once._driven.clear()
+        exactly_once._driven.update(processes[process])  # type: ignore[arg-type]
+        query.commit(batch, [query.task(batch, 0)])
+        processes[process] = dict(exactly_once._driven)
+    assert query.written() == query.expected(6, 1)
+
+
 def test_a_transaction_that_is_gone_is_told_before_anything_is_decided(cluster: Cluster) -> None:
     query = Query(cluster)
     kept, lost = query.task(0, 0), query.task(0, 1)
@@ -168,6 +180,16 @@ def test_a_batch_that_fails_is_undone(cluster: Cluster) -> None:
     abort(query.options, query.job(0), [told])
     query.commit(0, [query.task(0, 0)])
     assert query.written() == query.expected(1, 1)
+
+
+def test_a_batch_that_was_decided_is_not_undone_when_its_commit_fails(cluster: Cluster) -> None:
+    query = Query(cluster)
+    prepared = [query.task(0, task) for task in range(2)]
+    query.decide_only(0, prepared)
+    abort(query.options, query.job(0), prepared)  # as Spark does
+    query.restart()
+    query.commit(0, [query.task(0, 0)])
+    assert query.written() == query.expected(1, 2)
 
 
 def test_a_batch_write_is_seen_whole_or_not_at_all(cluster: Cluster) -> None:

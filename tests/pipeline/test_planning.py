@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.pipeline.fetching import Range
-from ottla.pipeline.planning import limit, ranges_between, split
+from ottla.pipeline.planning import bundle, limit, ranges_between, split
 from ottla.pipeline.positions import from_json, to_json
 
 keys = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 4))
@@ -50,3 +50,11 @@ def test_offsets_are_written_as_spark_writes_them() -> None:
 
 def test_a_range_says_what_it_is() -> None:
     assert str(Range("a", 1, 5, 8)) == "topic 'a', partition 1, offsets 5 to 7"
+
+
+def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
+    small = [Range("t", number, 0, 300) for number in range(5)]
+    large = Range("t", 9, 0, 5000)
+    assert bundle([*small, large]) == [tuple(small[:3]), tuple(small[3:]), (large,)]
+    assert bundle([large, *small[:2]]) == [(large,), tuple(small[:2])]
+    assert bundle([]) == []

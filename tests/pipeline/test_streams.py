@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from ottla.pipeline.data_source import OttlaDataSource
 from ottla.pipeline.fetching import DataLost
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.positions import from_json
@@ -141,3 +142,17 @@ def test_a_group_that_has_members_is_told(cluster: Cluster) -> None:
             stream.next_end({(topic, 0): 0}, None, waits=False)
     finally:
         member.close()
+
+
+def test_small_partitions_are_read_by_one_task_unless_the_query_divides_them(cluster: Cluster) -> None:
+    topic = cluster.new_topic()
+    cluster.fill(topic, 30)
+
+    def tasks(**options: str) -> list[int]:
+        source = OttlaDataSource(cluster.options(subscribe=topic, **options))
+        reader = source.reader(source.schema())
+        return [sum(batch.num_rows for batch in reader.read(each)) for each in reader.partitions()]
+
+    assert tasks() == [30]
+    assert tasks(minPartitions="3") == [10, 10, 10]
+    assert tasks(maxRecordsPerPartition="5") == [5] * 6

@@ -21,7 +21,7 @@ from ottla.pipeline.ddl import NotDdl, parse_columns
 from ottla.pipeline.json_values import JsonDecoder, infer
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.protobuf_values import ProtobufDecoder
-from ottla.pipeline.source import RangePartition
+from ottla.pipeline.source import RangesPartition
 from ottla.pipeline.values import BadValue
 from tests.pipeline.clusters import Cluster
 from tests.pipeline.registries import SchemaRegistry, framed, serving
@@ -50,7 +50,7 @@ def read(cluster: Cluster, topic: str, **options: str) -> Rows:
     reader = source.reader(source.schema())
     rows: Rows = []
     for partition in reader.partitions():
-        assert isinstance(partition, RangePartition)
+        assert isinstance(partition, RangesPartition)
         for batch in reader.read(partition):
             batch.validate(full=True)
             rows += batch.to_pylist()

@@ -25,6 +25,7 @@ from ottla.flows.failures import plain
 from ottla.flows.java import find_java_home
 from ottla.flows.locks import end_holder, held, is_held
 from ottla.flows.project import Project
+from ottla.pipeline.spark_home import make_spark_home
 
 _START_S: Final = 120.0
 _STOP_S: Final = 30.0
@@ -137,7 +138,8 @@ class Home:
         return server
 
     def _launch(self, java: Path, token: str, lock: int) -> "subprocess.Popen[bytes]":
-        spark_home = Path(pyspark.__file__).parent
+        package = Path(pyspark.__file__).parent
+        spark_home = make_spark_home(self.folder / "spark") if self._project.is_local else package
         path = os.pathsep.join(filter(None, [str(self._project.folder), os.environ.get("PYTHONPATH")]))
         environment = {
             **os.environ,

@@ -7,10 +7,12 @@ Options and columns are those of Spark's own Kafka connector. A schema that name
 
 With `value.format` values are decoded: `value` is then a column of the schema's type, and `bad` says what is wrong with
 a value that is none.
+
+Spark has a process of its own for each step of planning. What only some of them need is loaded by those.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
@@ -18,11 +20,13 @@ from pyspark.sql.types import StructField, StructType
 
 from ottla.pipeline.option_values import OptionError, parse_boolean
 from ottla.pipeline.read_options import ReadOptions, check_names, parse_read_options
-from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter, check_columns
 from ottla.pipeline.source import OttlaReader, OttlaStreamReader, arrow_schema, columns_of
-from ottla.pipeline.value_options import parse_value_options
-from ottla.pipeline.value_types import ValueType, resolve
+from ottla.pipeline.value_options import ValueOptions, parse_value_options
 from ottla.pipeline.write_options import WriteOptions, parse_write_options
+
+if TYPE_CHECKING:
+    from ottla.pipeline.sink import OttlaStreamWriter, OttlaWriter
+    from ottla.pipeline.value_types import ValueType
 
 
 class OttlaDataSource(DataSource):
@@ -41,7 +45,7 @@ class OttlaDataSource(DataSource):
         has_headers = parse_boolean("includeHeaders", self._given.get("includeheaders", "false"))
         values = parse_value_options(self._given)
         if values is not None:
-            self._value_type = resolve(self._any_options(), values)
+            self._value_type = _resolve(self._any_options(), values)
         columns = columns_of(values, self._value_type and self._value_type.column)
         names = [name for name in columns if name != "headers" or has_headers]
         return StructType([StructField(name, columns[name]) for name in names])
@@ -59,7 +63,7 @@ class OttlaDataSource(DataSource):
         values = options.values
         own = values is not None and values.format == "json" and self._value_type is None
         if values is not None and self._value_type is None and not own:
-            self._value_type = resolve(options, values)
+            self._value_type = _resolve(options, values)
         known = columns_of(values, self._value_type and self._value_type.column)
         return arrow_schema(schema, known), self._value_type and self._value_type.schema
 
@@ -68,17 +72,23 @@ class OttlaDataSource(DataSource):
         given = {name: value for name, value in self._given.items() if not name.startswith(("ending", "starting"))}
         return parse_read_options(given, streaming=True)
 
-    def writer(self, schema: StructType, overwrite: bool) -> OttlaWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "OttlaWriter":
+        from ottla.pipeline.sink import OttlaWriter
+
         if overwrite:
             raise OptionError("mode", "a topic cannot be overwritten; use append")
         return OttlaWriter(self._write_options(schema))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> OttlaStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "OttlaStreamWriter":  # noqa: N802
+        from ottla.pipeline.sink import OttlaStreamWriter
+
         # In complete mode Spark would have the sink emptied before each batch: to a topic the whole result is added
         # anew, as Spark's own connector does.
         return OttlaStreamWriter(self._write_options(schema))
 
     def _write_options(self, schema: StructType) -> WriteOptions:
+        from ottla.pipeline.sink import check_columns
+
         options = parse_write_options(self._given)
         check_columns(schema, options)
         return options
@@ -86,3 +96,9 @@ class OttlaDataSource(DataSource):
     @property
     def _given(self) -> Mapping[str, str]:
         return {name.lower(): value for name, value in self.options.items()}
+
+
+def _resolve(options: ReadOptions, values: ValueOptions) -> "ValueType":
+    from ottla.pipeline.value_types import resolve
+
+    return resolve(options, values)

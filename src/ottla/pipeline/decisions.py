@@ -2,9 +2,11 @@
 
 One compacted topic holds the last decision of each query, under the query's name. A decision is written in a
 transaction of the query's driver, whose id is taken over by each later driver: of two drivers, only the later one
-decides anything.
+decides anything. Who took over last is written down as well: one run may commit its batches in several processes, and
+one that finds itself fenced can tell its own run from another.
 """
 
+import functools
 import json
 import time
 from collections.abc import Iterator
@@ -54,20 +56,27 @@ class Decisions:
         self._key = topic, _PARTITION
         self._query = query.encode()
         self._driver_id = f"{query}/driver"
+        self._taker = self._driver_id.encode()
         self._driver: tuple[Transaction, Sender] | None = None
 
     def last(self) -> Decision | None:
         """The last decision; None if there was none."""
-        end = self._settled_end()
-        begin = self._access.begins([self._key])[self._key]
-        tail = max(begin, end - _TAIL)
-        return self._find(tail, end) or self._find(begin, tail)
+        value = self._last_value(self._query)
+        if value is None:
+            return None
+        given = json.loads(value)
+        return Decision(given["run"], given["batch"], tuple(Transaction(*each) for each in given["transactions"]))
 
-    def take_over(self) -> None:
+    def take_over(self, run: str) -> None:
         """Fence whoever drove the query before; what it was about to decide is undone. Makes the topic if need be."""
         self._access.run(self._ensure_topic())
         driver = self._access.run(self._calls.begin(self._driver_id, _TIMEOUT_S))
         self._driver = driver, Sender(self._access, self._settings, driver.identity, driver.id)
+        self._write(self._taker, run.encode())
+
+    def is_driven_by(self, run: str) -> bool:
+        """Whether it was this run, in whatever process, that took over last."""
+        return self._last_value(self._taker) == run.encode()
 
     def write(self, decision: Decision) -> None:
         """Decide; from then on the batch is to be committed.
@@ -75,11 +84,14 @@ class Decisions:
         Raises ProducerFenced or InvalidProducerEpoch if another driver has taken over since `take_over`: so what was
         last decided then is so still.
         """
+        value = json.dumps({"run": decision.run, "batch": decision.batch, "transactions": decision.transactions})
+        self._write(self._query, value.encode())
+
+    def _write(self, key: bytes, value: bytes) -> None:
         assert self._driver is not None, "only a driver that took over decides"
         driver, sender = self._driver
-        value = json.dumps({"run": decision.run, "batch": decision.batch, "transactions": decision.transactions})
         now_ms = time.time_ns() // 1_000_000
-        payload = build_batch([Record(0, now_ms, self._query, value.encode())])[HEADER_BYTES:]
+        payload = build_batch([Record(0, now_ms, key, value)])[HEADER_BYTES:]
         self._access.run(self._calls.enlist(driver, [self._key]))
         try:
             sender.put(self._key, bytes(payload), 1)
@@ -109,15 +121,17 @@ class Decisions:
             time.sleep(0.1)
         return end
 
-    def _find(self, begin: int, end: int) -> Decision | None:
-        found: Decision | None = None
-        for value in self._values(begin, end):
-            given = json.loads(value)
-            transactions = tuple(Transaction(*each) for each in given["transactions"])
-            found = Decision(given["run"], given["batch"], transactions)
-        return found
+    def _last_value(self, key: bytes) -> bytes | None:
+        """What was written last under a key. Most often that is near the end, so that is looked at first."""
+        end = self._settled_end()
+        begin = self._access.begins([self._key])[self._key]
+        tail = max(begin, end - _TAIL)
+        return self._last_between(key, tail, end) or self._last_between(key, begin, tail)
 
-    def _values(self, begin: int, end: int) -> Iterator[bytes]:
+    def _last_between(self, key: bytes, begin: int, end: int) -> bytes | None:
+        return functools.reduce(lambda _, later: later, self._values(key, begin, end), None)
+
+    def _values(self, wanted: bytes, begin: int, end: int) -> Iterator[bytes]:
         if begin >= end:
             return
         schema = pa.schema([("key", TYPES["key"]), ("value", TYPES["value"])])
@@ -131,5 +145,5 @@ class Decisions:
         )
         for batch in reader.batches():
             for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if key == self._query:
+                if key == wanted:
                     yield value

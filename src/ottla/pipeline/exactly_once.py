@@ -20,7 +20,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ottla.errors import ApiError, InvalidProducerIdMapping, TransactionalIdNotFound
+from ottla.errors import (
+    ApiError,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    ProducerFenced,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+)
 from ottla.pipeline.access import Access, shared
 from ottla.pipeline.decisions import Decision, Decisions
 from ottla.pipeline.sending import Sender
@@ -73,9 +80,21 @@ def abort(options: WriteOptions, job: Job | None, transactions: Iterable[Transac
     """Undo what tasks have prepared; if it is known what they were about, also what they could not tell of."""
     access = shared(options.client)
     calls = TransactionCalls(access.cluster)
+    if job is not None and _is_decided(access, options, job):
+        return  # Spark aborts a batch whose commit failed, too: what was decided is the next driver's to commit
     _abort(access, calls, transactions)
     if job is not None:
         _sweep(access, calls, job.prefix)
+
+
+def _is_decided(access: Access, options: WriteOptions, job: Job) -> bool:
+    if job.batch is None:
+        return False
+    try:
+        last = Decisions(access, options.client, options.decisions_topic, job.query).last()
+    except UnknownTopicOrPartition:
+        return False
+    return last is not None and (last.run, last.batch) == (job.run, job.batch)
 
 
 def commit_once(options: WriteOptions, job: Job, transactions: Sequence[Transaction]) -> None:
@@ -92,36 +111,52 @@ def commit_batch(options: WriteOptions, job: Job, transactions: Sequence[Transac
     assert job.batch is not None, "a streaming query numbers its batches"
     access = shared(options.client)
     calls = TransactionCalls(access.cluster)
-    decisions, last = _driven.get((job.query, job.run)) or _recover(access, calls, options, job)
-    if not transactions:
-        return
-    if last is not None and last.batch >= job.batch:
-        _abort(access, calls, transactions)
-        return
-    _check_open(access, calls, transactions)
-    _driven.pop((job.query, job.run), None)  # unless all goes well, it is looked up again
+    known = _driven.pop((job.query, job.run), None)  # unless all goes well, it is looked up again
+    driver = known or _recover(access, calls, options, job)
     decision = Decision(job.run, job.batch, tuple(transactions))
+    try:
+        is_new = _decide(access, calls, driver, decision)
+    except (ProducerFenced, InvalidProducerEpoch):
+        # Spark commits in any of the processes that it keeps: another one may have committed batches of this run since.
+        if known is None or not known[0].is_driven_by(job.run):
+            raise
+        driver = _recover(access, calls, options, job)
+        is_new = _decide(access, calls, driver, decision)
+    if is_new:
+        _commit(access, calls, transactions)
+        _driven[job.query, job.run] = driver[0], decision
+        _sweep(access, calls, job.prefix)
+    else:
+        _abort(access, calls, transactions)
+        _driven[job.query, job.run] = driver
+
+
+_Driver = tuple[Decisions, Decision | None]
+"""The right to decide, and what was decided last."""
+
+
+def _decide(access: Access, calls: TransactionCalls, driver: _Driver, decision: Decision) -> bool:
+    """Write a decision; not if there is nothing to commit, or this batch was decided before, or a later one."""
+    decisions, last = driver
+    if not decision.transactions or (last is not None and last.batch >= decision.batch):
+        return False
+    _check_open(access, calls, decision.transactions)
     decisions.write(decision)
-    _commit(access, calls, transactions)
-    _driven[job.query, job.run] = decisions, decision
-    _sweep(access, calls, job.prefix)
+    return True
 
 
-_driven: dict[tuple[str, str], tuple[Decisions, Decision | None]] = {}
+_driven: dict[tuple[str, str], _Driver] = {}
 """The runs that this process has taken over, with their last decision, whose transactions are committed."""
 
 
-def _recover(
-    access: Access, calls: TransactionCalls, options: WriteOptions, job: Job
-) -> tuple[Decisions, Decision | None]:
+def _recover(access: Access, calls: TransactionCalls, options: WriteOptions, job: Job) -> _Driver:
     """Take over from the last run of the query: finish what it decided, undo what it did not."""
     decisions = Decisions(access, options.client, options.decisions_topic, job.query)
-    decisions.take_over()
+    decisions.take_over(job.run)
     last = decisions.last()
     if last is not None:
         _commit(access, calls, last.transactions, may_be_forgotten=True)
     _sweep(access, calls, job.query, but=job.prefix)
-    _driven[job.query, job.run] = decisions, last
     return decisions, last
 
 

@@ -31,8 +31,9 @@ _FETCH: Final = 1
 _LAST_WITH_NAMES: Final = 12
 _FIRST_FETCH_BYTES: Final = 1 << 20
 _ROWS: Final = 10_000
-_BYTES: Final = 8 << 20
-"""An Arrow batch ends behind so many rows or bytes; more would only take memory."""
+_BYTES: Final = 2 << 20
+"""An Arrow batch ends behind so many rows or bytes. Allocators give larger buffers back to the system: new pages for
+each batch cost more than to fill them."""
 
 _log = logging.getLogger(__name__)
 

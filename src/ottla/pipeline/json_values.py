@@ -15,9 +15,6 @@ import pyarrow.json
 from ottla.pipeline.option_values import OptionError
 
 _FIELD: Final = "v"
-_HEAD: Final = pa.scalar(b'{"v":', pa.binary())
-_TAIL: Final = pa.scalar(b"}", pa.binary())
-_NEWLINE: Final = pa.scalar(b"\n", pa.binary())
 _CHANGED: Final = re.compile(r"Column\(/v/?(?P<path>[^)]*)\) (?P<what>.*?)(?: in row \d+)?$")
 _CONVERTED: Final = re.compile(r"Failed to convert JSON to (?P<type>\S+)(?:, couldn't parse:\s*(?P<value>.*))?")
 _PARSED: Final = re.compile(r"JSON parse error: (?P<what>.*?)\.?(?: in row \d+)?$", re.DOTALL)
@@ -105,12 +102,14 @@ def _as_text(wanted: pa.DataType) -> pa.DataType:
 
 
 def _wrap(values: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(_HEAD, values, _TAIL, pa.scalar(b"", pa.binary()))
+    # Scalars are made where they are needed: Arrow loads Pandas to make one, which processes that only plan do without.
+    head, tail, between = (pa.scalar(each, pa.binary()) for each in (b'{"v":', b"}", b""))
+    return pc.binary_join_element_wise(head, values, tail, between)
 
 
 def _read(wrapped: pa.Array, options: pa.json.ParseOptions) -> pa.Table:
     lists = pa.ListArray.from_arrays(pa.array([0, len(wrapped)], pa.int32()), wrapped)
-    document = pc.binary_join(lists, _NEWLINE)[0].as_buffer()
+    document = pc.binary_join(lists, pa.scalar(b"\n", pa.binary()))[0].as_buffer()
     # In one block: what is split at lines would be read in parts, with a part's words for what is wrong.
     reading = pa.json.ReadOptions(use_threads=False, block_size=document.size + 1)
     table = pa.json.read_json(pa.BufferReader(document), reading, options)

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Final
 
 from ottla.pipeline.fetching import Range
 from ottla.pipeline.positions import Offsets
+
+_SMALL: Final = 1000
+"""Offsets that one task reads sooner than Spark starts a second one."""
 
 
 def ranges_between(start: Offsets, stop: Offsets) -> list[Range]:
@@ -22,6 +26,20 @@ def split(ranges: Iterable[Range], *, least: int | None = None, most_records: in
         total = sum(each.size for each in parts)
         parts = [piece for each in parts for piece in _cut(each, math.ceil(each.size / total * least))]
     return parts
+
+
+def bundle(ranges: Iterable[Range]) -> list[tuple[Range, ...]]:
+    """What each task reads: a range, or several small ones."""
+    found: list[tuple[Range, ...]] = []
+    room = 0
+    for each in ranges:
+        if each.size <= room:
+            found[-1] += (each,)
+        else:
+            found.append((each,))
+            room = _SMALL
+        room -= each.size
+    return found
 
 
 def _cut(whole: Range, parts: int) -> list[Range]:

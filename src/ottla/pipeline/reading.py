@@ -21,7 +21,6 @@ from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.planning import limit, ranges_between, split
 from ottla.pipeline.positions import Offsets, resolve
 from ottla.pipeline.read_options import ReadOptions
-from ottla.pipeline.values import ValueStage
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +44,8 @@ def read_range(
     """The records of a range, with their values decoded if the options say what they are."""
     if options.values is None:
         return read_raw(options, wanted, schema)
+    from ottla.pipeline.values import ValueStage  # loaded where values are decoded, not where a query is planned
+
     stage = ValueStage(options.values, value_schema, options.client, schema)
     return stage.decode(read_raw(options, wanted, stage.raw_schema), wanted)
 

@@ -1,6 +1,7 @@
 """The readers that Spark calls: a thin coat over `reading`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
 
 from ottla.pipeline.fetching import Range
 from ottla.pipeline.option_values import OptionError
+from ottla.pipeline.planning import bundle
 from ottla.pipeline.positions import from_json, to_json
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.reading import Stream, plan_batch, read_range
@@ -53,10 +55,10 @@ COLUMNS: Final[Mapping[str, DataType]] = {
 _BAD: Final = StructType([StructField("error", StringType()), StructField("value", BinaryType())])
 
 
-class RangePartition(InputPartition):
-    """One task's range."""
+class RangesPartition(InputPartition):
+    """What one task reads."""
 
-    def __init__(self, wanted: Range | None) -> None:
+    def __init__(self, wanted: tuple[Range, ...]) -> None:
         super().__init__(wanted)
 
 
@@ -91,12 +93,10 @@ class OttlaReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark makes a task without a range where there are none.
-        return [RangePartition(each) for each in plan_batch(self._options)] or [RangePartition(None)]
+        return _partitions(self._options, plan_batch(self._options)) or [RangesPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:
-            return iter(())
-        return read_range(self._options, partition.value, self._schema, self._value_schema)
+        return _read(self._options, partition.value, self._schema, self._value_schema)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -139,7 +139,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._stream.latest())
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
-        return [RangePartition(each) for each in self._stream.plan(from_json(start), from_json(end))]
+        return _partitions(self._options, self._stream.plan(from_json(start), from_json(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, partition.value, self._schema, self._value_schema)
+        return _read(self._options, partition.value, self._schema, self._value_schema)
+
+
+def _partitions(options: ReadOptions, ranges: Sequence[Range]) -> list[RangesPartition]:
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        return [RangesPartition((each,)) for each in ranges]  # the query says how it is to be divided
+    return [RangesPartition(each) for each in bundle(ranges)]
+
+
+def _read(
+    options: ReadOptions, ranges: Sequence[Range], schema: pa.Schema, value_schema: str | None
+) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(read_range(options, each, schema, value_schema) for each in ranges)

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.errors import ApiError
 from ottla.pipeline.option_values import OptionError
+from ottla.pipeline.spark_home import make_spark_home
 from ottla.tables.definition import Definition, Home
 from ottla.tables.failures import Stumbled, TableError
 from ottla.tables.keeper import Done, Keeper, source_options
@@ -52,6 +53,8 @@ def start_session(master: str, settings: Mapping[str, str], log: Path) -> SparkS
         raise TableError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log.parent.mkdir(parents=True, exist_ok=True)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_HOME", str(make_spark_home(log.parent / "spark")))
     builder = SparkSession.builder.master(master).appName("ottla tables")
     for name, value in {**_SETTINGS, **settings}.items():
         builder = builder.config(name, value)
