@@ -59,8 +59,8 @@ def test_a_later_run_replaces_the_cases_that_it_ran() -> None:
 
 def test_the_table_has_warm_and_cold_ratios_and_marks_what_misses() -> None:
     text = table.markdown(results())
-    assert "| produce: 1 M × <b> | 0.5× (0.75×) |  |  |  | **1×** (1×) |  |" in text
-    assert "| growth: curve: 10 partitions |  |  |  |  |  | 0.2× |" in text
+    assert "| produce: 1 M × <b> | 0.5× (0.75×) |  |  |  |  | **1×** (1×) |  |" in text
+    assert "| growth: curve: 10 partitions |  |  |  |  |  |  | 0.2× |" in text
     assert "groups" not in text
     assert "0.5 cores" in text
 

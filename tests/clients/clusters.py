@@ -17,6 +17,7 @@ def running_cluster(folder: Path, subject: Subject, *, nodes: int, **settings: s
         "brokers": str(nodes),
         "controllers": str(nodes),
         "combined": "true",
+        "disks": "1",
         "listener": "PLAINTEXT",
         "security": "PLAINTEXT",
         "release": "4.3-IV0",

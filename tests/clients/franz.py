@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tests.clients.clusters import running_cluster
 from tests.clients.go_programs import build, module_folder
-from tests.interop import kafka_jars
 from tests.interop.kafka_jars import cached
 from tests.suite.clusters import Subject
+from tests.suite.runner import class_path
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 EXPECTED = Path(__file__).parent / "franz-expected.txt"
@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("pattern", nargs="?", default=".", help="a regular expression that names tests")
     parser.add_argument("--kafka", action="store_true", help="against Apache Kafka, and note what passes there")
     arguments = parser.parse_args()
-    subject = Subject.kafka(kafka_jars.class_path()) if arguments.kafka else Subject.ottla()
+    subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
     folder = Path("build/franz").resolve() / ("kafka" if arguments.kafka else "ottla")
     tests_binary()
     # As in the project's own continuous integration: its share groups deliver a record more often than five times.

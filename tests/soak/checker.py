@@ -23,6 +23,7 @@ librdkafka's also when a later batch is acknowledged before an earlier one, whic
 refused by the next while that did not know of its term yet.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class _Facts:
     """The history, sorted by what it is about."""
 
     def __init__(self, events: Iterable[Event]) -> None:
+        self._offsets: dict[Where, list[int]] = {}
         self.acks: dict[Where, list[Event]] = defaultdict(list)
         self.final: dict[Where, list[tuple[int, str]]] = {}
         self.polls: list[Event] = []
@@ -84,6 +86,12 @@ class _Facts:
             each["who"] for each in failed if (each["topic"], each["p"], each["v"]) not in self.in_transactions
         }
 
+    def offsets(self, where: Where) -> list[int]:
+        """The offsets of all records that are there in the end."""
+        if where not in self._offsets:
+            self._offsets[where] = [offset for offset, _ in self.final[where]]
+        return self._offsets[where]
+
 
 def check(events: Iterable[Event], *, source: str = "plain", copy: str = "copy") -> list[Anomaly]:
     """Everything that is wrong; empty if all is well."""
@@ -103,8 +111,11 @@ def check(events: Iterable[Event], *, source: str = "plain", copy: str = "copy")
 def _lost_writes(facts: _Facts) -> Iterator[Anomaly]:
     for where, acks in facts.acks.items():
         found = dict(facts.final[where])
+        names = {*found.values()}
         for ack in acks:
-            if (*where, ack["v"]) not in facts.in_transactions and found.get(ack["o"]) != ack["v"]:
+            # A batch that a broker knows to be written, but no longer where, is acknowledged without an offset.
+            is_there = ack["v"] in names if ack["o"] is None else found.get(ack["o"]) == ack["v"]
+            if (*where, ack["v"]) not in facts.in_transactions and not is_there:
                 there = f"{found[ack['o']]} is there" if ack["o"] in found else "nothing is there"
                 yield Anomaly("lost write", f"{ack['v']} was acknowledged at {_show(where)}@{ack['o']}, {there}")
 
@@ -123,7 +134,8 @@ def _places(facts: _Facts, copy: str) -> Iterator[Anomaly]:
             told[*where, offset].add(name)
     for where, acks in facts.acks.items():
         for ack in acks:
-            told[*where, ack["o"]].add(ack["v"])
+            if ack["o"] is not None:
+                told[*where, ack["o"]].add(ack["v"])
     for poll in facts.polls:
         for offset, name in poll["r"]:
             told[poll["topic"], poll["p"], offset].add(name)
@@ -211,10 +223,16 @@ def _commits(facts: _Facts) -> Iterator[Anomaly]:
         promised = max((offset for commit, offset in known if commit["ok"] and commit["t"] < assigned["t"]), default=0)
         if first < promised:
             yield Anomaly("lost commit", f"{shown}, though {promised} had been committed before")
-        asked = {0, *(offset for _, offset in known)}
-        starts = {next((at for at, _ in facts.final[where] if at >= offset), first) for offset in asked}
-        if first not in starts:
+        if not _begins_at_a_commit(facts.offsets(where), first, {0, *(offset for _, offset in known)}):
             yield Anomaly("commit skip", f"{shown}, which nobody had committed")
+
+
+def _begins_at_a_commit(offsets: list[int], first: int, committed: set[int]) -> bool:
+    """Whether the first record that was read is the first one there is from something committed on; of what is
+    committed beyond the end, anything may be the first."""
+    place = bisect_left(offsets, first)
+    after = offsets[place - 1] if place else -1
+    return any(after < offset <= first or offset > offsets[-1] for offset in committed) if offsets else True
 
 
 def _copies(facts: _Facts, source: str, copy: str) -> Iterator[Anomaly]:

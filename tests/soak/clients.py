@@ -31,7 +31,12 @@ TRANSACTION_TIMEOUT_MS: Final = 12_000
 SESSION_TIMEOUT_MS: Final = 6_000
 _FLUSH_S: Final = 150.0
 _CALL_S: Final = 20.0
+_STUCK_S: Final = 30.0
 _PAUSE_S: Final = 0.015
+
+
+class Stuck(Exception):
+    """A call of librdkafka does not come back."""
 
 
 class Client:
@@ -173,6 +178,9 @@ def _run_transaction(
             asked_to_commit = True
             _until_answered(client, producer.commit_transaction)
             return "commit", True
+    except Stuck as error:
+        client.record.note(f"transaction: {error}")
+        return "abort", False
     except KafkaException as error:
         client.record.note(f"transaction: {error}")
         if error.args[0].fatal() or not error.args[0].txn_requires_abort():
@@ -184,6 +192,31 @@ def _run_transaction(
         return "unknown" if asked_to_commit else "abort", False
     # Whoever asked to commit and was told to abort instead cannot know what the coordinator made of the first.
     return "unknown" if asked_to_commit else "abort", True
+
+
+def _send_offsets(producer: Producer, offsets: list[TopicPartition], of: Consumer) -> None:
+    """In a thread of its own, which is left behind with its producer where the call does not come back.
+
+    Where all connections are lost, librdkafka gives up all brokers that it knew and begins anew. It still remembers the
+    one that coordinated the group, waits for its connection, and looks for another only when connections come or go:
+    once all is well again it waits for ever, whatever timeout it was told (confluentinc/librdkafka, issues 5456 and
+    5511). The next producer of the same name fences the one that waits.
+    """
+    failed: list[KafkaException] = []
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction(offsets, of.consumer_group_metadata(), _CALL_S)
+        except KafkaException as error:
+            failed.append(error)
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    sending.join(_STUCK_S)
+    if sending.is_alive():
+        raise Stuck(f"offsets were not sent within {_STUCK_S:g} s")
+    if failed:
+        raise failed[0]
 
 
 def _until_answered(client: Client, call: Callable[[float], None]) -> None:
@@ -348,7 +381,7 @@ def copy(client: Client) -> None:
                     producer.produce(COPY, each.value(), partition=each.partition() or 0)
                 ends = {each.partition() or 0: (each.offset() or 0) + 1 for each in messages}
                 offsets = [TopicPartition(PLAIN, partition, end) for partition, end in ends.items()]
-                producer.send_offsets_to_transaction(offsets, of.consumer_group_metadata(), _CALL_S)
+                _send_offsets(producer, offsets, of)
 
             end, _ = _run_transaction(client, producer, send, wants_abort=client.random.random() < 0.1)
             client.record.write("txn", n=number, values=values, end=end)

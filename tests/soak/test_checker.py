@@ -13,7 +13,7 @@ def final(topic: str = "plain", *records: tuple[int, str], part: int = 0) -> Sai
     return "final", {"who": "end", "topic": topic, "p": part, "r": [list(each) for each in records]}
 
 
-def ack(name: str, offset: int, topic: str = "plain") -> Said:
+def ack(name: str, offset: int | None, topic: str = "plain") -> Said:
     return "ack", {"who": name.split("/")[0], "topic": topic, "p": 0, "o": offset, "v": name}
 
 
@@ -45,6 +45,7 @@ X, Y = ("tx", 0, "t/1/0"), ("tx", 1, "t/1/1")
 
 GOOD: dict[str, list[Said]] = {
     "all is there": [ack(A, 0), ack(B, 1), assign(), poll((0, A), (1, B)), poll((2, C)), ALL],
+    "records may be acknowledged without their places": [ack(A, None), ack(B, None), ALL],
     "a record without an answer may be missing": [ack(A, 0), final("plain", (0, A))],
     "a gap that a marker left is no skip": [
         assign(),
@@ -87,6 +88,7 @@ GOOD: dict[str, list[Said]] = {
 }
 
 BAD: dict[str, tuple[str, list[Said]]] = {
+    "a record without a place is gone": ("lost write", [ack("w/0/9", None), ALL]),
     "an acknowledged record is gone": ("lost write", [ack(A, 0), ack(B, 1), final("plain", (0, A))]),
     "a record is elsewhere": ("lost write", [ack(A, 3), final("plain", (0, A))]),
     "a committed transaction is gone": ("lost write", [txn("commit", X, Y), final("tx"), final("tx", part=1)]),

@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 from tests.suite.clusters import ClusterFailed, Subject
-from tests.suite.runner import Result, class_path, full_names, run_classes
+from tests.suite.runner import Result, class_path, cluster_tests, full_names, run_classes
 
 EXPECTED = Path(__file__).parent / "expected.json"
 """The tests of each class that pass on Apache Kafka, run in the same way."""
@@ -17,27 +18,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suite", description=__doc__)
     parser.add_argument("classes", nargs="*", metavar="CLASS", help="with or without its package")
     parser.add_argument("--all", action="store_true", help="every class of which something is expected")
+    parser.add_argument("--every", action="store_true", help="every class of the jars that asks for a cluster")
     parser.add_argument("--kafka", action="store_true", help="against Apache Kafka, and note what passes there")
     parser.add_argument("--only", default="", metavar="REGEX", help="of the classes' methods only those it finds")
     parser.add_argument("--per-test", type=int, default=120, metavar="S", help="the longest that one test may take")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to leave reports and the logs of nodes")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that no node is left behind
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
-    classes = sorted(expected) if arguments.all else arguments.classes
-    if not classes:
-        parser.error("name a class, or give --all")
+    results: list[Result] = []
     try:
-        names = full_names(classes)
+        known = cluster_tests() if arguments.every else expected
+        classes = sorted(known) if arguments.every or arguments.all else arguments.classes
+        if not classes:
+            parser.error("name a class, or give --all")
         subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
-        results = run_classes(names, subject, per_test_s=arguments.per_test, only=arguments.only)
+        for name in full_names(classes):
+            found = run_classes(
+                [name], subject, per_test_s=arguments.per_test, only=arguments.only, keep=arguments.keep
+            )
+            if arguments.kafka:
+                note(expected, name.rpartition(".")[2], found)
+            results += found
     except ClusterFailed as error:
         print(error, file=sys.stderr)
         return 2
-    if arguments.kafka and not arguments.only:
-        for name in names:
-            short = name.rpartition(".")[2]
-            expected[short] = sorted(each.test for each in results if not each.failure and of_class(each) == short)
-        EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
     return report(results, expected)
+
+
+def note(expected: dict[str, list[str]], name: str, results: list[Result]) -> None:
+    """Write down what passes on Apache Kafka; what did not run this time stays as it was."""
+    run = {each.test for each in results}
+    passed = {each.test for each in results if each.failure is None}
+    expected[name] = sorted({*expected.get(name, ())} - run | passed)
+    EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
 
 
 def report(results: list[Result], expected: dict[str, list[str]]) -> int:

@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tests.differential.ottla_node import CLUSTER_ID, quiet_port
+from tests.differential.ottla_node import CLUSTER_ID
 from tests.interop.kafka_jars import java
+from tests.ports import free_port
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
@@ -24,21 +25,25 @@ class ClusterFailed(Exception):
 
 
 class Subject:
-    """What the nodes are: the commands that format a directory and that run a node."""
+    """What the nodes are: the commands that format their directories and that run a node."""
 
-    def __init__(self, format_command: list[str], serve_command: list[str]) -> None:
+    def __init__(self, format_command: Callable[[list[list[str]]], list[list[str]]], serve_command: list[str]) -> None:
         self.format_command = format_command
+        """Takes the arguments for each node."""
         self.serve_command = serve_command
 
     @classmethod
     def ottla(cls) -> "Subject":
         command = [sys.executable, "-m", "ottla"]
-        return cls([*command, "format"], [*command, "serve"])
+        return cls(lambda nodes: [[*command, "format", *each] for each in nodes], [*command, "serve"])
 
     @classmethod
     def kafka(cls, class_path: str) -> "Subject":
         command = [str(java()), *JVM_OPTIONS, "-cp", class_path]
-        return cls([*command, "kafka.tools.StorageTool", "format"], [*command, "kafka.Kafka"])
+        formatting = [*command, "org.apache.kafka.common.test.junit.Formatting"]
+        return cls(
+            lambda nodes: [[*formatting, *("\n".join(("format", *each)) for each in nodes)]], [*command, "kafka.Kafka"]
+        )
 
 
 class ProcessCluster:
@@ -58,12 +63,12 @@ class ProcessCluster:
         if wanted["security"] != "PLAINTEXT":
             raise ClusterFailed(f"security protocol {wanted['security']} is not served yet")
         first = 0 if wanted["combined"] == "true" else FIRST_CONTROLLER
-        self._ports = {node: quiet_port() for node in range(int(wanted["brokers"]))}
-        self._controller_ports = {first + number: quiet_port() for number in range(int(wanted["controllers"]))}
+        self._ports = {node: free_port() for node in range(int(wanted["brokers"]))}
+        self._controller_ports = {first + number: free_port() for number in range(int(wanted["controllers"]))}
         nodes = sorted({*self._ports, *self._controller_ports}, reverse=True)  # controllers of their own first
         for node in nodes:
             self._write_settings(node)
-            self._format(node)
+        self._format(nodes)
         for node in nodes:
             self._launch(node)
         for port in (*self._controller_ports.values(), *self._ports.values()):
@@ -137,15 +142,16 @@ class ProcessCluster:
         settings |= {"process.roles": ",".join(roles), "listeners": ",".join(listeners)}
         write_properties(self._settings_file(node), settings | below(wanted, f"node.{node}."))
 
-    def _format(self, node: int) -> None:
-        command = [*self._subject.format_command, "-t", CLUSTER_ID, "-c", str(self._settings_file(node))]
+    def _format(self, nodes: Iterable[int]) -> None:
         features = [
             word for name, level in below(self._wanted, "feature.").items() for word in ("--feature", f"{name}={level}")
         ]
+        given = [["-t", CLUSTER_ID, "-c", str(self._settings_file(node))] for node in nodes]
+        wanted = [[*each, "--release-version", self._wanted["release"], *features] for each in given]
         # Some tests ask for combinations that Kafka's own tool refuses too; they then get the defaults.
-        problem = run([*command, "--release-version", self._wanted["release"], *features]) and run(command)
-        if problem:
-            raise ClusterFailed(f"node {node} cannot be formatted: {problem}")
+        problem = run_all(self._subject.format_command(wanted))
+        if problem and run_all(self._subject.format_command([[*each, "--ignore-formatted"] for each in given])):
+            raise ClusterFailed(f"the nodes cannot be formatted: {problem}")
 
     def _launch(self, node: int) -> None:
         with (self._folder / f"{node}.log").open("ab") as log:
@@ -181,10 +187,13 @@ def below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
-def run(command: list[str]) -> str:
-    """Run a command; what it said if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
-    return (done.stdout + done.stderr).strip() or "failed" if done.returncode else ""
+def run_all(commands: list[list[str]]) -> str:
+    """Run commands side by side; what those said that failed."""
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
+    ]
+    told = [each.communicate(timeout=START_TIMEOUT_S)[0].strip() for each in running]
+    return "\n".join(words or "failed" for words, each in zip(told, running, strict=True) if each.returncode)
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 from tests.interop.kafka_jars import cached, compile_java, copy_jars, digest, java
 from tests.suite.clusters import ClusterFailed, ProcessCluster, Subject
 
 SOURCES = Path(__file__).parent / "kafka"
 POM = SOURCES / "pom.xml"
+CLUSTER_TEST = b"Lorg/apache/kafka/common/test/api/ClusterTe"
+"""How a class's constants begin to name the annotations `@ClusterTest`, `@ClusterTests` and `@ClusterTemplate`."""
 LOGGING = """Configuration:
   Appenders: {Console: {name: out, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}}
   Loggers: {Root: {level: ERROR, AppenderRef: {ref: out}}}
@@ -45,25 +48,33 @@ def class_path() -> str:
 def full_names(classes: Iterable[str]) -> list[str]:
     """Classes with their packages; those that have one already stay as they are."""
     wanted = list(classes)
-    known: dict[str, str] = {}
-    if any("." not in name for name in wanted):
-        for jar in sorted(libraries().glob("*test*.jar")):
-            listing = subprocess.run(
-                [str(java().parent / "jar"), "tf", str(jar)], capture_output=True, text=True, check=True
-            ).stdout
-            for entry in listing.splitlines():
-                if entry.endswith("Test.class") and "$" not in entry:
-                    name = entry.removesuffix(".class").replace("/", ".")
-                    known.setdefault(name.rpartition(".")[2], name)
+    known = cluster_tests() if any("." not in name for name in wanted) else {}
     missing = [name for name in wanted if "." not in name and name not in known]
     if missing:
-        raise ClusterFailed(f"no test class is named {', '.join(missing)}")
+        raise ClusterFailed(f"no class that tests a cluster is named {', '.join(missing)}")
     return [name if "." in name else known[name] for name in wanted]
 
 
-def run_classes(classes: list[str], subject: Subject, *, per_test_s: int = 120, only: str = "") -> list[Result]:
-    """Run classes of tests, or of their methods those that a regular expression finds; what became of each test."""
-    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _Clusters(subject) as clusters:
+def cluster_tests() -> dict[str, str]:
+    """The classes of the jars that ask for a cluster, with their packages."""
+    known: dict[str, str] = {}
+    for jar in sorted(libraries().glob("kafka*-test.jar")):
+        with ZipFile(jar) as classes:
+            for entry in classes.namelist():
+                name = entry.removesuffix(".class").replace("/", ".")
+                if entry.endswith("Test.class") and "$" not in entry and CLUSTER_TEST in classes.read(entry):
+                    known[name.rpartition(".")[2]] = name
+    return known
+
+
+def run_classes(
+    classes: list[str], subject: Subject, *, per_test_s: int = 120, only: str = "", keep: Path | None = None
+) -> list[Result]:
+    """Run classes of tests, or of their methods those that a regular expression finds; what became of each test.
+
+    `keep` is a folder for the tests' reports and for the logs of the nodes.
+    """
+    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _Clusters(subject, keep) as clusters:
         work = Path(folder)
         (work / "log4j2.yaml").write_text(LOGGING)
         command = [
@@ -81,6 +92,10 @@ def run_classes(classes: list[str], subject: Subject, *, per_test_s: int = 120, 
         for name in classes:
             command += ["-c", name]
         subprocess.run(command, check=False)
+        if keep is not None:
+            for report in (work / "reports").glob("TEST-*.xml"):
+                keep.mkdir(parents=True, exist_ok=True)
+                shutil.copy(report, keep / f"{classes[0]}{report.name.removeprefix('TEST-junit')}")
         return list(_results(work / "reports"))
 
 
@@ -97,8 +112,9 @@ def _results(reports: Path) -> Iterator[Result]:
 class _Clusters:
     """Listens for what the tests want: `start DIR`, `stop DIR`, `stop-broker DIR ID`, `start-broker DIR ID`."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, keep: Path | None) -> None:
         self._subject = subject
+        self._keep = keep
         self._clusters: dict[str, ProcessCluster] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -112,10 +128,9 @@ class _Clusters:
         self._listener.close()
         for cluster in self._clusters.values():
             cluster.stop()
-        kept = os.environ.get("OTTLA_SUITE_LOGS")
-        if kept:
+        if self._keep is not None:
             for folder in self._clusters:
-                shutil.copytree(folder, Path(kept) / Path(folder).name, dirs_exist_ok=True)
+                shutil.copytree(folder, self._keep / Path(folder).name, dirs_exist_ok=True)
 
     def _serve(self) -> None:
         try:

@@ -13,20 +13,34 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.Collection;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Function;
+import java.util.stream.Collector;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.QuorumInfo;
+import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
@@ -100,17 +114,25 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         }
     }
 
-    /** A cluster of processes. One that another test left behind is used again if it was made alike and nobody harmed it. */
-    private static final class Processes implements ClusterInstance {
-        private static Properties lastWanted;
-        private static Path lastFolder;
+    /** A cluster of processes. One that another test left behind is used again if it was made alike and is as good as new. */
+    private static final class Processes extends OutsideCluster implements ClusterInstance {
+        private static final int KEPT = 3;
+        private static final Map<Properties, Left> LEFT_BEHIND = new LinkedHashMap<>();
+
+        private record Left(Path folder, String state) {
+        }
 
         private final ClusterConfig config;
         private final boolean combined;
         private final Properties endpoints = new Properties();
+        private final Set<Integer> down = new TreeSet<>();
+        private final OutsideNodes nodes = new OutsideNodes(this);
+        private Properties wanted;
         private Path folder;
+        private String state;
         private boolean started;
         private boolean stopped;
+        private boolean harmed;
 
         Processes(ClusterConfig config, boolean combined) {
             this.config = config;
@@ -124,18 +146,19 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             }
             started = true;
             try {
-                Properties wanted = wanted();
-                if (lastFolder != null && wanted.equals(lastWanted)) {
-                    folder = lastFolder;
+                wanted = wanted();
+                Left left = LEFT_BEHIND.remove(wanted);
+                if (left != null) {
+                    folder = left.folder;
+                    state = left.state;
                     readEndpoints();
                     if (cleared()) {
+                        OutsideMetrics.watch(this, controllerIds());
                         return;
                     }
+                    Runner.tell("stop", folder.toString());
                 }
-                if (lastFolder != null) {
-                    Runner.tell("stop", lastFolder.toString());
-                    lastFolder = null;
-                }
+                harmed = true;
                 folder = Files.createTempDirectory("ottla-suite");
                 try (Writer file = Files.newBufferedWriter(folder.resolve("cluster.properties"))) {
                     wanted.store(file, null);
@@ -143,10 +166,29 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
                 Runner.tell("start", folder.toString());
                 readEndpoints();
                 waitForReadyBrokers();
-                lastWanted = wanted;
-                lastFolder = folder;
+                OutsideMetrics.watch(this, controllerIds());
+                state = state();
+                harmed = false;
+            } catch (UnsupportedVersionException error) {
+                harmed = true; // a release that cannot tell how it is: good for one test
             } catch (IOException | InterruptedException error) {
                 throw new IllegalStateException(error);
+            }
+        }
+
+        @Override
+        public void stop() {
+            if (!started || stopped) {
+                return;
+            }
+            stopped = true;
+            if (harmed) {
+                Runner.tell("stop", folder.toString());
+                return;
+            }
+            LEFT_BEHIND.put(wanted, new Left(folder, state));
+            if (LEFT_BEHIND.size() > KEPT) {
+                Runner.tell("stop", LEFT_BEHIND.remove(LEFT_BEHIND.keySet().iterator().next()).folder.toString());
             }
         }
 
@@ -180,13 +222,14 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
                 if (!groups.isEmpty()) {
                     admin.deleteConsumerGroups(groups).all().get();
                 }
-                Set<String> topics = admin.listTopics().names().get();
+                ListTopicsOptions internalToo = new ListTopicsOptions().listInternal(true);
+                Set<String> topics = admin.listTopics(internalToo).names().get();
                 if (!topics.isEmpty()) {
                     admin.deleteTopics(topics).all().get();
                 }
-                eventually(Duration.ofSeconds(10), () -> admin.listTopics().names().get().isEmpty());
-                return true;
-            } catch (ExecutionException | AssertionError error) {
+                eventually(Duration.ofSeconds(10), () -> admin.listTopics(internalToo).names().get().isEmpty());
+                return state().equals(state);
+            } catch (ExecutionException | KafkaException | AssertionError error) {
                 return false;
             } catch (InterruptedException error) {
                 throw new IllegalStateException(error);
@@ -194,19 +237,53 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         }
 
         @Override
-        public void stop() {
-            stopped = stopped || started;
-        }
-
-        @Override
         public void shutdownBroker(int broker) {
-            lastWanted = null;
-            Runner.tell("stop-broker", folder.toString(), String.valueOf(broker));
+            if (down.add(broker)) {
+                harmed = true;
+                Runner.tell("stop-broker", folder.toString(), String.valueOf(broker));
+            }
         }
 
         @Override
         public void startBroker(int broker) {
-            Runner.tell("start-broker", folder.toString(), String.valueOf(broker));
+            if (down.remove(broker)) {
+                Runner.tell("start-broker", folder.toString(), String.valueOf(broker));
+                waitFor(broker);
+            }
+        }
+
+        /** As a start in the same process does: until the controller lets the broker serve. */
+        private void waitFor(int broker) {
+            try (Admin admin = admin()) {
+                eventually(Duration.ofMinutes(1), () -> admin.describeCluster().nodes().get().stream().anyMatch(each -> each.id() == broker));
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+
+        @Override
+        public Admin admin() {
+            return ClusterInstance.super.admin();
+        }
+
+        @Override
+        Path folder() {
+            return folder;
+        }
+
+        @Override
+        boolean running(int node) {
+            return !down.contains(node);
+        }
+
+        @Override
+        int brokerPort(int node) {
+            return brokerBoundPorts().get(List.copyOf(brokerIds()).indexOf(node));
+        }
+
+        @Override
+        int controllerPort(int node) {
+            return controllerBoundPorts().get(List.copyOf(controllerIds()).indexOf(node));
         }
 
         @Override
@@ -231,12 +308,16 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
 
         @Override
         public Map<Integer, KafkaBroker> brokers() {
-            return new OutsideBrokers(this);
+            return brokerIds().stream().collect(inOrder(nodes::broker));
         }
 
         @Override
         public Map<Integer, ControllerServer> controllers() {
-            return Map.of();
+            return controllerIds().stream().collect(inOrder(nodes::controller));
+        }
+
+        private static <T> Collector<Integer, ?, Map<Integer, T>> inOrder(Function<Integer, T> node) {
+            return Collectors.toMap(id -> id, node, (one, other) -> one, TreeMap::new);
         }
 
         @Override
@@ -329,6 +410,40 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         public void waitTopicDeletion(String topic) throws InterruptedException {
             try (Admin admin = admin()) {
                 eventually(Duration.ofMinutes(1), () -> !admin.listTopics().names().get().contains(topic));
+            }
+        }
+
+        @Override
+        public void ensureConsistentMetadata() throws InterruptedException {
+            ensureConsistentMetadata(List.of(), List.of());
+        }
+
+        @Override
+        public void ensureConsistentMetadata(Collection<KafkaBroker> brokers, Collection<ControllerServer> controllers) throws InterruptedException {
+            long end = metadataEnd(quorum());
+            eventually(Duration.ofMinutes(1), () -> {
+                QuorumInfo now = quorum();
+                return Stream.concat(now.voters().stream(), now.observers().stream())
+                    .filter(each -> brokerIds().contains(each.replicaId()) && running(each.replicaId()))
+                    .allMatch(each -> each.logEndOffset() >= end);
+            });
+        }
+
+        @Override
+        public void waitAcls(AclBindingFilter filter, Collection<AccessControlEntry> entries) throws InterruptedException {
+            try (Admin admin = admin()) {
+                eventually(Duration.ofMinutes(1), () -> admin.describeAcls(filter).values().get().stream()
+                    .map(AclBinding::entry).collect(Collectors.toSet()).equals(Set.copyOf(entries)));
+            }
+        }
+
+        @Override
+        public Set<GroupProtocol> supportedGroupProtocols() {
+            try (Admin admin = admin()) {
+                var level = admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("group.version");
+                return level != null && level.maxVersionLevel() > 0 ? Set.of(GroupProtocol.CLASSIC, GroupProtocol.CONSUMER) : Set.of(GroupProtocol.CLASSIC);
+            } catch (ExecutionException | InterruptedException error) {
+                throw new IllegalStateException(error);
             }
         }
 
