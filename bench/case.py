@@ -28,7 +28,7 @@ CONSUMER_GROUPS = GROUPS | {68}
 TRANSACTIONS = frozenset({22, 24, 25, 26, 28})
 MODULES = (
     *("produce", "consume", "latency", "mixed", "start", "topics", "groups", "transactions"),
-    *("cluster", "controller", "idle", "growth"),
+    *("spark", "cluster", "controller", "idle", "growth"),
 )
 
 # What is asked of Ottla, as ratios to Kafka.

@@ -22,6 +22,7 @@ class Figure:
 
 FIGURES = {
     "server_cpu_s": Figure("server CPU", "s"),
+    "job_cpu_s": Figure("CPU of all that works for a job", "s"),
     "records_per_s": Figure("throughput", "records/s", more_is_better=True),
     "mb_per_s": Figure("throughput", "MB/s", more_is_better=True),
     "time_ms": Figure("time", "ms"),

@@ -24,7 +24,7 @@ from bench.tools import ToolFailed
 Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
 """What may go wrong with a server or a client, and is then part of the result."""
 TOLD = (
-    *("time_ms", "server_cpu_s", "records_per_s", "p99_ms", "rss_mb", "idle_percent"),
+    *("time_ms", "job_cpu_s", "server_cpu_s", "records_per_s", "p99_ms", "rss_mb", "idle_percent"),
     *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
 )
 

@@ -70,8 +70,14 @@ def cluster_failover_java(trial: Trial) -> Figures:
 
 
 def _leader(trial: Trial, topic: str) -> Node:
-    found = trial.cluster.admin.list_topics(topic, timeout=30).topics[topic]
-    return trial.cluster.nodes[found.partitions[0].leader - 1]
+    """Whoever leads a new topic; the broker that is asked may learn of it a moment later."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = trial.cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
+        if found is not None and found.leader > 0:
+            return trial.cluster.nodes[found.leader - 1]
+        time.sleep(EVERY_S)
+    raise ToolFailed(f"{topic} has no leader")
 
 
 def _active_controller(trial: Trial) -> int:

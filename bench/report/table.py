@@ -9,6 +9,7 @@ from bench.report.store import Results
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 COLUMNS = {
     "server CPU": ("server_cpu_s", "idle_percent"),
+    "job's CPU": ("job_cpu_s",),
     "throughput": ("records_per_s",),
     "time": ("time_ms",),
     "p50": ("p50_ms",),
