@@ -37,8 +37,11 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
+# A process each: there is one Spark in a process, and whoever stops it stops it for all.
 test-spark: setup
-	$(BIN)/python -m pytest -q -m spark tests/pipeline tests/tables tests/flows $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/tables $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/flows $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/pipeline $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .
