@@ -118,11 +118,11 @@ class Departures:
         """Knock at a broker until it answers or the controller has decided."""
         endpoint = self._image.endpoint(broker_id, self._listener)
         while endpoint is not None and await self._knock(endpoint.host, endpoint.port):
-            if self._missing.get(broker_id) is not missing:
+            if self._missing.get(broker_id) != missing:
                 return
             self._gone.add(broker_id)
             await asyncio.sleep(_KNOCK_EVERY_S)
-        if self._missing.get(broker_id) is missing:
+        if self._missing.get(broker_id) == missing:
             self._forget(broker_id)
             self._wake()
 
