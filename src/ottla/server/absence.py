@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 _OWN_SOFTWARE: Final = "ottla"
 _NO_GRACE_MS: Final = -1
 """The session has ended already, by a moment."""
-_KNOCK_EVERY_S: Final = 0.25
+_TRIES: Final = 8
+"""How often a broker's address is tried after a heartbeat: the first come before it takes connections."""
 
 
 class _Life(NamedTuple):
@@ -58,6 +59,7 @@ class Absence:
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         now_ms: Callable[[], int],
+        knock_every_s: float = 0.25,
     ) -> None:
         self._settings = settings
         self._controller = controller
@@ -65,6 +67,7 @@ class Absence:
         self._metadata = metadata
         self._spawn = spawn
         self._now_ms = now_ms
+        self._knock_every_s = knock_every_s
         self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
         self._long_grace_ms = max(self._grace_ms, 2 * settings.number("broker.heartbeat.interval.ms"))
         self._lives: dict[int, _Life] = {}
@@ -125,7 +128,7 @@ class Absence:
                 if is_gone:
                     gone.add(broker.id)
                     self._miss(broker)
-            await asyncio.sleep(_KNOCK_EVERY_S)
+            await asyncio.sleep(self._knock_every_s)
 
     def _miss(self, broker: Broker) -> None:
         if self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
@@ -142,8 +145,11 @@ class Absence:
 
     async def _is_gone(self, broker: Broker) -> bool:
         """Whether a connection to a broker is refused; one that is not answered at all tells nothing."""
+        return await self._knock_at(broker) is True
+
+    async def _knock_at(self, broker: Broker) -> bool | None:
         address = self._address(broker)
-        return address is not None and await is_refused(*address) is True
+        return None if address is None else await is_refused(*address)
 
     def _try_address(self, broker_id: int) -> None:
         """Whether a broker that is alive is found where it says that it is, once in its life."""
@@ -153,9 +159,11 @@ class Absence:
             self._spawn(self._find(broker))
 
     async def _find(self, broker: Broker) -> None:
-        address = self._address(broker)
-        if address is not None and await is_refused(*address) is False:
-            self._found[broker.id] = broker.epoch
+        for _ in range(_TRIES):
+            if await self._knock_at(broker) is False:
+                self._found[broker.id] = broker.epoch
+                break
+            await asyncio.sleep(self._knock_every_s)
         self._trying.discard(broker.id)
 
     def _is_telling(self, broker: Broker) -> bool:
