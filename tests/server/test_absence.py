@@ -47,18 +47,10 @@ class World:
         self.spawned: list[Coroutine[Any, Any, None]] = []
         settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms)})
         self.absence = Absence(
-            settings,
-            self.controller,
-            quorum,
-            metadata,
-            spawn=self.spawned.append,
-            now_ms=lambda: self.now_ms,
-            knock_every_s=0.01,
+            settings, self.controller, quorum, metadata, spawn=self.spawned.append, now_ms=lambda: self.now_ms
         )
 
-    def beat(
-        self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla", runs: bool = True
-    ) -> None:
+    def beat(self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla") -> None:
         client = Client("127.0.0.1", "CONTROLLER")
         client.software_name = software
         request = BrokerHeartbeatRequest(broker_id=broker, broker_epoch=epoch)
@@ -66,8 +58,7 @@ class World:
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
         self.absence.heard(call, request)
-        if runs:
-            self.run()
+        self.run()
 
     def _fence_at_once(self) -> None:
         assert self.controller.heartbeats.expired(self.now_ms)
@@ -155,27 +146,6 @@ def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):
             listening.accept()
-    world.absence.closed(first)
-    world.run()
-    assert world.gone_after(0) == [2]
-
-
-def test_a_broker_that_takes_connections_soon_after_its_heartbeat_is_found_without_another() -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        world, first = World(port=listening.getsockname()[1]), connection()
-
-        async def start_to_listen() -> None:
-            await asyncio.sleep(0.02)
-            listening.listen()
-
-        async def scenario() -> None:
-            (looking,) = world.spawned
-            await asyncio.gather(looking, start_to_listen())
-
-        world.beat(2, first, runs=False)
-        asyncio.run(scenario())
-        world.spawned.clear()
     world.absence.closed(first)
     world.run()
     assert world.gone_after(0) == [2]

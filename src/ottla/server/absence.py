@@ -35,8 +35,7 @@ logger = logging.getLogger(__name__)
 _OWN_SOFTWARE: Final = "ottla"
 _NO_GRACE_MS: Final = -1
 """The session has ended already, by a moment."""
-_TRIES: Final = 8
-"""How often a broker's address is tried after a heartbeat: the first come before it takes connections."""
+_KNOCK_EVERY_S: Final = 0.25
 
 
 class _Life(NamedTuple):
@@ -59,7 +58,6 @@ class Absence:
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         now_ms: Callable[[], int],
-        knock_every_s: float = 0.25,
     ) -> None:
         self._settings = settings
         self._controller = controller
@@ -67,7 +65,6 @@ class Absence:
         self._metadata = metadata
         self._spawn = spawn
         self._now_ms = now_ms
-        self._knock_every_s = knock_every_s
         self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
         self._long_grace_ms = max(self._grace_ms, 2 * settings.number("broker.heartbeat.interval.ms"))
         self._lives: dict[int, _Life] = {}
@@ -124,20 +121,21 @@ class Absence:
             ]
             if not unheard:
                 return
-            for broker, is_gone in zip(unheard, await asyncio.gather(*map(self._is_gone, unheard)), strict=True):
-                if is_gone:
-                    gone.add(broker.id)
-                    self._miss(broker)
-            await asyncio.sleep(self._knock_every_s)
+            found = await asyncio.gather(*map(self._miss_if_gone, unheard))
+            gone.update(broker.id for broker, is_gone in zip(unheard, found, strict=True) if is_gone)
+            await asyncio.sleep(_KNOCK_EVERY_S)
 
-    def _miss(self, broker: Broker) -> None:
-        if self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
+    async def _miss_if_gone(self, broker: Broker) -> bool:
+        """Act on each broker at once: to be sure of one that is there takes longer."""
+        is_gone = await self._is_gone(broker)
+        if is_gone and self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
             logger.info("nothing listens any more where broker %d was", broker.id)
             if self._is_telling(broker):
                 self._end_session(broker)
             else:
                 heartbeats, now_ms = self._controller.heartbeats, self._now_ms()
                 heartbeats.disconnected(broker.id, broker.epoch, now_ms, grace_ms=self._long_grace_ms)
+        return is_gone
 
     def _end_session(self, broker: Broker) -> None:
         self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
@@ -145,11 +143,8 @@ class Absence:
 
     async def _is_gone(self, broker: Broker) -> bool:
         """Whether a connection to a broker is refused; one that is not answered at all tells nothing."""
-        return await self._knock_at(broker) is True
-
-    async def _knock_at(self, broker: Broker) -> bool | None:
         address = self._address(broker)
-        return None if address is None else await is_refused(*address)
+        return address is not None and await is_refused(*address) is True
 
     def _try_address(self, broker_id: int) -> None:
         """Whether a broker that is alive is found where it says that it is, once in its life."""
@@ -159,11 +154,9 @@ class Absence:
             self._spawn(self._find(broker))
 
     async def _find(self, broker: Broker) -> None:
-        for _ in range(_TRIES):
-            if await self._knock_at(broker) is False:
-                self._found[broker.id] = broker.epoch
-                break
-            await asyncio.sleep(self._knock_every_s)
+        address = self._address(broker)
+        if address is not None and await is_refused(*address) is False:
+            self._found[broker.id] = broker.epoch
         self._trying.discard(broker.id)
 
     def _is_telling(self, broker: Broker) -> bool:

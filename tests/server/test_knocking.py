@@ -1,0 +1,49 @@
+"""Whether anything listens where a node was."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.server.knocking import is_refused
+from tests.ports import free_port
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        yield made
+
+
+def test_where_nothing_listens_it_is_refused() -> None:
+    assert asyncio.run(is_refused("127.0.0.1", free_port())) is True
+
+
+def test_where_something_listens_it_is_not(listening: socket.socket) -> None:
+    assert asyncio.run(is_refused(*listening.getsockname())) is False
+
+
+def test_a_process_that_is_dying_lets_nobody_stay(listening: socket.socket) -> None:
+    """Its connection ended a moment before the socket that it listened on."""
+
+    async def scenario() -> bool | None:
+        asyncio.get_running_loop().call_later(0.01, listening.close)
+        return await is_refused(*listening.getsockname())
+
+    assert asyncio.run(scenario()) is True
+
+
+def test_a_node_that_throws_everybody_out_is_there() -> None:
+    async def scenario() -> bool | None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            return await is_refused(*server.sockets[0].getsockname())
+
+    assert asyncio.run(scenario()) is False
+
+
+def test_what_does_not_answer_tells_nothing() -> None:
+    assert asyncio.run(is_refused("no-such-host.invalid", 1)) is None
