@@ -42,6 +42,7 @@ from tests.ports import free_ports
 API_VERSIONS = 18
 ANSWER_TIMEOUT_S = 15.0
 NEVER_ANSWERED = 0x7FFF_0000
+ASKED_ALONE = 0x7FFE_0000
 # Retention runs when it likes, and tests write old records.
 EQUAL_SETTINGS = {"log.retention.ms": "-1"}
 _length = struct.Struct(">i")
@@ -50,9 +51,12 @@ _length = struct.Struct(">i")
 class Side:
     """One of the two nodes, as a client sees it."""
 
-    def __init__(self, name: str, ports: Mapping[str, int], *, like: "Side | None" = None) -> None:
+    def __init__(
+        self, name: str, ports: Mapping[str, int], last_words: Callable[[], str], *, like: "Side | None" = None
+    ) -> None:
         self.name = name
         self.ports = ports
+        self.last_words = last_words
         self.known: Known = like.known if like else Known(ports)
         self.memory: dict[str, Any] = {}
         """For a test's own use: session ids and the like."""
@@ -100,6 +104,17 @@ class Side:
         except TimeoutError:
             self.close(listener)
             return SILENT
+
+    def ask(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Any:
+        """The answer of this node alone."""
+        self.send(frame_of(request, version, ASKED_ALONE, "differential"), listener)
+        got = self.must_answer(self.receive(listener, ANSWER_TIMEOUT_S))
+        return _decoded(self, schema_of(type(request)).key, version, ASKED_ALONE, got)
+
+    def must_answer(self, answer: Any) -> Any:
+        """The answer; a test fails with the node's last words where there is none."""
+        assert not isinstance(answer, str), f"{self.name} is {answer}; its last words: {self.last_words()[-3000:]}"
+        return answer
 
     def close(self, listener: str) -> None:
         """End the connection to a listener, if there is one."""
@@ -244,7 +259,7 @@ class Both:
     @contextmanager
     def elsewhere(self) -> Iterator["Both"]:
         """The same nodes over other connections, for what happens while a request waits."""
-        kafka, ottla = (Side(side.name, side.ports, like=side) for side in self.sides)
+        kafka, ottla = (Side(side.name, side.ports, side.last_words, like=side) for side in self.sides)
         other = Both(kafka, ottla)
         try:
             yield other
@@ -269,7 +284,7 @@ class Both:
         )
         answers = self.ask(CreateTopicsRequest(topics=[topic]), 7)
         for side, answer in zip(self.sides, answers, strict=True):
-            made = answer.topics[0]
+            made = side.must_answer(answer).topics[0]
             assert not made.error_code, f"{side.name}: {made}"
             side.learn(name, made.topic_id)
         self._wait_for_leaders(name, partitions)
@@ -374,7 +389,7 @@ def both_running(folder: Path, settings: Mapping[str, str] | None = None) -> Ite
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(Side("Kafka", ports), Side("Ottla", ottla.ports))
+        both = Both(Side("Kafka", ports, kafka.last_words), Side("Ottla", ottla.ports, ottla.last_words))
         try:
             yield both, ottla
         finally:

@@ -53,7 +53,8 @@ def look(both: Both, group: str) -> None:
     """Both tell the same of a group."""
     for version in versions_of(15):
         both.same(DescribeGroupsRequest(groups=[group]), version)
-    both.same(ListGroupsRequest(), 5)
+    # The other kinds are other tests' groups, which may be on their way from one state to the next.
+    both.same(ListGroupsRequest(types_filter=["classic"]), 5)
     both.same(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 8)
 
 

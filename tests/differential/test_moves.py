@@ -50,7 +50,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(Side("Kafka", {"PLAINTEXT": kafka.port}), Side("Ottla", ottla.ports))
+        both = Both(
+            Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.last_words), Side("Ottla", ottla.ports, ottla.last_words)
+        )
         for side, each in zip(both.sides, folders, strict=True):
             side.memory["folder"] = each
         yield both

@@ -366,7 +366,9 @@ def test_a_deleted_topic_is_forgotten(both: Both, walker: ShareWalker) -> None:
     assert told.partitions[0].error_code == UnknownTopicOrPartition.code
     walker.acknowledge("a", topic, (0, 3, [ACCEPT]))
     walker.say("a", -1)
-    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
+    # Kafka 4.3.1 may never answer this, while it is about to forget the topic; and it is slow to recover.
+    (deleted,) = both.ottla.ask(DeleteGroupsRequest(groups_names=[walker.group]), 2).results
+    assert not deleted.error_code
 
 
 # -- the requests that brokers send --

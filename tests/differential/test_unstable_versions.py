@@ -1,6 +1,5 @@
 """Versions that Kafka has not released are served where the settings say so. Needs Ottla alone."""
 
-import struct
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from ottla.image.versions import LATEST, METADATA_VERSIONS
 from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.messages.apis import APIS, BY_KEY, Listeners
-from tests.differential.harness import Side, decode_response, frame_of
+from tests.differential.harness import Side
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 
@@ -54,12 +53,8 @@ def test_a_cluster_of_a_release_to_come_starts_and_serves(tmp_path: Path) -> Non
 
 
 def _asked(node: OttlaNode, request: ApiVersionsRequest, version: int, listener: str) -> ApiVersionsResponse:
-    side = Side("Ottla", node.ports)
-    side.send(frame_of(request, version, 7, None), listener)
-    got = side.receive(listener, 5)
+    side = Side("Ottla", node.ports, node.last_words)
+    response = side.ask(request, version, listener=listener)
     side.close_all()
-    assert isinstance(got, bytes)
-    assert struct.unpack_from(">i", got)[0] == 7
-    _, response = decode_response(18, version, got)
     assert isinstance(response, ApiVersionsResponse)
     return response

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,13 @@ from ottla.messages.incremental_alter_configs import (
 from ottla.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
 from ottla.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.wire.declare import schema_of
-from tests.differential.harness import ANSWER_TIMEOUT_S, Side, decode_response, frame_of, produce_request
+from tests.differential.harness import Side, produce_request
 from tests.differential.ottla_node import OttlaNode
 from tests.differential.requests import batch
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 
 GROUP = "moving"
 READY_S = 30
-correlation_ids = count(1)
 
 
 class Server:
@@ -42,11 +39,7 @@ class Server:
         self._side = side
 
     def ask(self, request: Any, version: int) -> Any:
-        correlation_id = next(correlation_ids)
-        self._side.send(frame_of(request, version, correlation_id, "moving"), "PLAINTEXT")
-        frame = self._side.receive("PLAINTEXT", ANSWER_TIMEOUT_S)
-        assert isinstance(frame, bytes), frame
-        return decode_response(schema_of(type(request)).key, version, frame)[1]
+        return self._side.ask(request, version)
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
         """The answer to a heartbeat; asked again while the coordinator is not ready."""
@@ -80,7 +73,7 @@ def kafka_on(folder: Path, *, is_new: bool = False) -> Iterator[Server]:
     if is_new:
         node.format()
     with node.running():
-        side = Side("Kafka", {"PLAINTEXT": node.port})
+        side = Side("Kafka", {"PLAINTEXT": node.port}, node.last_words)
         yield Server(side)
         side.close_all()
 
@@ -89,7 +82,7 @@ def kafka_on(folder: Path, *, is_new: bool = False) -> Iterator[Server]:
 def ottla_on(folder: Path) -> Iterator[Server]:
     node = OttlaNode(folder, SETTINGS)
     with node.running():
-        side = Side("Ottla", node.ports)
+        side = Side("Ottla", node.ports, node.last_words)
         yield Server(side)
         side.close_all()
 

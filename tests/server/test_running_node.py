@@ -18,8 +18,7 @@ from ottla.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.wire.declare import schema_of
-from tests.differential.harness import Side, decode_response, frame_of
+from tests.differential.harness import Side
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS
 
@@ -37,13 +36,9 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
 
 def ask(node: OttlaNode, request: Any, version: int) -> Any:
     """The answer to a request on a connection of its own."""
-    side = Side("Ottla", node.ports)
+    side = Side("Ottla", node.ports, node.last_words)
     try:
-        side.send(frame_of(request, version, 1, "test"), "PLAINTEXT")
-        data = side.receive("PLAINTEXT", TIMEOUT_S)
-        assert isinstance(data, bytes), data
-        _, response = decode_response(schema_of(type(request)).key, version, data)
-        return response
+        return side.ask(request, version)
     finally:
         side.close_all()
 
