@@ -323,24 +323,26 @@ class Broker:
 
     # -- requests --
 
-    def send(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Exchange:
+    def send(self, request: Any, version: int, **who: str) -> Exchange:
         """Send a request, and let everything happen that happens by itself."""
-        exchange = self.begin(request, version, listener=listener)
+        exchange = self.begin(request, version, **who)
         self.settle()
         return exchange
 
-    def begin(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Exchange:
+    def begin(self, request: Any, version: int, *, listener: str = "PLAINTEXT", software: str = "test") -> Exchange:
         """Send a request, and let nothing happen but that it is taken up."""
         api = BY_KEY[schema_of(type(request)).key]
         head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
         exchange = Exchange(head + encode(request, version), request, version)
-        self.loop.call_soon(self._dispatch.handle, exchange, Client("a client", listener))
+        client = Client("a client", listener)
+        client.software_name = software
+        self.loop.call_soon(self._dispatch.handle, exchange, client)
         self.step()
         return exchange
 
-    def ask(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Any:
+    def ask(self, request: Any, version: int, **who: str) -> Any:
         """The answer to a request that waits for nothing."""
-        return self.send(request, version, listener=listener).response
+        return self.send(request, version, **who).response
 
     def settle(self) -> None:
         """Let coroutines run as far as they can."""

@@ -43,6 +43,8 @@ def test_a_broker_that_was_just_fenced_is_still_named_but_for_nothing(broker: Br
     response = broker.ask(MetadataRequest(topics=None), 13)
     assert [each.node_id for each in response.brokers] == [1, 2]
     assert (response.controller_id, partition(broker, 13).offline_replicas) == (1, [2])
+    kafkas = broker.ask(MetadataRequest(topics=None), 13, software="apache-kafka-java")
+    assert [each.node_id for each in kafkas.brokers] == [1], "Kafka's clients need no such help"
     broker.clock.pass_time(NAMED_MS)
     assert [each.node_id for each in broker.ask(MetadataRequest(topics=None), 13).brokers] == [1]
 

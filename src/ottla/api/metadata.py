@@ -27,7 +27,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.image.image import Image
-from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Partition, Topic
+from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Broker, Partition, Topic
 from ottla.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -38,6 +38,9 @@ from ottla.messages.metadata import (
 )
 from ottla.wire.types import ZERO_UUID
 
+_KAFKAS_OWN: Final = "apache-kafka-java"
+"""How Kafka's own clients call themselves. They move partitions together with their leaders' brokers, and without
+bootstrap servers to go back to they would count on a broker that is gone."""
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -95,7 +98,7 @@ def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespons
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in call.node.departures.named(image)
+            for broker in _named(call, image)
             if (endpoint := broker.endpoints.get(listener)) is not None
         ],
         cluster_id=call.node.cluster_id,
@@ -103,6 +106,11 @@ def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespons
         topics=topics,
         cluster_authorized_operations=operations,
     )
+
+
+def _named(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:
+    is_kafkas = call.client.software_name == _KAFKAS_OWN
+    return image.alive_brokers if is_kafkas else call.node.departures.named(image)
 
 
 def _asked_topics(
