@@ -1,27 +1,62 @@
-"""The group that a record is about, of whichever of the newer kinds; and records that all of them have."""
+"""What records of the newer kinds of groups do to the state, as far as it is the same for all kinds.
+
+A kind says what a record does to its group: a change takes the group, key and value (None deletes), and gives the group
+after it, or None where that is gone.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from ottla.groups.epoch_group import NO_ASSIGNMENT
 from ottla.groups.state import GroupsState
+from ottla.replicated.entries import Stored
 
 logger = logging.getLogger(__name__)
 
 G = TypeVar("G", bound=Any)
+Replay = Callable[[GroupsState, Stored, int], GroupsState]
+"""Takes the state, the record and the time."""
 
 
-def known_group(state: GroupsState, group_id: str, kind: type[G]) -> G | None:
-    """A group of a kind that a deletion is about."""
+def replay_to(kind: type[G], change: Callable[[G, Any, Any], G | None]) -> Replay:
+    """Let a change happen to the group that a record is about. A deletion may name one that is not there any more:
+    compaction keeps deletions longer than what they delete."""
+
+    def replay(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
+        group_id = entry.key.group_id
+        find = _known if entry.value is None else _new_or_known
+        group = find(state, group_id, kind)
+        if group is None:
+            return state
+        changed = change(group, entry.key, entry.value)
+        return state.without_group(group_id) if changed is None else state.with_group(changed)
+
+    return replay
+
+
+def change_target_epoch(group: G, key: Any, value: Any | None) -> G:
+    """For which epoch a target was made, and when."""
+    if value is None:
+        return replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0)
+    return replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
+
+
+def without_member(group: G, member_id: str) -> G:
+    """The group after the deletion of a member, which is the last of three."""
+    return group.without_member(member_id) if member_id in group.members else group  # type: ignore[no-any-return]
+
+
+def _known(state: GroupsState, group_id: str, kind: type[G]) -> G | None:
     group = state.groups.get(group_id)
     return group if isinstance(group, kind) else None
 
 
-def new_or_known(state: GroupsState, group_id: str, kind: type[G]) -> G:
-    """The group that a record is about. A group that only kept offsets until now has no records, and gives way."""
+def _new_or_known(state: GroupsState, group_id: str, kind: type[G]) -> G:
+    """A group that only kept offsets until now has no records, and gives way."""
     group = state.groups.get(group_id)
     if isinstance(group, kind):
         return group
@@ -29,28 +64,3 @@ def new_or_known(state: GroupsState, group_id: str, kind: type[G]) -> G:
     if group is not None and not group.is_empty:
         logger.error("%s was a %s group, and has records of a %s group", group_id, group.kind, made.kind)
     return made
-
-
-def with_target_epoch(state: GroupsState, group_id: str, value: Any | None, kind: type[Any]) -> GroupsState:
-    """For which epoch a target was made, and when."""
-    if value is None:
-        group = known_group(state, group_id, kind)
-        if group is None:
-            return state
-        return state.with_group(replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0))
-    group = new_or_known(state, group_id, kind)
-    return state.with_group(
-        replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
-    )
-
-
-def without_target(state: GroupsState, group_id: str, member_id: str, kind: type[Any]) -> GroupsState:
-    group = known_group(state, group_id, kind)
-    return state if group is None else state.with_group(group.without_target(member_id))
-
-
-def without_member(state: GroupsState, group_id: str, member_id: str, kind: type[Any]) -> GroupsState:
-    group = known_group(state, group_id, kind)
-    if group is None or member_id not in group.members:
-        return state
-    return state.with_group(group.without_member(member_id))

@@ -1,13 +1,10 @@
-"""What the records of consumer groups do to the state: the same for who wrote them and for one that loads.
-
-Deletions may name what is not there any more: compaction keeps them longer than what they delete.
-"""
+"""What the records of consumer groups do to them: the same for who wrote them and for one that loads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ottla.groups.consumer.group import ConsumerGroup, Resolved
 from ottla.groups.consumer.member import (
@@ -19,8 +16,7 @@ from ottla.groups.consumer.member import (
     MemberState,
     Owned,
 )
-from ottla.groups.replayed import known_group, new_or_known, with_target_epoch, without_member, without_target
-from ottla.groups.state import GroupsState
+from ottla.groups.replayed import Replay, change_target_epoch, replay_to, without_member
 from ottla.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -36,40 +32,32 @@ from ottla.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from ottla.replicated.entries import Stored
-
-Replay = Callable[[GroupsState, Stored, int], GroupsState]
 
 
-def replay_epoch(
-    state: GroupsState, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
-) -> GroupsState:
+def _epoch(
+    group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
+) -> ConsumerGroup | None:
     """A group's epoch; its deletion is the end of the group."""
     if value is None:
-        return state if known_group(state, key.group_id, ConsumerGroup) is None else state.without_group(key.group_id)
-    group = new_or_known(state, key.group_id, ConsumerGroup)
-    return state.with_group(replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash))
+        return None
+    return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
-def replay_partition_metadata(
-    state: GroupsState, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
-) -> GroupsState:
+def _partition_metadata(
+    group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+) -> ConsumerGroup:
     """What coordinators before 4.1 wrote: only that it is there matters."""
-    find = known_group if value is None else new_or_known
-    group = find(state, key.group_id, ConsumerGroup)
-    return state if group is None else state.with_group(replace(group, has_partition_metadata=value is not None))
+    return replace(group, has_partition_metadata=value is not None)
 
 
-def replay_member(
-    state: GroupsState, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
-) -> GroupsState:
+def _member(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> ConsumerGroup:
     """Who a member is and what it wants; its deletion is the last of three."""
     if value is None:
-        return without_member(state, key.group_id, key.member_id, ConsumerGroup)
-    group = new_or_known(state, key.group_id, ConsumerGroup)
+        return without_member(group, key.member_id)
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
         instance_id=value.instance_id,
@@ -82,41 +70,30 @@ def replay_member(
         assignor=value.server_assignor,
         classic=_classic_side(value.classic_member_metadata),
     )
-    return state.with_group(group.with_member(member))
+    return group.with_member(member)
 
 
-def replay_target_epoch(
-    state: GroupsState,
-    key: ConsumerGroupTargetAssignmentMetadataKey,
-    value: ConsumerGroupTargetAssignmentMetadataValue | None,
-) -> GroupsState:
-    """For which epoch the target was made."""
-    return with_target_epoch(state, key.group_id, value, ConsumerGroup)
-
-
-def replay_target(
-    state: GroupsState,
+def _target(
+    group: ConsumerGroup,
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
-) -> GroupsState:
+) -> ConsumerGroup:
     """What a member should have."""
     if value is None:
-        return without_target(state, key.group_id, key.member_id, ConsumerGroup)
-    group = new_or_known(state, key.group_id, ConsumerGroup)
+        return group.without_target(key.member_id)
     target = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
-    return state.with_group(group.with_target(key.member_id, target))
+    return group.with_target(key.member_id, target)
 
 
-def replay_current(
-    state: GroupsState,
+def _current(
+    group: ConsumerGroup,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
-) -> GroupsState:
+) -> ConsumerGroup:
     """What a member has; its deletion says that the member owns nothing more and leaves."""
     if value is None:
-        group = known_group(state, key.group_id, ConsumerGroup)
-        if group is None or key.member_id not in group.members:
-            return state
+        if key.member_id not in group.members:
+            return group
         member = replace(
             group.members[key.member_id],
             epoch=LEAVING,
@@ -124,8 +101,7 @@ def replay_current(
             assigned=NOTHING_OWNED,
             revoking=NOTHING_OWNED,
         )
-        return state.with_group(group.with_member(member))
-    group = new_or_known(state, key.group_id, ConsumerGroup)
+        return group.with_member(member)
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
         epoch=value.member_epoch,
@@ -134,22 +110,18 @@ def replay_current(
         assigned=_owned(value.assigned_partitions, value.member_epoch),
         revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
     )
-    return state.with_group(group.with_member(member))
+    return group.with_member(member)
 
 
-def replay_regex(
-    state: GroupsState, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
-) -> GroupsState:
+def _regex(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> ConsumerGroup:
     """What an expression matches."""
     regex = key.regular_expression
     if value is None:
-        group = known_group(state, key.group_id, ConsumerGroup)
-        if group is None or regex not in group.resolved:
-            return state
-        return state.with_group(replace(group, resolved=group.resolved.delete(regex)))
-    group = new_or_known(state, key.group_id, ConsumerGroup)
+        return replace(group, resolved=group.resolved.delete(regex)) if regex in group.resolved else group
     resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
-    return state.with_group(replace(group, resolved=group.resolved.set(regex, resolved)))
+    return replace(group, resolved=group.resolved.set(regex, resolved))
 
 
 def _owned(topics: list[TopicPartitions], epoch: int) -> Owned:
@@ -171,17 +143,13 @@ def _classic_side(value: ClassicMemberMetadata | None) -> ClassicSide | None:
     return ClassicSide(value.session_timeout_ms, tuple(protocols))
 
 
-def _of_entry(replay: Callable[[GroupsState, Any, Any], GroupsState]) -> Replay:
-    return lambda state, entry, now_ms: replay(state, entry.key, entry.value)
-
-
 REPLAY: Final[Mapping[type, Replay]] = {
-    ConsumerGroupMetadataKey: _of_entry(replay_epoch),
-    ConsumerGroupPartitionMetadataKey: _of_entry(replay_partition_metadata),
-    ConsumerGroupMemberMetadataKey: _of_entry(replay_member),
-    ConsumerGroupTargetAssignmentMetadataKey: _of_entry(replay_target_epoch),
-    ConsumerGroupTargetAssignmentMemberKey: _of_entry(replay_target),
-    ConsumerGroupCurrentMemberAssignmentKey: _of_entry(replay_current),
-    ConsumerGroupRegularExpressionKey: _of_entry(replay_regex),
+    ConsumerGroupMetadataKey: replay_to(ConsumerGroup, _epoch),
+    ConsumerGroupPartitionMetadataKey: replay_to(ConsumerGroup, _partition_metadata),
+    ConsumerGroupMemberMetadataKey: replay_to(ConsumerGroup, _member),
+    ConsumerGroupTargetAssignmentMetadataKey: replay_to(ConsumerGroup, change_target_epoch),
+    ConsumerGroupTargetAssignmentMemberKey: replay_to(ConsumerGroup, _target),
+    ConsumerGroupCurrentMemberAssignmentKey: replay_to(ConsumerGroup, _current),
+    ConsumerGroupRegularExpressionKey: replay_to(ConsumerGroup, _regex),
 }
 """What a record does to the state, by the class of its key."""

@@ -1,16 +1,13 @@
-"""What the records of share groups do to the state: the same for who wrote them and for one that loads.
-
-Deletions may name what is not there any more: compaction keeps them longer than what they delete.
-"""
+"""What the records of share groups do to them: the same for who wrote them and for one that loads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from ottla.groups.epoch_group import NO_ASSIGNMENT
-from ottla.groups.replayed import known_group, new_or_known
+from ottla.groups.replayed import Replay, change_target_epoch, replay_to, without_member
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import LEAVING, NO_TARGET, Member
 from ottla.groups.share.partitions import Known, SharePartitions
@@ -27,23 +24,18 @@ from ottla.messages.share_group_records import (
 )
 from ottla.replicated.entries import Stored
 
-Replay = Callable[[GroupsState, Stored, int], GroupsState]
-_Change = Callable[[ShareGroup, Any, Any, int], ShareGroup | None]
-"""Takes the group, key, value (None deletes) and time; gives the group after it, None if that is gone."""
 
-
-def _epoch(group: ShareGroup, key: ShareGroupMetadataKey, value: Any, now_ms: int) -> ShareGroup | None:
+def _epoch(group: ShareGroup, key: ShareGroupMetadataKey, value: Any) -> ShareGroup | None:
     if value is None:
         return None
     return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 
-def _member(group: ShareGroup, key: ShareGroupMemberMetadataKey, value: Any, now_ms: int) -> ShareGroup:
-    known = group.members.get(key.member_id)
+def _member(group: ShareGroup, key: ShareGroupMemberMetadataKey, value: Any) -> ShareGroup:
     if value is None:
-        return group if known is None else group.without_member(key.member_id)
+        return without_member(group, key.member_id)
     member = replace(
-        known or Member(id=key.member_id),
+        group.members.get(key.member_id) or Member(id=key.member_id),
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
@@ -52,20 +44,14 @@ def _member(group: ShareGroup, key: ShareGroupMemberMetadataKey, value: Any, now
     return group.with_member(member)
 
 
-def _target_epoch(group: ShareGroup, key: ShareGroupTargetAssignmentMetadataKey, value: Any, now_ms: int) -> ShareGroup:
-    if value is None:
-        return replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0)
-    return replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
-
-
-def _target(group: ShareGroup, key: ShareGroupTargetAssignmentMemberKey, value: Any, now_ms: int) -> ShareGroup:
+def _target(group: ShareGroup, key: ShareGroupTargetAssignmentMemberKey, value: Any) -> ShareGroup:
     if value is None:
         return group.without_target(key.member_id)
     target = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
     return group.with_target(key.member_id, target)
 
 
-def _current(group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: Any, now_ms: int) -> ShareGroup:
+def _current(group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: Any) -> ShareGroup:
     known = group.members.get(key.member_id)
     if value is None:
         if known is None:
@@ -100,25 +86,16 @@ def _partitions(
     return replace(group, partitions=partitions)
 
 
-def _replay(change: _Change) -> Replay:
-    def replay(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
-        group_id = entry.key.group_id
-        find = known_group if entry.value is None else new_or_known
-        group = find(state, group_id, ShareGroup)
-        if group is None:
-            return state
-        changed = change(group, entry.key, entry.value, now_ms)
-        return state.without_group(group_id) if changed is None else state.with_group(changed)
-
-    return replay
+def _replay_partitions(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
+    return replay_to(ShareGroup, partial(_partitions, now_ms=now_ms))(state, entry, now_ms)
 
 
 REPLAY: Final[Mapping[type, Replay]] = {
-    ShareGroupMetadataKey: _replay(_epoch),
-    ShareGroupMemberMetadataKey: _replay(_member),
-    ShareGroupTargetAssignmentMetadataKey: _replay(_target_epoch),
-    ShareGroupTargetAssignmentMemberKey: _replay(_target),
-    ShareGroupCurrentMemberAssignmentKey: _replay(_current),
-    ShareGroupStatePartitionMetadataKey: _replay(_partitions),
+    ShareGroupMetadataKey: replay_to(ShareGroup, _epoch),
+    ShareGroupMemberMetadataKey: replay_to(ShareGroup, _member),
+    ShareGroupTargetAssignmentMetadataKey: replay_to(ShareGroup, change_target_epoch),
+    ShareGroupTargetAssignmentMemberKey: replay_to(ShareGroup, _target),
+    ShareGroupCurrentMemberAssignmentKey: replay_to(ShareGroup, _current),
+    ShareGroupStatePartitionMetadataKey: _replay_partitions,
 }
-"""By the class of a record's key."""
+"""What a record does to the state, by the class of its key."""

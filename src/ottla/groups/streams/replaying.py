@@ -1,60 +1,48 @@
-"""What the records of streams groups do to the state: the same for who wrote them and for one that loads.
-
-Deletions may name what is not there any more: compaction keeps them longer than what they delete.
-"""
+"""What the records of streams groups do to them: the same for who wrote them and for one that loads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from ottla.groups.replayed import known_group, new_or_known, with_target_epoch, without_member, without_target
-from ottla.groups.state import GroupsState
+from ottla.groups.replayed import Replay, change_target_epoch, replay_to, without_member
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import LEAVING, Endpoint, Member, MemberState
 from ottla.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskIds, Tasks
 from ottla.groups.streams.topology import topology_of
 from ottla.messages import streams_group_records as stored
 from ottla.messages.streams_group_records import StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds
-from ottla.replicated.entries import Stored
-
-Replay = Callable[[GroupsState, Stored, int], GroupsState]
 
 
-def replay_epoch(
-    state: GroupsState, key: stored.StreamsGroupMetadataKey, value: stored.StreamsGroupMetadataValue | None
-) -> GroupsState:
+def _epoch(
+    group: StreamsGroup, key: stored.StreamsGroupMetadataKey, value: stored.StreamsGroupMetadataValue | None
+) -> StreamsGroup | None:
     """A group's epoch; its deletion is the end of the group."""
     if value is None:
-        return state if known_group(state, key.group_id, StreamsGroup) is None else state.without_group(key.group_id)
-    group = replace(
-        new_or_known(state, key.group_id, StreamsGroup),
+        return None
+    return replace(
+        group,
         epoch=value.epoch,
         metadata_hash=value.metadata_hash,
         validated_epoch=value.validated_topology_epoch,
         settings={each.key: each.value for each in value.last_assignment_configs or ()},
     )
-    return state.with_group(group)
 
 
-def replay_topology(
-    state: GroupsState, key: stored.StreamsGroupTopologyKey, value: stored.StreamsGroupTopologyValue | None
-) -> GroupsState:
+def _topology(
+    group: StreamsGroup, key: stored.StreamsGroupTopologyKey, value: stored.StreamsGroupTopologyValue | None
+) -> StreamsGroup:
     """The topology; it is deleted after the group."""
-    if value is None:
-        group = known_group(state, key.group_id, StreamsGroup)
-        return state if group is None else state.with_group(replace(group, topology=None))
-    return state.with_group(replace(new_or_known(state, key.group_id, StreamsGroup), topology=topology_of(value)))
+    return replace(group, topology=None if value is None else topology_of(value))
 
 
-def replay_member(
-    state: GroupsState, key: stored.StreamsGroupMemberMetadataKey, value: stored.StreamsGroupMemberMetadataValue | None
-) -> GroupsState:
+def _member(
+    group: StreamsGroup, key: stored.StreamsGroupMemberMetadataKey, value: stored.StreamsGroupMemberMetadataValue | None
+) -> StreamsGroup:
     """Who a member is; its deletion is the last of three."""
     if value is None:
-        return without_member(state, key.group_id, key.member_id, StreamsGroup)
-    group = new_or_known(state, key.group_id, StreamsGroup)
+        return without_member(group, key.member_id)
     endpoint = value.user_endpoint
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
@@ -68,41 +56,30 @@ def replay_member(
         endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         tags={tag.key: tag.value for tag in value.client_tags},
     )
-    return state.with_group(group.with_member(member))
+    return group.with_member(member)
 
 
-def replay_target_epoch(
-    state: GroupsState,
-    key: stored.StreamsGroupTargetAssignmentMetadataKey,
-    value: stored.StreamsGroupTargetAssignmentMetadataValue | None,
-) -> GroupsState:
-    """For which epoch the target was made."""
-    return with_target_epoch(state, key.group_id, value, StreamsGroup)
-
-
-def replay_target(
-    state: GroupsState,
+def _target(
+    group: StreamsGroup,
     key: stored.StreamsGroupTargetAssignmentMemberKey,
     value: stored.StreamsGroupTargetAssignmentMemberValue | None,
-) -> GroupsState:
+) -> StreamsGroup:
     """What a member should run."""
     if value is None:
-        return without_target(state, key.group_id, key.member_id, StreamsGroup)
-    group = new_or_known(state, key.group_id, StreamsGroup)
+        return group.without_target(key.member_id)
     target = Tasks(_task_ids(value.active_tasks), _task_ids(value.standby_tasks), _task_ids(value.warmup_tasks))
-    return state.with_group(group.with_target(key.member_id, target))
+    return group.with_target(key.member_id, target)
 
 
-def replay_current(
-    state: GroupsState,
+def _current(
+    group: StreamsGroup,
     key: stored.StreamsGroupCurrentMemberAssignmentKey,
     value: stored.StreamsGroupCurrentMemberAssignmentValue | None,
-) -> GroupsState:
+) -> StreamsGroup:
     """What a member runs; its deletion says that the member runs nothing more and leaves."""
     if value is None:
-        group = known_group(state, key.group_id, StreamsGroup)
-        if group is None or key.member_id not in group.members:
-            return state
+        if key.member_id not in group.members:
+            return group
         member = replace(
             group.members[key.member_id],
             epoch=LEAVING,
@@ -110,8 +87,7 @@ def replay_current(
             assigned=NOTHING_OWNED,
             revoking=NOTHING_OWNED,
         )
-        return state.with_group(group.with_member(member))
-    group = new_or_known(state, key.group_id, StreamsGroup)
+        return group.with_member(member)
     epoch = value.member_epoch
     member = replace(
         group.members.get(key.member_id) or Member(id=key.member_id),
@@ -127,7 +103,7 @@ def replay_current(
             _task_ids(value.warmup_tasks_pending_revocation),
         ),
     )
-    return state.with_group(group.with_member(member))
+    return group.with_member(member)
 
 
 def _task_ids(tasks: list[stored.TaskIds] | list[CurrentTaskIds]) -> TaskIds:
@@ -145,16 +121,12 @@ def _task_epochs(tasks: list[CurrentTaskIds], epoch: int) -> TaskEpochs:
     return owned
 
 
-def _of_entry(replay: Callable[[GroupsState, Any, Any], GroupsState]) -> Replay:
-    return lambda state, entry, now_ms: replay(state, entry.key, entry.value)
-
-
 REPLAY: Final[Mapping[type, Replay]] = {
-    stored.StreamsGroupMetadataKey: _of_entry(replay_epoch),
-    stored.StreamsGroupTopologyKey: _of_entry(replay_topology),
-    stored.StreamsGroupMemberMetadataKey: _of_entry(replay_member),
-    stored.StreamsGroupTargetAssignmentMetadataKey: _of_entry(replay_target_epoch),
-    stored.StreamsGroupTargetAssignmentMemberKey: _of_entry(replay_target),
-    stored.StreamsGroupCurrentMemberAssignmentKey: _of_entry(replay_current),
+    stored.StreamsGroupMetadataKey: replay_to(StreamsGroup, _epoch),
+    stored.StreamsGroupTopologyKey: replay_to(StreamsGroup, _topology),
+    stored.StreamsGroupMemberMetadataKey: replay_to(StreamsGroup, _member),
+    stored.StreamsGroupTargetAssignmentMetadataKey: replay_to(StreamsGroup, change_target_epoch),
+    stored.StreamsGroupTargetAssignmentMemberKey: replay_to(StreamsGroup, _target),
+    stored.StreamsGroupCurrentMemberAssignmentKey: replay_to(StreamsGroup, _current),
 }
 """What a record does to the state, by the class of its key."""
