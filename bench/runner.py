@@ -4,6 +4,7 @@ The first round of a fresh pair of servers is cold, the others are warm. A case 
 results, and the next case goes on.
 """
 
+import math
 import shutil
 import sys
 import tempfile
@@ -41,7 +42,8 @@ class Plan:
     folder: Path | None = None
     """Where the servers keep their data; else in the system's folder for temporary files."""
     minutes: float | None = None
-    """What all may take: a case is left out when one as long as the last would end later."""
+    """What all may take. Each case has its share of what is left: when that is used up, it has had its last round. A case
+    is left out when one as long as the last would end too late."""
 
     def lives_of(self, case: Case) -> int:
         return self.lives or (1 if self.quick else case.lives)
@@ -57,16 +59,19 @@ class Plan:
 
 def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
     """Run cases one after the other, telling as it goes."""
-    results = []
+    results: list[CaseResult] = []
+    waiting = list(cases)
     first, lasted = time.perf_counter(), 0.0
-    for case in cases:
+    for case in waiting:
         began = time.perf_counter()
+        left_s = None if plan.minutes is None else plan.minutes * 60 - (began - first)
         print(f"== {case.name}: {case.title}", flush=True)
-        if plan.minutes is not None and began - first + lasted > plan.minutes * 60:
+        if left_s is not None and lasted > left_s:
             result = CaseResult(case.name, case.title, case.group)
             result.problems = dict.fromkeys(plan.systems, "left out: the time was up")
         else:
-            result = run_case(case, plan)
+            share_s = None if left_s is None else left_s / (len(waiting) - len(results))
+            result = run_case(case, plan, share_s)
             lasted = time.perf_counter() - began
         for system, problem in result.problems.items():
             print(f"   {system}: {problem.splitlines()[0]}", file=sys.stderr)
@@ -75,15 +80,19 @@ def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
     return results
 
 
-def run_case(case: Case, plan: Plan) -> CaseResult:
-    """All lives and rounds of one case, on each system that can do it."""
+def run_case(case: Case, plan: Plan, share_s: float | None = None) -> CaseResult:
+    """All lives and rounds of one case, on each system that can do it; with a share of time, as many as begin in it, and
+    a cold and a warm one in any case."""
     result = CaseResult(case.name, case.title, case.group, dict(case.goals), case.axis)
+    deadline = math.inf if share_s is None else time.perf_counter() + share_s
     for life in range(plan.lives_of(case)):
+        if life and time.perf_counter() > deadline:
+            break
         folder = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=plan.folder))
         try:
             with ExitStack() as stack:
                 trials = _start(case, plan, folder, stack, result)
-                _take_turns(case, plan, life, trials, result)
+                _take_turns(case, plan, life, trials, result, deadline)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     return result
@@ -114,10 +123,14 @@ def _can(cluster: Cluster, case: Case) -> bool:
     return not case.needs or cluster.serves(case.needs)
 
 
-def _take_turns(case: Case, plan: Plan, life: int, trials: dict[str, Trial], result: CaseResult) -> None:
+def _take_turns(
+    case: Case, plan: Plan, life: int, trials: dict[str, Trial], result: CaseResult, deadline: float
+) -> None:
     # A curve goes from small to large within one life: its rounds are its sizes, and none is called cold but the first.
     sizes = plan.sizes_of(case)
     for turn in range(1 + plan.warm_rounds_of(case)):
+        if turn > 1 and time.perf_counter() > deadline:
+            break
         for x in sizes:
             order = list(trials) if (life + turn) % 2 == 0 else list(reversed(trials))
             for name in order:

@@ -46,10 +46,10 @@ def produce_100b(trial: Trial) -> Figures:
 
 
 @case(
-    "produce-single", "300 k × 100 B, one record a batch, acks=1", quick=True, lives=2, warm_rounds=1, goals=UNDER_LOAD
+    "produce-single", "100 k × 100 B, one record a batch, acks=1", quick=True, lives=2, warm_rounds=1, goals=UNDER_LOAD
 )
 def produce_single(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, record_bytes=100, settings={"batch.size": "0", "linger.ms": "0"})
+    return produce(trial, records=100_000, record_bytes=100, settings={"batch.size": "0", "linger.ms": "0"})
 
 
 @case("produce-acks0", "300 k × 1,000 B, acks=0", goals=LOAD_GOALS)

@@ -49,6 +49,13 @@ def test_nothing_begins_when_the_time_is_up(tmp_path: Path) -> None:
     assert result.problems == {OTTLA: "left out: the time was up"}
 
 
+def test_a_case_that_has_used_up_its_share_ends_with_a_warm_round(tmp_path: Path) -> None:
+    case = Case("slow", "", lambda _: {}, nodes=0, lives=2, warm_rounds=3)
+    plan = Plan(systems=(OTTLA,), folder=tmp_path)
+    assert [sample.cold for sample in run_case(case, plan, share_s=0).samples] == [True, False]
+    assert len(run_case(case, plan, share_s=60).samples) == 8
+
+
 def test_a_bug_in_a_case_is_not_hidden(tmp_path: Path) -> None:
     def wrong(trial: Trial) -> Figures:
         raise ZeroDivisionError
