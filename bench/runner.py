@@ -42,8 +42,8 @@ class Plan:
     folder: Path | None = None
     """Where the servers keep their data; else in the system's folder for temporary files."""
     minutes: float | None = None
-    """What all may take. Each case has its share of what is left: when that is used up, it has had its last round. A case
-    is left out when one as long as the last would end too late."""
+    """What all may take. Each case has its share of what is left: when that is used up, it has had its last round. A
+    case is left out when one as long as the last would end too late."""
 
     def lives_of(self, case: Case) -> int:
         return self.lives or (1 if self.quick else case.lives)
@@ -81,8 +81,8 @@ def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
 
 
 def run_case(case: Case, plan: Plan, share_s: float | None = None) -> CaseResult:
-    """All lives and rounds of one case, on each system that can do it; with a share of time, as many as begin in it, and
-    a cold and a warm one in any case."""
+    """All lives and rounds of one case, on each system that can do it; with a share of time, as many as begin in it,
+    and a cold and a warm one in any case."""
     result = CaseResult(case.name, case.title, case.group, dict(case.goals), case.axis)
     deadline = math.inf if share_s is None else time.perf_counter() + share_s
     for life in range(plan.lives_of(case)):
