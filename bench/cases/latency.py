@@ -26,7 +26,7 @@ def steady(trial: Trial, *, records_per_s: int, seconds: float, consumers: int =
 
 @case("latency-1", "end to end at 1 record/s", warm_rounds=1, goals={"p50_ms": 0.7})
 def latency_1(trial: Trial) -> Figures:
-    return steady(trial, records_per_s=1, seconds=10)
+    return steady(trial, records_per_s=1, seconds=6)
 
 
 @case("latency-1000", "end to end at 1,000 records/s", quick=True, goals=GOALS)

@@ -47,7 +47,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
 
 
 @case(
-    "transactions-version2", "3,000 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS
+    "transactions-version2", "1,000 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS
 )
 def transactions_version2(trial: Trial) -> Figures:
     """Produce and EndTxn without a client's own time: the partition is added by the write, the end raises the epoch."""
@@ -62,7 +62,7 @@ def transactions_version2(trial: Trial) -> Figures:
         producer_id, epoch = made.producer_id, made.producer_epoch
         records = [Record(number, 1_700_000_000_000, None, bytes(100)) for number in range(RECORDS)]
         with trial.measured() as figures:
-            for _ in range(trial.scaled(3_000)):
+            for _ in range(trial.scaled(1_000)):
                 began = time.perf_counter()
                 batch = build_batch(
                     records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
