@@ -94,8 +94,12 @@ class StreamsWalker:
         return answers
 
     def join(self, member: str, topology: Topology, **fields: Any) -> Answers:
-        how = {"rebalance_timeout_ms": 60_000, "topology": topology, "process_id": member, "owned": NOTHING, **fields}
-        return self.say(member, 0, **how)
+        return self.say(member, 0, **{**self.new_member(member, topology), **fields})
+
+    @staticmethod
+    def new_member(member: str, topology: Topology) -> dict[str, Any]:
+        """What a member tells with its first heartbeat."""
+        return {"rebalance_timeout_ms": 60_000, "topology": topology, "process_id": member, "owned": NOTHING}
 
     def beat(self, member: str, **fields: Any) -> Answers:
         return self.say(member, self.epochs[member], **fields)

@@ -191,8 +191,8 @@ def test_topics_that_cannot_be_made_are_told(both: Both, walker: StreamsWalker) 
         subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[bad])]
     )
     # Kafka's first answer tells of the failure already if it is quick to fail.
-    how = {"rebalance_timeout_ms": 60_000, "topology": topology, "process_id": "a", "owned": NOTHING}
-    (epoch,) = {answer.member_epoch for answer in both.ask(walker.request("a", 0, **how), 0)}
+    request = walker.request("a", 0, **walker.new_member("a", topology))
+    (epoch,) = {answer.member_epoch for answer in both.ask(request, 0)}
 
     def told() -> bool:
         answers = both.ask(walker.request("a", epoch), 0)

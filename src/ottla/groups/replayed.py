@@ -47,7 +47,8 @@ def change_target_epoch(group: G, key: Any, value: Any | None) -> G:
 
 def without_member(group: G, member_id: str) -> G:
     """The group after the deletion of a member, which is the last of three."""
-    return group.without_member(member_id) if member_id in group.members else group  # type: ignore[no-any-return]
+    left: G = group.without_member(member_id) if member_id in group.members else group
+    return left
 
 
 def _known(state: GroupsState, group_id: str, kind: type[G]) -> G | None:
