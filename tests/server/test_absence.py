@@ -30,7 +30,15 @@ class World:
 
     controller: Any
 
-    def __init__(self, *, grace_ms: int = SHORT_MS, voters: dict[int, int] | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        grace_ms: int = SHORT_MS,
+        voters: dict[int, int] | None = None,
+        port: int = 0,
+        own: dict[str, str] | None = None,
+        is_own_life: bool = True,
+    ) -> None:
         self.now_ms = NOW_MS
         self.image = image_of(port)
         self.fenced_at_once = 0
@@ -45,9 +53,15 @@ class World:
         quorum: Any = SimpleNamespace(consensus=SimpleNamespace(epoch=1, voters=voter_set), listener="CONTROLLER")
         metadata: Any = SimpleNamespace(image=self.image)
         self.spawned: list[Coroutine[Any, Any, None]] = []
-        settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms)})
+        settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms), **(own or {})})
         self.absence = Absence(
-            settings, self.controller, quorum, metadata, spawn=self.spawned.append, now_ms=lambda: self.now_ms
+            settings,
+            self.controller,
+            quorum,
+            metadata,
+            is_own_life=lambda _: is_own_life,
+            spawn=self.spawned.append,
+            now_ms=lambda: self.now_ms,
         )
 
     def beat(self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla") -> None:
@@ -233,3 +247,22 @@ def test_only_the_active_controller_acts_on_it(is_active: bool) -> None:
     world.controller.is_active = is_active
     world.absence.closed(first)
     assert world.gone_after(SHORT_MS) == ([2] if is_active else [])
+
+
+@pytest.mark.parametrize("grace_ms", [SHORT_MS, -1])
+@pytest.mark.parametrize("is_own_life", [True, False])
+def test_a_new_controller_does_not_wait_for_the_last_life_of_its_own_broker(is_own_life: bool, grace_ms: int) -> None:
+    """That process is gone, or this one could not be here."""
+    world = World(own={"node.id": "2"}, is_own_life=is_own_life, grace_ms=grace_ms)
+    world.absence.activated()
+    assert world.gone_after(0) == ([] if is_own_life else [2])
+    assert world.fenced_at_once == (not is_own_life)
+    for looking in world.spawned:
+        looking.close()
+
+
+def test_a_controller_that_is_no_broker_says_nothing_of_one_with_its_id() -> None:
+    roles = {"process.roles": "controller", "controller.quorum.bootstrap.servers": "127.0.0.1:9"}
+    world = World(own={"node.id": "2", **roles}, is_own_life=False, grace_ms=-1)
+    world.absence.activated()
+    assert world.gone_after(SESSION_MS - 1) == []

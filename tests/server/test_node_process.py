@@ -88,7 +88,8 @@ def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:
 
 
 def test_no_acknowledged_record_is_lost_when_the_process_is_killed_under_load(tmp_path: Path) -> None:
-    node = OttlaNode(tmp_path, SETTINGS)
+    """And its next life does not wait for the end of its last one's session."""
+    node = OttlaNode(tmp_path, SETTINGS | {"broker.session.timeout.ms": "600000"})
     node.format()
     node.start()
     try:

@@ -9,6 +9,8 @@ quorum has spoken with it, and has no grace when it is not there. For the others
 known, which need not be good for controllers. It is tried while the broker lives: where it was found once, it has no
 grace either when it is not there. Otherwise the address counts only for a new active controller, which has heard of
 nobody yet, and with more grace.
+
+The broker of the controller's own process needs no knocking: if another life of it is registered, that one is over.
 """
 
 from __future__ import annotations
@@ -56,13 +58,16 @@ class Absence:
         quorum: Quorum,
         metadata: Metadata,
         *,
+        is_own_life: Callable[[Broker], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         now_ms: Callable[[], int],
     ) -> None:
+        """`is_own_life` tells of a broker with this node's id whether it is the one in this process."""
         self._settings = settings
         self._controller = controller
         self._quorum = quorum
         self._metadata = metadata
+        self._is_own_life = is_own_life
         self._spawn = spawn
         self._now_ms = now_ms
         self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
@@ -107,8 +112,16 @@ class Absence:
     def activated(self) -> None:
         """This node's controller has become active: look for brokers that died with the one before, or meanwhile."""
         self._lives.clear()
+        self._end_own_last_life()
         if self.is_watching:
             self._spawn(self._look_for_the_unheard(self._quorum.consensus.epoch))
+
+    def _end_own_last_life(self) -> None:
+        """Else this node's broker could not register for a whole session after the process was killed."""
+        broker = self._metadata.image.brokers.get(self._settings.node_id)
+        if self._settings.is_broker and broker is not None and not broker.fenced and not self._is_own_life(broker):
+            logger.info("the last life of this node's broker did not end in order, and is over")
+            self._end_session(broker)
 
     async def _look_for_the_unheard(self, epoch: int) -> None:
         gone: set[int] = set()

@@ -25,6 +25,7 @@ from ottla.controller.view import Options
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.loader import Update
+from ottla.image.values import Broker
 from ottla.log.compaction import Compaction
 from ottla.log.directory import LogDirectory
 from ottla.log.home import Home
@@ -425,7 +426,13 @@ class Node:
             )
             self._access.controller = self._controller
             absence = Absence(
-                settings, self._controller, self._quorum, self._metadata, spawn=self._spawn, now_ms=now_ms
+                settings,
+                self._controller,
+                self._quorum,
+                self._metadata,
+                is_own_life=self._is_own_life,
+                spawn=self._spawn,
+                now_ms=now_ms,
             )
             self._access.absence = absence
             self._controller.on_active = absence.activated
@@ -472,11 +479,15 @@ class Node:
         if self._is_registered:
             return update.changes
         known = update.image.brokers.get(self.settings.node_id)
-        if self._lifecycle is None or known is None or known.incarnation_id != self._lifecycle.incarnation:
+        if known is None or not self._is_own_life(known):
             self._partitions.image = self._partitions.rules.image = update.image
             return None
         self._is_registered = True
         return Changes.between(Image(), update.image)
+
+    def _is_own_life(self, broker: Broker) -> bool:
+        """Whether a broker that is registered with this node's id is the one in this process."""
+        return self._lifecycle is not None and broker.incarnation_id == self._lifecycle.incarnation
 
     def _move_bytes_per_s(self) -> int:
         """The limit for moves between directories, which can only be set while the node runs."""
