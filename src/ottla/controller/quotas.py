@@ -1,8 +1,6 @@
 """Quotas of users, client ids and addresses are set and removed."""
 
-import ipaddress
-import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
@@ -20,18 +18,20 @@ _CLIENT_KEYS = {
 }
 """What may be limited, with the most it can be where it must be a whole number."""
 _IP_KEYS = {"connection_creation_rate": (1 << 31) - 1}
-_is_host_name = re.compile(r"(?=.{1,253}\.?$)[a-zA-Z0-9_]([a-zA-Z0-9_-]*)(\.[a-zA-Z0-9_-]+)*\.?").fullmatch
 
 
-def alter_client_quotas(view: View, request: wire.AlterClientQuotasRequest) -> Decision[wire.AlterClientQuotasResponse]:
-    """Each entity's quotas are altered, all or none, or get their own error."""
+def alter_client_quotas(
+    view: View, request: wire.AlterClientQuotasRequest, *, unknown_hosts: Container[str] = ()
+) -> Decision[wire.AlterClientQuotasResponse]:
+    """Each entity's quotas are altered, all or none, or get their own error. Whether hosts are known was asked before:
+    deciding does no I/O."""
     records: list[object] = []
     entries = []
     for entry in request.entries:
         named = {part.entity_type: part for part in entry.entity}  # of a kind that comes twice, the last one counts
         answer = wire.ResponseEntryData(entity=[*named.values()], error_message=None)
         try:
-            records += _alter(view, entry)
+            records += _alter(view, entry, unknown_hosts)
         except ApiError as error:  # one bad entity spoils only its own answer
             answer.error_code, answer.error_message = error.code, error.message
         entries.append(answer)
@@ -39,9 +39,9 @@ def alter_client_quotas(view: View, request: wire.AlterClientQuotasRequest) -> D
     return decision.without_records() if request.validate_only else decision
 
 
-def _alter(view: View, entry: wire.EntryData) -> list[ClientQuotaRecord]:
+def _alter(view: View, entry: wire.EntryData, unknown_hosts: Container[str]) -> list[ClientQuotaRecord]:
     entity = _entity(entry.entity)
-    keys = _keys(entity)
+    keys = _keys(entity, unknown_hosts)
     current = view.image.quota(quota_entity(entity))
     asked = {op.key: None if op.remove else op.value for op in entry.ops}
     if len(asked) < len(entry.ops):
@@ -76,24 +76,15 @@ def _entity(parts: Sequence[wire.EntityData]) -> dict[str, str | None]:
     return entity
 
 
-def _keys(entity: dict[str, str | None]) -> dict[str, int | None]:
+def _keys(entity: dict[str, str | None], unknown_hosts: Container[str]) -> dict[str, int | None]:
     if IP not in entity:
         return _CLIENT_KEYS
     if len(entity) > 1:
         raise InvalidRequest("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
-    address = entity[IP]
-    if address is not None and not _is_address(address):
-        raise InvalidRequest(f"{address} is not a valid IP or resolvable host.")
+    host = entity[IP]
+    if host is not None and host in unknown_hosts:
+        raise InvalidRequest(f"{host} is not a valid IP or resolvable host.")
     return {**_IP_KEYS}
-
-
-def _is_address(text: str) -> bool:
-    """Kafka also asks whether a host name resolves; here its form is enough, as deciding does no I/O."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return _is_host_name(text) is not None and not text.replace(".", "").isdigit()
-    return True
 
 
 def _check_value(keys: dict[str, int | None], key: str, value: float) -> None:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
 from ottla.api.call import Call
 from ottla.image.values import Broker
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.net.connection import Connection
+from ottla.net.listener import Listener
 from ottla.net.request import Request
 from ottla.server.active_controller import ActiveController
 from ottla.server.knocking import is_refused
@@ -76,6 +77,13 @@ class Absence:
         self._found: dict[int, int] = {}
         """Broker → the epoch of the life in which it was found at its address."""
         self._trying: set[int] = set()
+
+    def watch(self, listeners: Iterable[Listener]) -> None:
+        """Be told when the controller becomes active, and when a connection to it ends."""
+        self._controller.on_active = self.activated
+        for listener in listeners:
+            if listener.name in self._settings.controller_listener_names:
+                listener.on_closed = self.closed
 
     @property
     def is_watching(self) -> bool:

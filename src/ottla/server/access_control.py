@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ottla.access.quotas import ClientQuotas, Windows
@@ -10,9 +11,13 @@ from ottla.access.standard import StandardAuthorizer, super_users
 from ottla.api.dispatch import Dispatch
 from ottla.api.throttling import Throttling
 from ottla.image.loader import Update
+from ottla.image.values import QuotaEntity, quota_entity
 from ottla.net.listener import Connections
+from ottla.server.hosts import IP, address_of, host_of, spelled_out
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
+
+logger = logging.getLogger(__name__)
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
@@ -40,13 +45,25 @@ def authorizer_of(settings: NodeSettings) -> StandardAuthorizer | None:
 class AccessControl:
     """Puts rules and quotas into force as the metadata bring them."""
 
-    def __init__(self, settings: NodeSettings, connections: Connections, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        connections: Connections,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        now_ms: Callable[[], int],
+    ) -> None:
         self.authorizer = authorizer_of(settings)
         self.throttled: list[Dispatch[Any]] = []
         """Whose clients are held to their quotas."""
         self._connections = connections
+        self._spawn = spawn
         self._now_ms = now_ms
         self._quotas = ClientQuotas(_windows(settings, "quota"), _windows(settings, "controller.quota"))
+        self._of_names: dict[str, Mapping[str, float]] = {}
+        """The quotas of hosts that are given by name."""
+        self._addresses: dict[str, str] = {}
+        """By which addresses these hosts are held to them."""
         self.throttling = Throttling(self._quotas, now_ms)
 
     def on_update(self, update: Update) -> None:
@@ -59,8 +76,38 @@ class AccessControl:
                     self.authorizer.add(change.key, change.new)
         if update.changes.quotas:
             for each in update.changes.quotas:
-                self._quotas.set(each.key, each.new)
+                self._set(each.key, each.new)
             self.hold_to_quotas()
+
+    def _set(self, entity: QuotaEntity, given: Mapping[str, float] | None) -> None:
+        host = host_of(entity)
+        if host is None:
+            self._quotas.set(entity, given)
+            return
+        address = spelled_out(host)
+        if address is not None:
+            self._quotas.set(quota_entity({IP: address}), given)
+        elif given is not None:
+            self._of_names[host] = given
+            self._spawn(self._limit_named(host))
+        else:
+            self._of_names.pop(host, None)
+            address = self._addresses.pop(host, None)
+            if address is not None:
+                self._quotas.set(quota_entity({IP: address}), None)
+
+    async def _limit_named(self, host: str) -> None:
+        """Hold a host to its quota that is given by name: the address is that of now."""
+        address = self._addresses.get(host) or await address_of(host)
+        given = self._of_names.get(host)
+        if given is None:
+            return  # it was removed meanwhile
+        if address is None:
+            logger.warning("the quota of host %s is not in force: the host has no address", host)
+            return
+        self._addresses[host] = address
+        self._quotas.set(quota_entity({IP: address}), given)
+        self.hold_to_quotas()
 
     def hold_to_quotas(self) -> None:
         """Count what clients use, as long as any of them has a quota: nobody else pays for it."""

@@ -17,6 +17,7 @@ from ottla.api.throttling import Throttling
 from ottla.consensus.effects import RoleChanged
 from ottla.errors import NotController, RequestTimedOut, by_code
 from ottla.messages.add_raft_voter import AddRaftVoterRequest
+from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.messages.alter_partition import AlterPartitionRequest
 from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -28,6 +29,7 @@ from ottla.server.active_controller import ActiveController
 from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
 from ottla.server.decisions import Asker
 from ottla.server.enveloping import enclose, open_answer
+from ottla.server.hosts import unknown_hosts
 from ottla.server.quorum import Quorum
 
 _WAIT_S: Final = 30.0
@@ -112,7 +114,8 @@ class ControllerAccess:
     async def _decided(self, call: Call[Any], request: Any, *, through_broker: bool) -> Any:
         """The active controller's answer; it tells the client to slow down if it makes too many changes."""
         charging = None if self.throttling is None else self.throttling.charge_of(call)
-        asker = Asker(call.client.principal, through_broker=through_broker, charge=charging)
+        unknown = await unknown_hosts(request) if isinstance(request, AlterClientQuotasRequest) else frozenset()
+        asker = Asker(call.client.principal, through_broker=through_broker, charge=charging, unknown_hosts=unknown)
         answer = await self._active().submit(request, asker)
         if charging is not None and charging.throttle_ms:
             answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)

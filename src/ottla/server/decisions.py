@@ -44,6 +44,8 @@ class Asker(NamedTuple):
     """A broker, which knows its own settings and directories, has looked at the request before."""
     charge: Charge | None = None
     """Counts the changes to topics, if the client has a quota for them."""
+    unknown_hosts: frozenset[str] = frozenset()
+    """Hosts that the request names and that have no address."""
 
 
 def name_of(request: Any) -> str:
@@ -80,6 +82,9 @@ class Decisions:
 
     def _delete_topics(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
         return delete_topics(view, request, charge=asker.charge)
+
+    def _alter_client_quotas(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+        return alter_client_quotas(view, request, unknown_hosts=asker.unknown_hosts)
 
     def _create_acls(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
         return create_acls(view, request, new_id=self._new_id)
@@ -142,7 +147,6 @@ _PLAIN: Final[dict[str, Callable[[View, Any], Decision[Any]]]] = {
     "ElectLeaders": elect_leaders,
     "AlterPartitionReassignments": alter_reassignments,
     "AllocateProducerIds": allocate_producer_ids,
-    "AlterClientQuotas": alter_client_quotas,
     "DeleteAcls": delete_acls,
     "AlterUserScramCredentials": alter_scram_credentials,
     "AssignReplicasToDirs": assign_replicas_to_directories,
@@ -152,6 +156,7 @@ _METHODS: Final[dict[str, Callable[[Decisions, View, Any, Asker], Decision[Any]]
     "CreateTopics": Decisions._create_topics,
     "CreatePartitions": Decisions._create_partitions,
     "DeleteTopics": Decisions._delete_topics,
+    "AlterClientQuotas": Decisions._alter_client_quotas,
     "CreateAcls": Decisions._create_acls,
     "IncrementalAlterConfigs": Decisions._incremental_alter_configs,
     "AlterConfigs": Decisions._alter_configs,

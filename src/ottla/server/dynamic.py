@@ -17,6 +17,7 @@ from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
 from ottla.log.settings import LogSettings, log_settings
+from ottla.replica.moves import UNLIMITED
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
 from ottla.server.settings import rebuild_settings
@@ -54,6 +55,7 @@ _THREADS: Final = (
 """Numbers that can be halved or doubled in one step at most, as Kafka has it."""
 _REPORTERS: Final = ("org.apache.kafka.common.metrics.JmxReporter",)
 _AS_MUCH_AS_THE_WHOLE: Final = -2
+_MOVE_BYTES: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class DynamicSettings:
@@ -79,6 +81,12 @@ class DynamicSettings:
         return log_settings(
             image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
         )
+
+    def move_bytes_per_s(self, image: Image) -> int:
+        """The limit for moves between directories, which can only be set while the node runs."""
+        layers = self.layers(image)
+        given = layers.broker.get(_MOVE_BYTES) or layers.default.get(_MOVE_BYTES)
+        return max(int(given), 1) if given is not None else UNLIMITED
 
     def apply(self, changes: Changes) -> None:
         """Act on what changed between two images."""

@@ -38,7 +38,7 @@ from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
 from ottla.replica.departures import Departures
-from ottla.replica.moves import UNLIMITED, Moves
+from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions
 from ottla.replica.read_replica import RACK_AWARE
 from ottla.replica.sessions import SessionCache
@@ -116,7 +116,7 @@ class Node:
         self._partitions = Partitions(
             settings.node_id, self.logs, self._completions, settings_of=self._dynamic.log_settings, now_ms=now_ms
         )
-        self._rights = AccessControl(settings, self._counts, now_ms)
+        self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
         self._access = ControllerAccess(loop, settings.node_id)
         self._access.throttling = self._rights.throttling
@@ -164,7 +164,7 @@ class Node:
             spawn=self._spawn,
             broker_epoch=self._broker_epoch,
             now_ms=now_ms,
-            max_bytes_per_s=self._move_bytes_per_s,
+            max_bytes_per_s=lambda: self._dynamic.move_bytes_per_s(self._metadata.image),
         )
         self._replication = Replication(
             settings,
@@ -435,10 +435,7 @@ class Node:
                 now_ms=now_ms,
             )
             self._access.absence = absence
-            self._controller.on_active = absence.activated
-            for listener in self._listeners:
-                if listener.name in settings.controller_listener_names:
-                    listener.on_closed = absence.closed
+            absence.watch(self._listeners)
             registration = ControllerRegistration(settings, self.ports, self._ask, self._spawn)
             self._metadata.subscribers.append(registration.on_update)
         self._access.quorum = self._quorum
@@ -488,12 +485,6 @@ class Node:
     def _is_own_life(self, broker: Broker) -> bool:
         """Whether a broker that is registered with this node's id is the one in this process."""
         return self._lifecycle is not None and broker.incarnation_id == self._lifecycle.incarnation
-
-    def _move_bytes_per_s(self) -> int:
-        """The limit for moves between directories, which can only be set while the node runs."""
-        name, image = "replica.alter.log.dirs.io.max.bytes.per.second", self._metadata.image
-        given = image.broker_config(self.settings.node_id).get(name) or image.default_broker_config.get(name)
-        return max(int(given), 1) if given is not None else UNLIMITED
 
     def _broker_epoch(self) -> int:
         return self._lifecycle.epoch if self._lifecycle is not None else -1

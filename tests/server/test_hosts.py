@@ -1,0 +1,87 @@
+"""Hosts that quotas name, and the addresses that are held to them."""
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.image.values import quota_entity
+from ottla.server.access_control import AccessControl
+from ottla.server.hosts import address_of
+from ottla.server.settings import load_settings
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("localhost", "127.0.0.1"),
+        ("nobody.invalid", None),
+        ("with spaces", None),
+        ("10.0.0.400", None),
+        ("x" * 300, None),
+        ("", None),
+    ],
+)
+def test_a_host_has_one_address_or_none(host: str, address: str | None) -> None:
+    assert asyncio.run(address_of(host)) == address
+
+
+class Limited:
+    """The quotas of connections on a node; what it looks up is looked up when the test says so."""
+
+    connections: Any
+
+    def __init__(self) -> None:
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.connections = SimpleNamespace(throttle_ms=None)
+        self._rights = AccessControl(
+            load_settings(None, {}), self.connections, spawn=self.spawned.append, now_ms=lambda: 0
+        )
+
+    def set(self, host: str, rate: float | None) -> None:
+        given = None if rate is None else {"connection_creation_rate": rate}
+        change = SimpleNamespace(key=quota_entity({"ip": host}), new=given)
+        update: Any = SimpleNamespace(changes=SimpleNamespace(acls=[], quotas=[change]))
+        self._rights.on_update(update)
+
+    def look_up(self) -> None:
+        while self.spawned:
+            asyncio.run(self.spawned.pop(0))
+
+    def is_limited(self, address: str) -> bool:
+        return (
+            self.connections.throttle_ms is not None
+            and max(self.connections.throttle_ms(address) for _ in range(100)) > 0
+        )
+
+
+@pytest.mark.parametrize(("host", "address"), [("localhost", "127.0.0.1"), ("0:0::1", "::1")])
+def test_a_host_is_held_to_its_quota_however_it_is_named(host: str, address: str) -> None:
+    node = Limited()
+    node.set(host, 1.0)
+    node.look_up()
+    assert node.is_limited(address)
+    assert not node.is_limited("10.0.0.1")
+    node.set(host, None)
+    node.look_up()
+    assert not node.is_limited(address)
+
+
+def test_a_quota_that_is_removed_before_its_host_was_found_stays_removed() -> None:
+    node = Limited()
+    node.set("localhost", 1.0)
+    node.set("localhost", None)
+    node.look_up()
+    assert not node.is_limited("127.0.0.1")
+
+
+def test_a_host_that_nobody_knows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    node = Limited()
+    node.set("nobody.invalid", 1.0)
+    node.look_up()
+    assert "nobody.invalid" in caplog.text
+    assert not node.is_limited("127.0.0.1")
