@@ -1,7 +1,8 @@
 """Fetch (key 1): read records, as a consumer or as a follower, and wait for them if there are too few.
 
 A fetch is answered at once when it finds enough bytes, an error, or a log that diverges; otherwise it waits for its
-partitions to grow, and reads again when enough has come or its time is over. Records are ranges of the log's files.
+partitions to grow, and reads again when enough has come or its time is over. A follower does not wait for long where
+its leader's high watermark has risen. Records are ranges of the log's files.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from ottla.replica.waiting import Operation
 
 READ_COMMITTED = 1
 _NO_RECORDS = b""
+_TELL_FOLLOWERS_MS = 20
+"""How long a follower that waits for records may not know that the high watermark rose: often records come first."""
 _TOLD_LATER = (UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed)
 """What is wrong with some partitions, and does not keep the others from waiting for records."""
 
@@ -145,6 +148,8 @@ class _Reading:
             (partition.waiting_fetches if self.replica < 0 else partition.waiting_followers).add(watch)
         self.is_waiting = True
         self.call.node.timer.add(operation, self.request.max_wait_ms)
+        if self.replica >= 0 and any(map(Target.is_behind, self.fetch.targets, self.answers)):
+            operation.hurry()
 
     def _read_one(self, target: Target, left: int) -> PartitionData:
         asked = target.request
@@ -299,11 +304,12 @@ class _Reading:
 class _Waiting(Operation):
     """A fetch that found too little."""
 
-    __slots__ = ("_reading", "counted")
+    __slots__ = ("_hurries", "_reading", "counted")
 
     def __init__(self, reading: _Reading) -> None:
         super().__init__()
         self._reading = reading
+        self._hurries = reading.replica < 0 or reading.fetch.session is None
         self.counted = reading.size
 
     def try_complete(self) -> bool:
@@ -323,6 +329,13 @@ class _Waiting(Operation):
         self.is_done = True
         self.expire()
         return True
+
+    def hurry(self) -> None:
+        """Let a follower know soon how far the log is committed, though there is nothing to copy: consumers may read
+        from it, and it may lead next. Others learn of that by what they wait for."""
+        if not self._hurries:
+            self._hurries = True
+            self._reading.call.node.timer.add(self, _TELL_FOLLOWERS_MS)
 
     def expire(self) -> None:
         self._reading.read()
@@ -349,6 +362,9 @@ class _Watch(Operation):
             return self._operation.grew(reading.request.min_bytes)
         self._seen = len(answer.records or b"")
         return self._operation.grew(self._seen - seen)
+
+    def hurry(self) -> None:
+        self._operation.hurry()
 
     def expire(self) -> None:
         """Its fetch has a deadline of its own."""

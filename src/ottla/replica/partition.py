@@ -387,6 +387,7 @@ class Partition:
             return False
         self.completions.add(self.waiting_produces)
         self.completions.add(self.waiting_fetches)
+        self.waiting_followers.hurry()
         return True
 
     def _replicated_end(self) -> int:

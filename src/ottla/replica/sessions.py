@@ -43,12 +43,16 @@ class Target:
     def key(self) -> Key:
         return self.topic, self.request.partition
 
+    def is_behind(self, answer: PartitionData) -> bool:
+        """Whether an answer tells of another high watermark than the client knows."""
+        return answer.high_watermark != self.sent_high_watermark
+
     def has_news(self, answer: PartitionData) -> bool:
         """Whether an answer tells the client anything; remembers what it is told."""
         records = answer.records
         news = (
             (records is not None and len(records) > 0)
-            or answer.high_watermark != self.sent_high_watermark
+            or self.is_behind(answer)
             or answer.log_start_offset != self.sent_log_start
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None

@@ -32,6 +32,9 @@ class Operation(ABC):
     def expire(self) -> None:
         """Complete with what there is, for the deadline has come."""
 
+    def hurry(self) -> None:  # noqa: B027 (for those that it is about)
+        """There is something to tell meanwhile; most operations are not about that."""
+
 
 class WaitingList:
     """The operations that wait for one thing, such as a partition's high watermark."""
@@ -56,6 +59,12 @@ class WaitingList:
         if len(self._operations) > self._sweep_at:
             self._operations = [known for known in self._operations if not known.is_done]
             self._sweep_at = max(_SWEEP_AT, 2 * len(self._operations))
+
+    def hurry(self) -> None:
+        """Let all know that there is something to tell them."""
+        for operation in self._operations:
+            if not operation.is_done:
+                operation.hurry()
 
     def wake(self) -> int:
         """Let all look again; returns how many were completed."""
