@@ -187,3 +187,22 @@ def test_what_was_searched_before_never_tells_of_what_is_gone(disk: SimulatedDis
             key = chance.randrange((model[-1][0] if model else 0) + 5)
             expected = [entry for entry in model if entry[0] <= key]
             assert index.floor(key) == (expected[-1] if expected else None)
+
+
+def test_whoever_reads_on_opens_the_file_now_and_then_only(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [(2 * number, 10 * number) for number in range(2000)]
+    filled(disk, entries).write()
+    index = Index(disk, PATH, Layout.OFFSET, new=False)
+    opened: list[str] = []
+
+    def open_file(path: str) -> int:
+        opened.append(path)
+        return SimulatedDisk.open(disk, path)
+
+    monkeypatch.setattr(disk, "open", open_file)
+    for key, value in entries:
+        assert index.floor(key + 1) == (key, value)
+        assert index.ceiling_value(value) == (key, value)
+    assert len(opened) < len(entries) / 50

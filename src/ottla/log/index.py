@@ -21,7 +21,9 @@ from ottla.log.disk import Disk, write_all
 _SPILL_ENTRIES = 512
 """So many entries in memory are written to the file."""
 _SEARCH_ENTRIES = 64
-"""A search in the file ends by reading so many: fewer calls than going on by halves, and not yet much to unpack."""
+"""A search in the file ends by reading where so many are left: fewer calls than going on by halves."""
+_READ_AHEAD_ENTRIES = 128
+"""So many are read then: whoever reads on will look for the next ones."""
 
 
 class CorruptIndex(Exception):
@@ -53,7 +55,7 @@ class Index:
         self._keys: array[int] | None = None
         self._values: array[int] | None = None
         self._block: tuple[int, bytes] | None = None
-        """The stored entries that were last searched, from one on: whoever reads on will need them again."""
+        """The stored entries that were last searched, from one on."""
 
     def __len__(self) -> int:
         keys = self._keys
@@ -90,38 +92,16 @@ class Index:
         if keys and values and keys[0] <= key:
             at = bisect_right(keys, key) - 1
             return keys[at], values[at]
-        if self._block is not None and (known := self._floor_in_block(key, *self._block)):
-            return known
-        low, block = self._block_around(key, column=0)
-        at = bisect_right(block, key, key=_key) - 1
-        if at >= 0:
-            return block[at]
-        return self._read(low - 1, 1)[0] if low else None
-
-    def _floor_in_block(self, key: int, low: int, block: bytes) -> tuple[int, int] | None:
-        """The same, if the block that was last searched holds the entry and tells that it is the last one."""
-        entry = self._layout.entry
-        count = len(block) // entry.size
-        if entry.unpack_from(block)[0] > key:
-            return None
-        if low + count < self._stored_count() and entry.unpack_from(block, len(block) - entry.size)[0] <= key:
-            return None
-        begin, end = 0, count
-        while end - begin > 1:
-            middle = (begin + end) // 2
-            if entry.unpack_from(block, middle * entry.size)[0] <= key:
-                begin = middle
-            else:
-                end = middle
-        found: tuple[int, int] = entry.unpack_from(block, begin * entry.size)
-        return found
+        _, block = self._block_around(key, column=0)
+        at = self._up_to(block, key, column=0)
+        return self._entry(block, at - 1) if at else None
 
     def ceiling_value(self, value: int) -> tuple[int, int] | None:
         """The first entry whose value is not below the given one."""
         low, block = self._block_around(value - 1, column=1)
-        at = bisect_left(block, value, key=_value)
-        if at < len(block):
-            return block[at]
+        at = self._up_to(block, value - 1, column=1)
+        if at < len(block) // self._layout.entry.size:
+            return self._entry(block, at)
         if low + at < self._stored_count():
             return self._read(low + at, 1)[0]
         keys, values = self._keys, self._values
@@ -197,7 +177,7 @@ class Index:
             if at:
                 return
         low, block = self._block_around(bound - 1, column)
-        keep = low + bisect_left(block, bound, key=_value if column else _key)
+        keep = low + self._up_to(block, bound - 1, column)
         if keep == self._stored_count():
             return
         self._block = None
@@ -208,27 +188,46 @@ class Index:
             self._disk.close(file)
         self._stored = keep
 
-    def _block_around(self, bound: int, column: int) -> tuple[int, list[tuple[int, int]]]:
-        """Stored entries, with the number of the first, that hold the last one not above the bound, or follow it."""
+    def _block_around(self, bound: int, column: int) -> tuple[int, bytes]:
+        """Stored entries, with the number of the first; among them is the last one not above the bound, if any is."""
+        if self._block is not None and self._is_around(bound, column, *self._block):
+            return self._block
         low, high = 0, self._stored_count()
         if high == 0:
-            return 0, []
+            return 0, b""
         file = self._disk.open(self.path)
-        entry = self._layout.entry
+        size = self._layout.entry.size
+        end = high
         try:
             while high - low > _SEARCH_ENTRIES:
                 middle = (low + high) // 2
-                found = entry.unpack(self._disk.pread(file, entry.size, middle * entry.size))
-                if found[column] <= bound:
+                if self._entry(self._disk.pread(file, size, middle * size), 0)[column] <= bound:
                     low = middle
                 else:
                     high = middle
-            block = self._disk.pread(file, (high - low) * entry.size, low * entry.size)
+            count = min(max(high - low, _READ_AHEAD_ENTRIES), end - low)
+            self._block = low, self._disk.pread(file, count * size, low * size)
         finally:
             self._disk.close(file)
-        if block:
-            self._block = low, block
-        return low, list(entry.iter_unpack(block))
+        return self._block
+
+    def _is_around(self, bound: int, column: int, low: int, block: bytes) -> bool:
+        """Whether a block tells which entry is the last one not above the bound."""
+        count = len(block) // self._layout.entry.size
+        if low and self._entry(block, 0)[column] > bound:
+            return False
+        return low + count == self._stored_count() or (count > 0 and self._entry(block, count - 1)[column] > bound)
+
+    def _up_to(self, block: bytes, bound: int, column: int) -> int:
+        """How many entries of a block are not above the bound."""
+        return bisect_right(
+            range(len(block) // self._layout.entry.size), bound, key=lambda at: self._entry(block, at)[column]
+        )
+
+    def _entry(self, block: bytes, at: int) -> tuple[int, int]:
+        entry = self._layout.entry
+        found: tuple[int, int] = entry.unpack_from(block, at * entry.size)
+        return found
 
     def _read(self, start: int, count: int) -> list[tuple[int, int]]:
         entry = self._layout.entry
@@ -245,11 +244,3 @@ class Index:
             except FileNotFoundError:
                 self._stored = 0
         return self._stored
-
-
-def _key(entry: tuple[int, int]) -> int:
-    return entry[0]
-
-
-def _value(entry: tuple[int, int]) -> int:
-    return entry[1]

@@ -43,7 +43,8 @@ def read(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation, *
     limit = log.limit(isolation)
     if offset >= limit:
         return _nothing(isolation)
-    for number in range(log.segment_at(offset), len(log.segments)):
+    first = log.segment_at(offset)
+    for number in range(first, len(log.segments)):
         segment = log.segments[number]
         # Compaction may have emptied the rest of a segment: then the next one goes on.
         if segment.base_offset < limit and (found := segment.find(offset)):
@@ -53,6 +54,8 @@ def read(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation, *
             records = segment.read(found, max_bytes, end)
             if isolation is not Isolation.LAST_STABLE:
                 return Fetched(records)
+            if not any(each.aborted.exists for each in log.segments[first:]):
+                return Fetched(records, [])
             bound = segment.upper_bound(records.position + records.size)
             if bound is None:
                 last = number + 1 == len(log.segments)
