@@ -3,8 +3,10 @@
     python -m tests.soak.clients FOLDER SERVERS SEED ROLE:NAME...
 
 Each role is a thread, which writes the history of its name into the folder. SIGTERM lets all come to an end in order.
+SIGUSR1 has it tell where they are.
 """
 
+import faulthandler
 import logging
 import signal
 import sys
@@ -404,6 +406,7 @@ ROLES: Final[dict[str, Callable[[Client], None]]] = {
 
 def main() -> None:
     folder, servers, seed, *roles = sys.argv[1:]
+    faulthandler.register(signal.SIGUSR1)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     broken: list[str] = []

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from typing import Final
 from tests.interop.kafka_jars import cached, class_path, compile_java, digest, java, kafka_libs
 
 STOP_S: Final = 200.0
+_TELLING_S: Final = 2.0
 _JAVA_SOURCES: Final = sorted((Path(__file__).parent / "java").glob("*.java"))
 _JVM_OPTIONS: Final = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
@@ -109,17 +111,28 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
+def _tell_where(process: subprocess.Popen[bytes]) -> None:
+    """Let a process write down where its threads are."""
+    process.send_signal(signal.SIGQUIT if _is_java(process) else signal.SIGUSR1)
+    time.sleep(_TELLING_S)
+
+
+def _is_java(process: subprocess.Popen[bytes]) -> bool:
+    return "SoakClients" in str(process.args)
+
+
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     """Python's are told by a signal, Java's by the end of their input."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
-        if "SoakClients" not in str(process.args):
+        if not _is_java(process):
             process.send_signal(signal.SIGTERM)
     for process in processes:
         try:
             code = process.wait(STOP_S)
         except subprocess.TimeoutExpired as error:
-            raise ClientFailed(f"{process.args!r} does not end") from error
+            _tell_where(process)
+            raise ClientFailed(f"{process.args!r} does not end; its words tell where it stands") from error
         if code:
             raise ClientFailed(f"{process.args!r} ended with {code}")
