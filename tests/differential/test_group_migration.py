@@ -162,6 +162,8 @@ def test_classic_members_in_a_consumer_group(both: Both, walker: Walker) -> None
         assert a.join() == 0
         look(walker)
         a.sync()
+        first.same(first.join_request(protocols=[]), 9)
+        first.same(first.join_request(protocol_type="other"), 9)
         first.same(first.sync_request(generation_id=99), 5)
         first.same(first.sync_request(protocol_name="other"), 5)
         first.same(first.sync_request(protocol_type="other"), 5)

@@ -13,17 +13,20 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
+from ottla.errors import ApiError, InvalidGroupId, InvalidSessionTimeout
 from ottla.groups.classic.joining import check_join
 from ottla.groups.members import join_group
 from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 _FIRST_WITH_NULL: Final = 7
 
+_BEFORE_ANY_GROUP: Final = (InvalidGroupId, InvalidSessionTimeout)
+
 
 def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) -> JoinGroupResponse:
-    """The error, and the member's id as it came."""
-    return _in_version(JoinGroupResponse(error_code=error.code, member_id=request.member_id), version)
+    """The error, with the member's id as it came if no group was asked, as Kafka has it."""
+    member_id = request.member_id if isinstance(error, _BEFORE_ANY_GROUP) else ""
+    return _in_version(JoinGroupResponse(error_code=error.code, member_id=member_id), version)
 
 
 @endpoint(11, failed=join_group_failed)
