@@ -3,27 +3,27 @@
 import signal
 import time
 
-from confluent_kafka import Producer
-
 from bench import measure
 from bench.case import MEMORY_GOALS, START_GOALS, Trial, case
 from bench.figures import Figures
-from bench.systems import Cluster, ServerFailed
+from bench.load import librdkafka
+from bench.systems import Cluster
 
 SETTLE_S = 5.0
 GOALS = {**START_GOALS, **MEMORY_GOALS}
 
 
-def start(trial: Trial, partitions: int = 0, *, end: signal.Signals = signal.SIGTERM) -> Figures:
-    """Start a formatted node, with some partitions that are written to if asked for, let it settle, and end it."""
+def start(trial: Trial, partitions: int = 0, *, killed: bool = False) -> Figures:
+    """Start a formatted node, let it settle, and end it. If asked for it has partitions of an earlier life, which ended
+    in order, or was killed when they had just been written to."""
     cluster = Cluster(trial.system, trial.folder / f"started-{time.monotonic_ns()}")
     try:
         if partitions:
             cluster.start()
             cluster.create_topics(["wide"], partitions)
-            if end == signal.SIGKILL:
-                _fill(cluster, partitions, trial.scaled(200_000))
-            cluster.stop(end)
+            if killed:
+                _fill(cluster, trial.scaled(200_000))
+            cluster.stop(signal.SIGKILL if killed else signal.SIGTERM)
         seconds = cluster.start()
         figures = {"time_ms": seconds * 1000, "server_cpu_s": measure.cpu_seconds(cluster.pids)}
         time.sleep(SETTLE_S * min(1.0, trial.scale * 5))
@@ -35,12 +35,17 @@ def start(trial: Trial, partitions: int = 0, *, end: signal.Signals = signal.SIG
     return figures
 
 
-def _fill(cluster: Cluster, partitions: int, records: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": 1, "queue.buffering.max.messages": records})
-    for number in range(records):
-        producer.produce("wide", bytes(100), partition=number % partitions)
-    if left := producer.flush(60):
-        raise ServerFailed(f"{cluster.system.title()} did not acknowledge {left} records")
+def _fill(cluster: Cluster, records: int) -> None:
+    """Records in all partitions: each goes to any of them."""
+    librdkafka(
+        "produce",
+        bootstrap=cluster.bootstrap,
+        topic="wide",
+        producers=1,
+        records=records,
+        record_bytes=100,
+        settings={"acks": "1", "sticky.partitioning.linger.ms": "0"},
+    )
 
 
 @case("start-empty", "start of an empty node; memory at rest", quick=True, nodes=0, goals=GOALS)
@@ -67,4 +72,4 @@ def start_1000_partitions(trial: Trial) -> Figures:
     goals=GOALS,
 )
 def start_killed(trial: Trial) -> Figures:
-    return start(trial, trial.scaled(1_000), end=signal.SIGKILL)
+    return start(trial, trial.scaled(1_000), killed=True)

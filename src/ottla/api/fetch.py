@@ -148,7 +148,7 @@ class _Reading:
             (partition.waiting_fetches if self.replica < 0 else partition.waiting_followers).add(watch)
         self.is_waiting = True
         self.call.node.timer.add(operation, self.request.max_wait_ms)
-        if self.replica >= 0 and any(map(Target.is_behind, self.fetch.targets, self.answers)):
+        if operation.may_hurry and any(map(Target.is_behind, self.fetch.targets, self.answers)):
             operation.hurry()
 
     def _read_one(self, target: Target, left: int) -> PartitionData:
@@ -304,13 +304,14 @@ class _Reading:
 class _Waiting(Operation):
     """A fetch that found too little."""
 
-    __slots__ = ("_hurries", "_reading", "counted")
+    __slots__ = ("_reading", "counted", "may_hurry")
 
     def __init__(self, reading: _Reading) -> None:
         super().__init__()
         self._reading = reading
-        self._hurries = reading.replica < 0 or reading.fetch.session is None
         self.counted = reading.size
+        self.may_hurry = reading.replica >= 0 and reading.fetch.session is not None
+        """Whether it is a follower's, of which is known what it was told, and waits for as long as it asked to."""
 
     def try_complete(self) -> bool:
         """For a fetch of one partition, which alone is looked at."""
@@ -333,8 +334,8 @@ class _Waiting(Operation):
     def hurry(self) -> None:
         """Let a follower know soon how far the log is committed, though there is nothing to copy: consumers may read
         from it, and it may lead next. Others learn of that by what they wait for."""
-        if not self._hurries:
-            self._hurries = True
+        if self.may_hurry:
+            self.may_hurry = False
             self._reading.call.node.timer.add(self, _TELL_FOLLOWERS_MS)
 
     def expire(self) -> None:

@@ -19,8 +19,8 @@ from ottla.groups.members import join_group
 from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 _FIRST_WITH_NULL: Final = 7
-
 _BEFORE_ANY_GROUP: Final = (InvalidGroupId, InvalidSessionTimeout)
+"""What `check_join` raises."""
 
 
 def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) -> JoinGroupResponse:

@@ -10,10 +10,11 @@ from ottla.access.quotas import ClientQuotas, Windows
 from ottla.access.standard import StandardAuthorizer, super_users
 from ottla.api.dispatch import Dispatch
 from ottla.api.throttling import Throttling
+from ottla.controller.quotas import IP
 from ottla.image.loader import Update
 from ottla.image.values import QuotaEntity, quota_entity
 from ottla.net.listener import Connections
-from ottla.server.hosts import IP, address_of, host_of, spelled_out
+from ottla.server.hosts import address_of, host_of, spelled_out
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
 
@@ -97,7 +98,7 @@ class AccessControl:
                 self._quotas.set(quota_entity({IP: address}), None)
 
     async def _limit_named(self, host: str) -> None:
-        """Hold a host to its quota that is given by name: the address is that of now."""
+        """Hold a host to the quota that its name was given, by the address that it had when it was first given one."""
         address = self._addresses.get(host) or await address_of(host)
         given = self._of_names.get(host)
         if given is None:

@@ -7,10 +7,9 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
+from ottla.controller.quotas import IP
 from ottla.image.values import QuotaEntity
 from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
-
-IP = "ip"
 
 
 def host_of(entity: QuotaEntity) -> str | None:
