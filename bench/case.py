@@ -25,6 +25,7 @@ from bench.systems import Cluster, System
 GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14})
 """Commits, FindCoordinator and the classic group protocol."""
 CONSUMER_GROUPS = GROUPS | {68}
+SHARE_GROUPS = frozenset({76, 78, 79})
 TRANSACTIONS = frozenset({22, 24, 25, 26, 28})
 MODULES = (
     *("produce", "consume", "latency", "mixed", "start", "topics", "groups", "transactions"),

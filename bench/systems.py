@@ -5,18 +5,21 @@ combined mode. Its logging goes nowhere (the jars come without a back end), whic
 `KAFKA_OPTS=-Dottla.log.level=warn` makes it speak. Ottla runs as `ottla serve FILE`.
 """
 
+import base64
 import functools
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -29,6 +32,7 @@ from bench.figures import KAFKA, OTTLA
 T = TypeVar("T")
 
 CLUSTER_ID = "b3R0bGEtYmVuY2gtMDAwMA"
+META = "meta.properties"
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
 POLL_S = 0.005
@@ -129,6 +133,38 @@ SYSTEMS = {
 }
 
 
+@functools.cache
+def _formatted(name: str) -> dict[str, bytes]:
+    """The files of a directory that the system has formatted: nobody measures that, and a JVM takes seconds for it."""
+    system = SYSTEMS[name]
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-format-") as folder:
+        properties = Path(folder) / "server.properties"
+        values = {
+            **SETTINGS,
+            "node.id": "1",
+            "controller.quorum.voters": "1@127.0.0.1:9",
+            "listeners": "PLAINTEXT://127.0.0.1:9,CONTROLLER://127.0.0.1:10",
+            "log.dirs": f"{folder}/logs",
+        }
+        _write(properties, values)
+        command = system.format(properties)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise ServerFailed(f"{system.title()} was not formatted: {(done.stdout + done.stderr)[-2000:]}")
+        return {file.name: file.read_bytes() for file in (Path(folder) / "logs").iterdir() if file.is_file()}
+
+
+def _write(properties: Path, values: Mapping[str, str]) -> None:
+    properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def _owned(meta: bytes, number: int) -> bytes:
+    """The description of a formatted directory as that of another node's."""
+    directory = base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+    text = re.sub("(?m)^node.id=.*$", f"node.id={number}", meta.decode())
+    return re.sub("(?m)^directory.id=.*$", f"directory.id={directory}", text).encode()
+
+
 class Node:
     """One server process: its folder, ports and settings."""
 
@@ -150,7 +186,7 @@ class Node:
         return self.process.pid
 
     def configure(self, settings: Mapping[str, str], voters: str) -> None:
-        """Write its `server.properties`, and format its directory."""
+        """Write its `server.properties`, and a formatted directory."""
         values = {
             **SETTINGS,
             "node.id": str(self.number),
@@ -159,11 +195,11 @@ class Node:
             "log.dirs": str(self.folder / "logs"),
             **settings,
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-        command = self.system.format(self._properties)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
-        if done.returncode:
-            raise ServerFailed(f"{self.system.title()} was not formatted: {(done.stdout + done.stderr)[-2000:]}")
+        _write(self._properties, values)
+        logs = self.folder / "logs"
+        logs.mkdir()
+        for name, content in _formatted(self.system.name).items():
+            (logs / name).write_bytes(_owned(content, self.number) if name == META else content)
 
     def launch(self) -> None:
         """Start the process and return at once."""

@@ -1,11 +1,20 @@
 """Consuming: what is there, from the page cache, and what is being written; librdkafka and Kafka's own consumer."""
 
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.case import GROUPS, LOAD_GOALS, TRANSACTIONS, Trial, case
+from bench.asking import TIMEOUT_S, ask
+from bench.case import GROUPS, LOAD_GOALS, SHARE_GROUPS, TRANSACTIONS, Trial, case
 from bench.figures import Figures
 from bench.load import librdkafka
-from bench.tools import consumer_performance, producer_performance
+from bench.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
+from ottla.image.values import ResourceType
+from ottla.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 RECORD_BYTES = 1_000
 TAILS = 5
@@ -64,6 +73,31 @@ def consume_java(trial: Trial) -> Figures:
     with trial.measured() as figures:
         figures |= consumer_performance(trial.cluster.bootstrap, topic, records=records, settings={})
     return figures
+
+
+@case(
+    "consume-share",
+    "300 k × 1,000 B, Kafka's share consumer, each record acknowledged",
+    needs=SHARE_GROUPS,
+    goals=LOAD_GOALS,
+)
+def consume_share(trial: Trial) -> Figures:
+    records = trial.scaled(300_000)
+    topic, group = filled(trial, records), f"share-{time.monotonic_ns()}"
+    _begin_with_the_first(trial, group)
+    with trial.measured() as figures:
+        figures |= share_consumer_performance(trial.cluster.bootstrap, topic, records=records, group=group)
+    return figures
+
+
+def _begin_with_the_first(trial: Trial, group: str) -> None:
+    """Let a share group read what is there; it would begin with what comes."""
+    setting = AlterableConfig(name="share.auto.offset.reset", value="earliest")
+    resource = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=[setting])
+    with socket.create_connection(("127.0.0.1", trial.cluster.nodes[0].port), TIMEOUT_S) as connection:
+        (answer,) = ask(connection, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    if answer.error_code:
+        raise ToolFailed(f"{group} keeps where it begins: {answer.error_message}")
 
 
 @case(

@@ -18,7 +18,7 @@ GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}
     warm_rounds=0,
     goals=GOALS,
     axis="partitions",
-    sizes=(1_000, 10_000, 100_000),
+    sizes=(10_000, 100_000),
     quick_sizes=(1_000,),
 )
 def controller_partitions(trial: Trial) -> Figures:

@@ -14,6 +14,10 @@ fetch.MB.sec, fetch.nMsg.sec
 2026-03-01 10:00:00:000, 2026-03-01 10:00:04:100, 953.6743, 232.6035, 1000000, 243902.4390, 600, 3500, \
 272.4784, 285714.2857
 """
+SHARED = """\
+start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms
+2026-03-01 10:00:00:000, 2026-03-01 10:00:08:955, 95.3674, 10.6496, 11166.9458, 100000, 8955
+"""
 LATENCIES = "0\t48.1\n1000\t0.4\nAvg latency: 0.4321 ms\nPercentiles: 50th = 0, 99th = 1, 99.9th = 7\n"
 
 
@@ -34,6 +38,10 @@ def test_a_producer_that_sent_too_little_is_no_result() -> None:
 
 def test_a_consumers_time_is_that_without_joining_its_group() -> None:
     assert parse_consumer(READ, 1_000_000) == {"records_per_s": 285714.2857, "mb_per_s": 272.4784, "time_ms": 3500}
+
+
+def test_a_share_consumers_time_is_all_of_it() -> None:
+    assert parse_consumer(SHARED, 100_000) == {"records_per_s": 11166.9458, "mb_per_s": 10.6496, "time_ms": 8955}
 
 
 def test_a_consumer_that_read_too_little_is_no_result() -> None:
