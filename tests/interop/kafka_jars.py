@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -102,7 +103,11 @@ def copy_jars(folder: Path, pom: Path = POM) -> None:
         unavailable("Maven (mvn)")
     goal = "dependency:copy-dependencies"
     command = [maven, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    began = time.monotonic()
     problem = run(command)
+    if problem is not None and time.monotonic() - began < STEP_TIMEOUT_S / 2:
+        # A registry may be out of reach for a moment, and Maven remembers what it did not find.
+        problem = run([*command, "-U"])
     if problem is not None:
         unavailable(f"Kafka's jars, which Maven could not fetch: {problem}")
 
