@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.messages.delete_groups import DeleteGroupsRequest
 from ottla.messages.offset_commit import (
@@ -63,6 +64,16 @@ def test_members_come_share_and_go(both: Both, walker: Walker) -> None:
     walker.look()
     walker.join("d", topic)
     walker.look()
+
+
+def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: Walker) -> None:
+    topic = new_topic(both)
+    for number in range(6):
+        walker.join(f"member-{number}", topic)
+    answers = both.ask(ConsumerGroupDescribeRequest(group_ids=[walker.group]), 1)
+    kafka, ottla = ([member.member_id for member in answer.groups[0].members] for answer in answers)
+    assert ottla == kafka
+    assert len(kafka) == 6
 
 
 @pytest.mark.parametrize("version", [0, 1])

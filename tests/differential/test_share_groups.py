@@ -78,6 +78,16 @@ def test_members_come_read_and_go(both: Both, walker: ShareWalker) -> None:
     walker.look()
 
 
+def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: ShareWalker) -> None:
+    topic = new_topic(both)
+    for number in range(6):
+        walker.join(f"member-{number}", topic)
+    answers = both.ask(ShareGroupDescribeRequest(group_ids=[walker.group]), 1)
+    kafka, ottla = ([member.member_id for member in answer.groups[0].members] for answer in answers)
+    assert ottla == kafka
+    assert len(kafka) == 6
+
+
 def test_what_is_malformed_is_refused_with_the_same_words(both: Both, walker: ShareWalker) -> None:
     topic = new_topic(both)
     walker.say("", 0, subscribed_topic_names=[topic])

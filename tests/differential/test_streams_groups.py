@@ -84,6 +84,17 @@ def test_members_come_share_and_go(both: Both, walker: StreamsWalker) -> None:
     walker.look()
 
 
+def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: StreamsWalker) -> None:
+    topology = word_count(new_topic(both), walker.group)
+    for number in range(6):
+        walker.join(f"member-{number}", topology)
+        walker.until_ready(f"member-{number}")
+    answers = both.ask(StreamsGroupDescribeRequest(group_ids=[walker.group]), 0)
+    kafka, ottla = ([member.member_id for member in answer.groups[0].members] for answer in answers)
+    assert ottla == kafka
+    assert len(kafka) == 6
+
+
 def test_internal_topics_are_made_as_the_topology_wants_them(both: Both, walker: StreamsWalker) -> None:
     walker.join("a", word_count(new_topic(both, partitions=3), walker.group))
     walker.until_ready("a")

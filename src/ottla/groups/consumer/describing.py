@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.consumer.leaving import consumer_group
 from ottla.groups.consumer.member import NO_TARGET
 from ottla.groups.consumer.member import Member as GroupMember
@@ -27,7 +28,7 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor() or assignors(context)[0],
-        members=[_member(group, member, context.image) for member in group.members.values()],
+        members=[_member(group, group.members[each], context.image) for each in versioned_order(group.members)],
     )
 
 

@@ -75,7 +75,10 @@ def number_order(numbers: Collection[int]) -> Collection[int]:
 
 
 def versioned_order(texts: Collection[str]) -> list[str]:
-    """Texts as one of Kafka's own tables gives them back, if it began empty and was filled one by one."""
+    """Texts as one of Kafka's own tables gives them back, if it began empty and was filled one by one, in order.
+
+    Of two in one slot the later one comes first.
+    """
     slots = 2
     while len(texts) * _LOAD > slots:
         slots *= 2
@@ -86,4 +89,4 @@ def versioned_order(texts: Collection[str]) -> list[str]:
         signed = value - (1 << 32) if value >> 31 else value
         return ((signed * _FIBONACCI) & _MASK_64) >> shift
 
-    return sorted(sorted(texts), key=slot)
+    return sorted(sorted(texts, reverse=True), key=slot)

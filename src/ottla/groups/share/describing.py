@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.context import Context
 from ottla.groups.share.group import share_group
 from ottla.groups.share.member import Member as GroupMember
@@ -23,7 +24,7 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=ASSIGNOR,
-        members=[_member(member, context.image) for member in group.members.values()],
+        members=[_member(group.members[each], context.image) for each in versioned_order(group.members)],
     )
 
 

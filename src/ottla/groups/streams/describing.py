@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.errors import UnknownServerError
+from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.configuring import Configured, InternalTopic
 from ottla.groups.streams.group import StreamsGroup
@@ -39,7 +40,7 @@ def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         topology=_configured(configured) if configured is not None and is_ready else _as_told(group.topology),
-        members=[_member(group, member) for member in group.members.values()],
+        members=[_member(group, group.members[each]) for each in versioned_order(group.members)],
     )
 
 
