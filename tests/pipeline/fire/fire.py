@@ -27,7 +27,7 @@ from ottla.cli.local_cluster import LocalCluster, LocalNode
 from ottla.client.cluster import Cluster
 from ottla.pipeline.coordinators import TRANSACTION, find_coordinator
 from tests.pipeline.fire.checker import Row, check_rows, groups_of
-from tests.pipeline.fire.driver import GROUP, INPUT, OUTPUTS, STOP, checkpoint
+from tests.pipeline.fire.driver import BATCH_RECORDS, GROUP, INPUT, OUTPUTS, STOP, checkpoint
 from tests.pipeline.fire.traps import COMMIT_MOMENTS, FOLDER, TASK_MOMENTS, arm, kill_driver
 from tests.ports import free_ports
 
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[3]
 KEYS = 20
 PARTITIONS = 4
 STRIKE_S, SETTLE_S = 60.0, 180.0
+LEAD_RECORDS = 10 * BATCH_RECORDS
 KINDS = {"task": 10, "commit": 8, "driver": 2, "broker killed": 2, "broker stopped": 1, "coordinator killed": 2}
 """How often each kind of failure comes, relative to the others."""
 
@@ -58,10 +59,12 @@ class Outcome(NamedTuple):
 
 
 class Feeder(threading.Thread):
-    """Sends records until it is told to stop: a key of some, and a number of its own."""
+    """Sends records until it is told to stop: a key of some, and a number of its own. It waits for whoever reads them:
+    what is there at the end is to be read soon."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, planned: Callable[[], int]) -> None:
         super().__init__(daemon=True)
+        self._planned = planned
         self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
         self._done = threading.Event()
         self.problems: list[str] = []
@@ -69,6 +72,8 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(0.1):
+            if len(self.sent) - self._planned() > LEAD_RECORDS:
+                continue
             for _ in range(10):
                 row = Row(f"key-{len(self.sent) % KEYS}", str(len(self.sent)))
                 self._producer.produce(INPUT, row.value, row.key, on_delivery=self._note)
@@ -106,7 +111,7 @@ class Fire:
         began_s = time.monotonic()
         try:
             self._prepare()
-            feeder = Feeder(self._cluster.servers)
+            feeder = Feeder(self._cluster.servers, self._planned)
             feeder.start()
             self._ensure_driver()
             while sum(self._struck.values()) + sum(self._missed.values()) < self._failures:
@@ -186,6 +191,10 @@ class Fire:
         number = asyncio.run(ask())
         return next(node for node in self._cluster.nodes if node.number == number)
 
+    def _planned(self) -> int:
+        """How many records the slower of the queries has taken into its batches."""
+        return min(planned_records(checkpoint(self.folder, name)) for name in OUTPUTS)
+
     def _ensure_driver(self) -> None:
         if self._driver is not None and self._driver.poll() is None:
             return
@@ -225,6 +234,15 @@ class Fire:
     def _note(self, words: str) -> None:
         with (self.folder / "history.log").open("a") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {words}\n")
+
+
+def planned_records(where: Path) -> int:
+    """How many records the batches of a query hold, by its checkpoint; none before its first batch."""
+    batches = [int(file.name) for file in (where / "offsets").glob("*") if file.name.isdecimal()]
+    if not batches:
+        return 0
+    ends = json.loads((where / "offsets" / str(max(batches))).read_text().splitlines()[-1])
+    return sum(ends[INPUT].values())
 
 
 def read_committed(servers: str, topic: str) -> list[Row]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.fire.checker import Row, check_rows, groups_of
-from tests.pipeline.fire.fire import Fire
+from tests.pipeline.fire.driver import INPUT
+from tests.pipeline.fire.fire import Fire, planned_records
 
 SENT = [Row("a", "1"), Row("b", "2"), Row("a", "3")]
 
@@ -18,6 +19,16 @@ def test_rows_that_are_missing_or_come_twice_are_noticed() -> None:
 
 def test_groups_are_what_the_stateful_query_writes_once() -> None:
     assert groups_of(SENT, 2) == [Row("0", "0"), Row("1", "1")]
+
+
+def test_what_a_query_has_taken_is_in_its_checkpoint(tmp_path: Path) -> None:
+    assert planned_records(tmp_path) == 0
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    for batch, end in ((9, 4), (10, 7)):
+        (offsets / str(batch)).write_text(f'v1\n{{}}\n{{"{INPUT}": {{"0": {end}, "1": 5}}}}')
+    (offsets / ".11.tmp").touch()
+    assert planned_records(tmp_path) == 12
 
 
 @pytest.mark.spark
