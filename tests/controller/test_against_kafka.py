@@ -14,7 +14,7 @@ import pytest
 
 from ottla.controller.decision import Chance, Decision
 from ottla.controller.partition_change import Election, Target, change_partition
-from ottla.controller.placement import place, usable_brokers
+from ottla.controller.placement import Racks, usable_brokers
 from ottla.image.image import Placed
 from ottla.image.versions import version_to_write
 from ottla.messages.metadata_records import ConfigRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
@@ -212,7 +212,7 @@ def placed(question: dict[str, Any]) -> list[list[int]]:
         if not each["fenced"]:
             cluster.beat(each["id"])
     chance: Chance = Rigged(question["chance"])
-    replicas = place(usable_brokers(cluster.view), question["partitions"], question["factor"], chance)
+    replicas = Racks(usable_brokers(cluster.view)).place(question["partitions"], question["factor"], chance)
     return [list(each) for each in replicas]
 
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.controller.placement import place, usable_brokers
+from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import NewTopic, Options, View
@@ -338,7 +338,7 @@ def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int)
     cluster = Cluster()
     for broker in range(6):
         cluster.start(broker, rack="abc"[broker % 3])
-    placed = place(usable_brokers(cluster.view), 60, 3, Random(seed))
+    placed = Racks(usable_brokers(cluster.view)).place(60, 3, Random(seed))
     for replicas in placed:
         assert {broker % 3 for broker in replicas} == {0, 1, 2}
     leaders = Counter(replicas[0] for replicas in placed)
@@ -350,7 +350,7 @@ def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int)
 def test_fenced_brokers_get_replicas_only_where_others_do_not_suffice() -> None:
     cluster = Cluster(1, 2)
     cluster.register(3)
-    for replicas in place(usable_brokers(cluster.view), 20, 2, Random(1)):
+    for replicas in Racks(usable_brokers(cluster.view)).place(20, 2, Random(1)):
         assert 3 not in replicas
-    for replicas in place(usable_brokers(cluster.view), 20, 3, Random(1)):
+    for replicas in Racks(usable_brokers(cluster.view)).place(20, 3, Random(1)):
         assert replicas[2] == 3

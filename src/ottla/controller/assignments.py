@@ -42,16 +42,33 @@ def check_manual_isr(view: View, replicas: Sequence[int], number: int) -> None:
         )
 
 
-def partition_record(view: View, topic_id: bytes, number: int, replicas: Sequence[int]) -> PartitionRecord:
-    """A new partition: all active replicas are in sync, as there is nothing to have, and the first of them leads."""
-    isr = active_replicas(view, replicas)
-    return PartitionRecord(
-        topic_id=topic_id,
-        partition_id=number,
-        replicas=list(replicas),
-        isr=isr,
-        leader=isr[0],
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=[view.default_directory(replica) for replica in replicas] if view.assigns_directories else [],
-    )
+class NewPartitions:
+    """Makes the records of new partitions. Most have the same replicas as others, and then share what follows from
+    them."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._known: dict[tuple[int, ...], tuple[list[int], list[int], list[bytes]]] = {}
+
+    def record(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
+        """A new partition: all active replicas are in sync, as there is nothing to have, and the first of them
+        leads."""
+        known = self._known.get(replicas)
+        if known is None:
+            known = self._known[replicas] = self._of(replicas)
+        brokers, isr, directories = known
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition_id=number,
+            replicas=brokers,
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=directories,
+        )
+
+    def _of(self, replicas: tuple[int, ...]) -> tuple[list[int], list[int], list[bytes]]:
+        view = self._view
+        directories = [view.default_directory(replica) for replica in replicas] if view.assigns_directories else []
+        return list(replicas), active_replicas(view, replicas), directories

@@ -7,7 +7,7 @@ is shuffled, so that the same brokers do not follow each other again.
 """
 
 from collections.abc import Iterable, MutableSequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla.controller.decision import Chance
@@ -27,30 +27,51 @@ def usable_brokers(view: View) -> list[Broker]:
     ]
 
 
-def place(brokers: Iterable[Broker], partitions: int, replication_factor: int, chance: Chance) -> list[tuple[int, ...]]:
-    """The replicas of each of a number of partitions; raises InvalidReplicationFactor."""
-    racks = _Racks(brokers, chance)
-    if replication_factor <= 0:
-        raise InvalidReplicationFactor(
-            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
-        )
-    if racks.unfenced == 0:
-        raise InvalidReplicationFactor("All brokers are currently fenced.")
-    if replication_factor > racks.total:
-        raise InvalidReplicationFactor(
-            f"The target replication factor of {replication_factor} cannot be reached because only"
-            f" {racks.total} broker(s) are registered."
-        )
-    return [racks.next_partition(replication_factor) for _ in range(partitions)]
+class Racks:
+    """Brokers by their racks: looked at once, for all topics of a request."""
+
+    def __init__(self, brokers: Iterable[Broker]) -> None:
+        self._racks: dict[str | None, tuple[list[int], list[int]]] = {}
+        self.total = self.unfenced = 0
+        for broker in sorted(brokers, key=lambda each: each.id):
+            unfenced, fenced = self._racks.setdefault(broker.rack, ([], []))
+            (fenced if broker.fenced else unfenced).append(broker.id)
+            self.total += 1
+            self.unfenced += not broker.fenced
+        # Brokers without a rack are one rack, the first.
+        self.names = sorted(self._racks, key=lambda name: (name is not None, name or ""))
+
+    def place(self, partitions: int, replication_factor: int, chance: Chance) -> list[tuple[int, ...]]:
+        """The replicas of each of a number of partitions; raises InvalidReplicationFactor."""
+        if replication_factor <= 0:
+            raise InvalidReplicationFactor(
+                f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+            )
+        if self.unfenced == 0:
+            raise InvalidReplicationFactor("All brokers are currently fenced.")
+        if replication_factor > self.total:
+            raise InvalidReplicationFactor(
+                f"The target replication factor of {replication_factor} cannot be reached because only"
+                f" {self.total} broker(s) are registered."
+            )
+        rounds = _Rounds(self, chance)
+        return [rounds.next_partition(replication_factor) for _ in range(partitions)]
+
+    def rack(self, name: str | None, chance: Chance) -> "_Rack":
+        """A rack whose brokers are taken in turn, from a random start."""
+        unfenced, fenced = self._racks[name]
+        first_fenced = chance.randrange(len(fenced)) if fenced else 0
+        first = chance.randrange(len(unfenced)) if unfenced else 0
+        return _Rack(_Ring(unfenced.copy(), offset=first), _Ring(fenced.copy(), offset=first_fenced))
 
 
 @dataclass(slots=True)
 class _Ring:
     """Brokers taken in turn; with each partition the turn starts one further on."""
 
-    brokers: list[int] = field(default_factory=list)
+    brokers: list[int]
+    offset: int
     index: int = 0
-    offset: int = 0
     turn: int = 0
 
     def next(self, turn: int) -> int | None:
@@ -67,34 +88,27 @@ class _Ring:
 
 @dataclass(slots=True)
 class _Rack:
-    unfenced: _Ring = field(default_factory=_Ring)
-    fenced: _Ring = field(default_factory=_Ring)
+    unfenced: _Ring
+    fenced: _Ring
 
     def next(self, turn: int) -> int | None:
         found = self.unfenced.next(turn)
         return self.fenced.next(turn) if found is None else found
 
 
-class _Racks:
-    def __init__(self, brokers: Iterable[Broker], chance: Chance) -> None:
+class _Rounds:
+    """The brokers as the partitions of one topic take them."""
+
+    def __init__(self, racks: Racks, chance: Chance) -> None:
         self._chance = chance
-        self._racks: dict[str | None, _Rack] = {}
-        self.total = self.unfenced = 0
-        for broker in sorted(brokers, key=lambda each: each.id):
-            rack = self._racks.setdefault(broker.rack, _Rack())
-            (rack.fenced if broker.fenced else rack.unfenced).brokers.append(broker.id)
-            self.total += 1
-            self.unfenced += not broker.fenced
-        # Brokers without a rack are one rack, the first.
-        self._names = sorted(self._racks, key=lambda name: (name is not None, name or ""))
-        for name in self._names:
-            for ring in (self._racks[name].fenced, self._racks[name].unfenced):
-                ring.offset = chance.randrange(len(ring.brokers)) if ring.brokers else 0
-        self._offset = chance.randrange(len(self._names)) if self._names else 0
+        self._unfenced = racks.unfenced
+        self._names = racks.names.copy()
+        self._racks = {name: racks.rack(name, chance) for name in self._names}
+        self._offset = chance.randrange(len(self._names))
         self._turn = 0
 
     def next_partition(self, replication_factor: int) -> tuple[int, ...]:
-        if self.unfenced > 1 and self._turn and self._turn % self.unfenced == 0:
+        if self._unfenced > 1 and self._turn and self._turn % self._unfenced == 0:
             self._shuffle()
         if self._offset == len(self._names):
             self._offset = 0

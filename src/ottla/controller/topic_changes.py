@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.controller.assignments import active_replicas, check_assignment, check_manual_isr, partition_record
+from ottla.controller.assignments import NewPartitions, active_replicas, check_assignment, check_manual_isr
 from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
-from ottla.controller.placement import place, usable_brokers
+from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.view import View
 from ottla.errors import (
     ApiError,
@@ -152,10 +152,11 @@ def _more_partitions(view: View, asked: CreatePartitionsTopic, chance: Chance, c
             check_assignment(view, replicas, factor)
             check_manual_isr(view, replicas, number)
     else:
-        placed = place(usable_brokers(view), additional, factor, chance)
-        if not all(active_replicas(view, replicas) for replicas in placed):
+        placed = Racks(usable_brokers(view)).place(additional, factor, chance)
+        if not all(active_replicas(view, replicas) for replicas in set(placed)):
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in"
                 " controlled shutdown."
             )
-    return [partition_record(view, topic.id, number, replicas) for number, replicas in enumerate(placed, known)]
+    made = NewPartitions(view)
+    return [made.record(topic.id, number, replicas) for number, replicas in enumerate(placed, known)]

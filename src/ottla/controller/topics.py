@@ -1,13 +1,14 @@
 """Topics are created."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import cached_property
 
-from ottla.controller.assignments import active_replicas, check_assignment, check_manual_isr, partition_record
+from ottla.controller.assignments import NewPartitions, active_replicas, check_assignment, check_manual_isr
 from ottla.controller.config_checks import check_topic_settings
 from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
-from ottla.controller.placement import place, usable_brokers
+from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.topic_names import METADATA_TOPIC, check_topic_name
 from ottla.controller.view import NewTopic, View
 from ottla.errors import (
@@ -32,8 +33,8 @@ from ottla.messages.create_topics import (
 )
 from ottla.messages.metadata_records import ConfigRecord, TopicRecord
 
-Describe = Callable[[Mapping[str, str]], list[CreatableTopicConfigs]]
-"""Tells all settings of a topic that has these of its own."""
+Configs = dict[str, str]
+"""What a topic sets itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +53,14 @@ def create_topics(view: View, request: CreateTopicsRequest, context: CreationCon
     """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
     _check_total(view, request)
     times = Counter(topic.name for topic in request.topics)
-    collisions, describe = _collisions(view), _describer(view)
+    creation = _Creation(view, context)
     records: list[object] = []
     results = []
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            made, result = _create(view, topic, context, collisions, describe)
+            made, result = creation.create(topic)
         except ApiError as error:  # one bad topic spoils only its own answer
             result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
             made = []
@@ -79,123 +80,120 @@ def _check_total(view: View, request: CreateTopicsRequest) -> None:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
 
-def _collisions(view: View) -> Callable[[str], str | None]:
-    """Finds the topic whose metrics would have the same name, as metrics know no dots."""
-    known: dict[str, str] = {}
-    looked = False
+class _Creation:
+    """The topics of one request. What many of them have in common is worked out once."""
 
-    def find(name: str) -> str | None:
-        nonlocal looked
-        if "." not in name and "_" not in name:
-            return None
-        if not looked:
-            looked = True
-            known.update({_unified(each): each for each in view.image.topics if "." in each or "_" in each})
-        return known.get(_unified(name))
+    def __init__(self, view: View, context: CreationContext) -> None:
+        self._view = view
+        self._context = context
+        self._racks = Racks(usable_brokers(view))
+        self._partitions = NewPartitions(view)
+        self._settings: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+        """By what topics set themselves, if they may: all their settings, as clients are told them."""
 
-    return find
+    def create(self, topic: CreatableTopic) -> tuple[list[object], CreatableTopicResult]:
+        """The records of one topic: it, its settings, its partitions."""
+        context = self._context
+        self._check_name(topic.name)
+        configs = _configs(topic)
+        settings = self._checked_settings(configs)
+        assignments = self._assignments(topic, configs)
+        if context.charge is not None:
+            context.charge(len(assignments))
+        topic_id = context.new_id()
+        records: list[object] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+        records += [
+            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+            for name, value in configs.items()
+        ]
+        new_partition = self._partitions.record
+        records += [new_partition(topic_id, number, replicas) for number, replicas in enumerate(assignments)]
+        result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
+        if context.mentionable is not None and topic.name not in context.mentionable:
+            result.topic_config_error_code = TopicAuthorizationFailed.code
+        else:
+            result.num_partitions = len(assignments)
+            result.replication_factor = len(assignments[0])
+            result.configs = settings
+        return records, result
+
+    def _check_name(self, name: str) -> None:
+        may_create = self._context.may_create
+        if name == METADATA_TOPIC:
+            raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if may_create is not None and not may_create(name):
+            raise TopicAuthorizationFailed
+        check_topic_name(name)
+        if name in self._view.image.topics:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        if ("." in name or "_" in name) and (other := self._unified_names.get(_unified(name))):
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+    @cached_property
+    def _unified_names(self) -> dict[str, str]:
+        """The topics whose metrics another topic's could be taken for, as metrics know no dots."""
+        return {_unified(each): each for each in self._view.image.topics if "." in each or "_" in each}
+
+    def _checked_settings(self, configs: Configs) -> list[CreatableTopicConfigs]:
+        """All settings of a topic that has these of its own; raises if it may not."""
+        key = frozenset(configs.items())
+        known = self._settings.get(key)
+        if known is None:
+            check_topic_settings(self._view, configs)
+            known = self._settings[key] = _described(self._view, configs)
+        return known
+
+    def _assignments(self, topic: CreatableTopic, configs: Configs) -> list[tuple[int, ...]]:
+        """The replicas of every partition, as the client says or as chance has it."""
+        view = self._view
+        if topic.assignments:
+            assignments = _manual_assignments(view, topic)
+            by_number = dict(enumerate(assignments))
+            _check_policy(view, NewTopic(topic.name, None, None, by_number, configs))
+            return assignments
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+        if topic.num_partitions < -1 or topic.num_partitions == 0:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        options = view.options
+        partitions = options.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = options.number("default.replication.factor")
+        try:
+            assignments = self._racks.place(partitions, factor, self._context.chance)
+            if not all(active_replicas(view, replicas) for replicas in set(assignments)):
+                raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
+        except InvalidReplicationFactor as error:
+            raise InvalidReplicationFactor(
+                f"Unable to replicate the partition {factor} time(s): {error.message}"
+            ) from None
+        _check_policy(view, NewTopic(topic.name, partitions, factor, None, configs))
+        return assignments
 
 
 def _unified(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _create(
-    view: View,
-    topic: CreatableTopic,
-    context: CreationContext,
-    collision: Callable[[str], str | None],
-    describe: Describe,
-) -> tuple[list[object], CreatableTopicResult]:
-    """The records of one topic: it, its settings, its partitions."""
-    may_create = context.may_create is None or context.may_create(topic.name)
-    if topic.name == METADATA_TOPIC:
-        raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-    if not may_create:
-        raise TopicAuthorizationFailed
-    check_topic_name(topic.name)
-    if topic.name in view.image.topics:
-        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
-    if other := collision(topic.name):
-        raise InvalidTopic(f"Topic '{topic.name}' collides with existing topic: {other}")
-    configs = _configs(view, topic)
-    assignments = _assignments(view, topic, configs, context.chance)
-    if context.charge is not None:
-        context.charge(len(assignments))
-    topic_id = context.new_id()
-    records: list[object] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-    records += [
-        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
-        for name, value in configs.items()
-    ]
-    records += [partition_record(view, topic_id, number, replicas) for number, replicas in enumerate(assignments)]
-    result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
-    if context.mentionable is not None and topic.name not in context.mentionable:
-        result.topic_config_error_code = TopicAuthorizationFailed.code
-    else:
-        result.num_partitions = len(assignments)
-        result.replication_factor = len(assignments[0])
-        result.configs = describe(configs)
-    return records, result
-
-
-def _describer(view: View) -> Describe:
-    """Tells the settings of new topics, which often are the same for all of a request."""
-    known: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
-
-    def describe(configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-        key = frozenset(configs.items())
-        if key not in known:
-            known[key] = [
-                CreatableTopicConfigs(
-                    name=each,
-                    value=None if effective.setting.is_sensitive else effective.text,
-                    config_source=effective.source,
-                    is_sensitive=effective.setting.is_sensitive,
-                )
-                for each, effective in sorted(view.topic_settings(configs).items())
-                if not effective.setting.internal or each in configs
-            ]
-        return known[key]
-
-    return describe
-
-
-def _configs(view: View, topic: CreatableTopic) -> dict[str, str]:
+def _configs(topic: CreatableTopic) -> Configs:
     missing = [config.name for config in topic.configs if config.value is None]
     if missing:
         raise InvalidConfig(f"Null value not supported for topic configs: {','.join(missing)}")
-    configs = {config.name: config.value for config in topic.configs if config.value is not None}
-    check_topic_settings(view, configs)
-    return configs
+    return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _assignments(
-    view: View, topic: CreatableTopic, configs: Mapping[str, str], chance: Chance
-) -> list[tuple[int, ...]]:
-    """The replicas of every partition, as the client says or as chance has it."""
-    if topic.assignments:
-        assignments = _manual_assignments(view, topic)
-        by_number = dict(enumerate(assignments))
-        _check_policy(view, NewTopic(topic.name, None, None, by_number, configs))
-        return assignments
-    if topic.replication_factor < -1 or topic.replication_factor == 0:
-        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
-    if topic.num_partitions < -1 or topic.num_partitions == 0:
-        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-    options = view.options
-    partitions = options.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
-    factor = topic.replication_factor
-    if factor == -1:
-        factor = options.number("default.replication.factor")
-    try:
-        assignments = place(usable_brokers(view), partitions, factor, chance)
-        if not all(active_replicas(view, replicas) for replicas in assignments):
-            raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
-    except InvalidReplicationFactor as error:
-        raise InvalidReplicationFactor(f"Unable to replicate the partition {factor} time(s): {error.message}") from None
-    _check_policy(view, NewTopic(topic.name, partitions, factor, None, configs))
-    return assignments
+def _described(view: View, configs: Configs) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=each,
+            value=None if effective.setting.is_sensitive else effective.text,
+            config_source=effective.source,
+            is_sensitive=effective.setting.is_sensitive,
+        )
+        for each, effective in sorted(view.topic_settings(configs).items())
+        if not effective.setting.internal or each in configs
+    ]
 
 
 def _manual_assignments(view: View, topic: CreatableTopic) -> list[tuple[int, ...]]:
