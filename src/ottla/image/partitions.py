@@ -16,7 +16,8 @@ _new = tuple.__new__
 
 
 def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
-    """The partition that a record makes. Many have the same replicas: what is `known` already serves all of them."""
+    """The partition that a record makes. Many are alike, or have the same replicas: what is `known` already serves all
+    of them."""
     replicas = tuple(record.replicas)
     replicas = known.setdefault(replicas, replicas)
     isr = tuple(record.isr)
@@ -35,7 +36,10 @@ def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
         tuple(record.eligible_leader_replicas or ()),
         tuple(record.last_known_elr or ()),
     )
-    return _new(Partition, made)
+    found: Partition | None = known.get(made)
+    if found is None:
+        found = known[made] = _new(Partition, made)
+    return found
 
 
 def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partition:

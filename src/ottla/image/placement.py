@@ -57,28 +57,24 @@ class Placement:
         leaderless: Flips = {}
         reassigning: Flips = {}
         imbalanced: Flips = {}
-        for topic, number, old, new in moves:
-            bit = 1 << number
-            if old is None:
-                old = _ABSENT
-            if new is None:
-                new = _ABSENT
+        for (topic, was, now), bits in _alike(moves).items():
+            old, new = was or _ABSENT, now or _ABSENT
             if old.replicas != new.replicas:
-                _flip_members(replicas, topic, bit, old.replicas, new.replicas)
+                _flip_members(replicas, topic, bits, old.replicas, new.replicas)
             if old.isr != new.isr:
-                _flip_members(isr, topic, bit, old.isr, new.isr)
+                _flip_members(isr, topic, bits, old.isr, new.isr)
             if old.elr != new.elr:
-                _flip_members(elr, topic, bit, old.elr, new.elr)
+                _flip_members(elr, topic, bits, old.elr, new.elr)
             if old.leader != new.leader:
-                _flip_leader(leaders, topic, bit, old.leader)
-                _flip_leader(leaders, topic, bit, new.leader)
+                _flip_leader(leaders, topic, bits, old.leader)
+                _flip_leader(leaders, topic, bits, new.leader)
             # The one that is absent has no leader, but is not leaderless.
             if (old.leader == NO_LEADER and old is not _ABSENT) != (new.leader == NO_LEADER and new is not _ABSENT):
-                leaderless[topic] = leaderless.get(topic, 0) | bit
+                leaderless[topic] = leaderless.get(topic, 0) | bits
             if old.is_reassigning != new.is_reassigning:
-                reassigning[topic] = reassigning.get(topic, 0) | bit
+                reassigning[topic] = reassigning.get(topic, 0) | bits
             if (old.leader != old.preferred_leader) != (new.leader != new.preferred_leader):
-                imbalanced[topic] = imbalanced.get(topic, 0) | bit
+                imbalanced[topic] = imbalanced.get(topic, 0) | bits
         return Placement(
             replicas=_apply_by_broker(self.replicas, replicas),
             isr=_apply_by_broker(self.isr, isr),
@@ -93,6 +89,14 @@ class Placement:
 _ABSENT = Partition((), (), (), (), NO_LEADER, 0, 0, (), 0, (), ())
 
 
+def _alike(moves: Iterable[Move]) -> dict[tuple[bytes, Partition | None, Partition | None], int]:
+    """The partitions of each topic that change in the same way, as a mask: those of a new topic mostly do."""
+    found: defaultdict[tuple[bytes, Partition | None, Partition | None], int] = defaultdict(int)
+    for topic, number, old, new in moves:
+        found[topic, old, new] |= 1 << number
+    return found
+
+
 def placement_of(topics: Iterable[Topic]) -> Placement:
     """The placement of all partitions of these topics."""
     moves = ((topic.id, number, None, new) for topic in topics for number, new in enumerate(topic.partitions))
@@ -100,22 +104,22 @@ def placement_of(topics: Iterable[Topic]) -> Placement:
 
 
 def _flip_members(
-    flips: defaultdict[int, Flips], topic: bytes, bit: int, was: tuple[int, ...], now: tuple[int, ...]
+    flips: defaultdict[int, Flips], topic: bytes, bits: int, was: tuple[int, ...], now: tuple[int, ...]
 ) -> None:
     for broker in was:
         if broker not in now:
             found = flips[broker]
-            found[topic] = found.get(topic, 0) | bit
+            found[topic] = found.get(topic, 0) | bits
     for broker in now:
         if broker not in was:
             found = flips[broker]
-            found[topic] = found.get(topic, 0) | bit
+            found[topic] = found.get(topic, 0) | bits
 
 
-def _flip_leader(flips: defaultdict[int, Flips], topic: bytes, bit: int, leader: int) -> None:
+def _flip_leader(flips: defaultdict[int, Flips], topic: bytes, bits: int, leader: int) -> None:
     if leader != NO_LEADER:
         found = flips[leader]
-        found[topic] = found.get(topic, 0) | bit
+        found[topic] = found.get(topic, 0) | bits
 
 
 def _apply(masks: TopicMasks, flips: Flips) -> TopicMasks:

@@ -268,7 +268,13 @@ def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> byt
         if delta <= previous:
             raise ProtocolError(f"record with offset delta {delta} after {previous}")
         previous = delta
-        fields = [b"\x00", write_varlong(timestamp - base_timestamp), write_varint(delta)]
+        time, place = write_varlong(timestamp - base_timestamp), write_varint(delta)
+        if key is None and value is not None and not headers:  # all that the metadata log has
+            size = write_varint(len(value))
+            length = write_varint(len(time) + len(place) + len(size) + len(value) + 3)
+            parts += (length, b"\x00", time, place, b"\x01", size, value, b"\x00")
+            continue
+        fields = [b"\x00", time, place]
         fields += (b"\x01",) if key is None else (write_varint(len(key)), key)
         fields += (b"\x01",) if value is None else (write_varint(len(value)), value)
         fields.append(write_varint(len(headers)))

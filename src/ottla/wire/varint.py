@@ -107,6 +107,8 @@ def _read_long(buf: Buffer, pos: int, bits: int) -> tuple[int, int]:
 
 
 def _write_long(value: int) -> bytes:
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
