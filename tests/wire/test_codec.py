@@ -1,5 +1,7 @@
 """The generated codecs themselves: what they share, and when they are made."""
 
+import pytest
+
 from ottla.wire.codec import decode, encode, reader_of, writer_of
 from ottla.wire.declare import since, stored, struct
 from ottla.wire.types import Int32
@@ -42,3 +44,22 @@ def test_a_codec_is_made_once() -> None:
     assert reader_of(Both, 1) is reader_of(Both, 1)
     assert writer_of(Both, 1) is writer_of(Both, 1)
     assert reader_of(Both, 0) is not reader_of(Both, 1)
+
+
+@struct
+class Sharing:
+    items: list[Left] | None = since("0+", factory=list, shared=True)
+    after: Int32 = since("0+", default=0)
+
+
+@stored(versions="0-1", flexible="1+")
+class Neighbours:
+    structs: list[Sharing] = since("0+", factory=list)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_list_that_neighbours_share_is_written_for_each(version: int) -> None:
+    one, other = [Left(), Left()], [Left()]
+    lists = [None, None, one, one, other, one, list(one), [], [], None]
+    message = Neighbours(structs=[Sharing(items=items, after=number) for number, items in enumerate(lists)])
+    assert decode(Neighbours, version, memoryview(encode(message, version))) == message

@@ -54,7 +54,7 @@ class CreatableTopicResult:
     error_message: str | None = since("2+", default="")
     num_partitions: Int32 = since("5+", default=-1)
     replication_factor: Int16 = since("5+", default=-1)
-    configs: list[CreatableTopicConfigs] | None = since("5+", factory=list)
+    configs: list[CreatableTopicConfigs] | None = since("5+", factory=list, shared=True)
     topic_config_error_code: Int16 = since("5+", default=0, tag=0)
 
 

@@ -49,7 +49,7 @@ class Versions:
 class Field:
     """What `since` was told of one field; its name and type are the class's annotation."""
 
-    __slots__ = ("compact", "default", "factory", "nullable", "tag", "versions")
+    __slots__ = ("compact", "default", "factory", "nullable", "shared", "tag", "versions")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Field:
         nullable: str | None,
         tag: int | None,
         compact: bool,
+        shared: bool,
     ) -> None:
         self.versions = versions
         self.default = default
@@ -66,6 +67,7 @@ class Field:
         self.nullable = nullable
         self.tag = tag
         self.compact = compact
+        self.shared = shared
 
     def make_default(self) -> Any:
         return self.default if self.factory is None else self.factory()
@@ -79,14 +81,16 @@ def since(
     nullable: str | None = None,
     tag: int | None = None,
     compact: bool = True,
+    shared: bool = False,
 ) -> Any:
     """A field that exists in these versions of its message; elsewhere it reads as its default and is not written.
 
     `nullable` narrows the versions in which a `... | None` field may be null on the wire (default: all of them). With a
     `tag` the field is a tagged one, written only when it differs from its default. `compact=False` keeps the old length
-    prefix in flexible versions (the request header's client id is the only such field).
+    prefix in flexible versions (the request header's client id is the only such field). A `shared` list is often the
+    same object in neighbouring structs, and is then written once.
     """
-    return Field(versions, default, factory, nullable, tag, compact)
+    return Field(versions, default, factory, nullable, tag, compact, shared)
 
 
 class Schema:

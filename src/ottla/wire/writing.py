@@ -48,6 +48,7 @@ class _Writer:
             "unknown_tags": unknown_tags,
             "unwritable": _unwritable,
             "ZERO_UUID": ZERO_UUID,
+            "NOT_WRITTEN": object(),
             "CAUGHT": (struct.error, AttributeError, TypeError, ValueError),
             "TITLE": f"{schema.name} v{version}",
         }
@@ -55,6 +56,8 @@ class _Writer:
         self.helpers = self.source.sibling()
         self.shape = resolve(schema, version)
         self.run = Run()
+        self.shared: list[str] = []
+        """Variables that hold a value of the struct before."""
 
     def make(self) -> Writer:
         line = self.source.line
@@ -65,13 +68,18 @@ class _Writer:
             line(2, "pass", "")
         line(1, "except CAUGHT as error:", "")
         line(2, "raise unwritable(error, TITLE, *where(error)) from error", "")
+        unset = "".join(f", {each}=NOT_WRITTEN" for each in self.shared)
+        self.source.lines[0] = f"def run(message, add{unset}):"
         self.source.extend(self.helpers)
         return self.source.compile()
 
     def _struct(self, depth: int, var: str, shape: Struct, path: str) -> None:
         for member in shape.plain:
             where = f"{path}{member.name}"
-            self._value(depth, f"{var}.{member.name}", member.shape, member.nullable, member.compact, where)
+            if member.field.shared:
+                self._shared(depth, f"{var}.{member.name}", member, where)
+            else:
+                self._value(depth, f"{var}.{member.name}", member.shape, member.nullable, member.compact, where)
         if not shape.flexible:
             self._flush(depth)
             return
@@ -111,6 +119,22 @@ class _Writer:
                 self._array(depth, value, shape, nullable, compact, path)
             case Text() | Blob():
                 self._sized(depth, value, shape, nullable, compact, path)
+
+    def _shared(self, depth: int, value: str, member: Member, path: str) -> None:
+        """A value that the struct before may have too: its bytes are kept for that."""
+        line = self.source.line
+        self._flush(depth)
+        last, written = self.source.unique("v"), self.source.unique("b")
+        self.shared.append(last)
+        line(depth, f"if {value} is not {last}:", path)
+        line(depth + 1, f"{last} = {value}", path)
+        line(depth + 1, "chunks = []", path)
+        line(depth + 1, "around, add = add, chunks.append", path)
+        self._value(depth + 1, last, member.shape, member.nullable, member.compact, path)
+        self._flush(depth + 1)
+        line(depth + 1, "add = around", path)
+        line(depth + 1, f"{written} = b''.join(chunks)", path)
+        line(depth, f"add({written})", path)
 
     def _nested(self, depth: int, value: str, shape: Struct, nullable: bool, path: str, null: int) -> None:
         line = self.source.line
