@@ -93,8 +93,6 @@ class Segment:
     def plan(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "") -> "Segment":
         """A new, empty segment as it will be. `make_files` is still to come: by `make`, before a file is used."""
         segment = cls(disk, directory, base_offset, size=0, suffix=suffix, created_ms=now_ms)
-        segment._offsets = Index(disk, segment.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=True)
-        segment._times = Index(disk, segment.path(TIME_INDEX_SUFFIX), Layout.TIME, new=True)
         segment._max_timestamp = NO_TIMESTAMP
         return segment
 
@@ -151,13 +149,13 @@ class Segment:
     @property
     def offsets(self) -> Index:
         if self._offsets is None:
-            self._offsets = Index(self._disk, self.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=False)
+            self._offsets = Index(self._disk, self.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=self.make is not None)
         return self._offsets
 
     @property
     def times(self) -> Index:
         if self._times is None:
-            self._times = Index(self._disk, self.path(TIME_INDEX_SUFFIX), Layout.TIME, new=False)
+            self._times = Index(self._disk, self.path(TIME_INDEX_SUFFIX), Layout.TIME, new=self.make is not None)
         return self._times
 
     @property

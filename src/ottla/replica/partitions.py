@@ -201,14 +201,13 @@ class Partitions:
             log = self._moved_log(change)
         if log is None:
             assert change.new is not None
-            self._check_place(change.new.directory_of(self.broker_id))
             return self.logs.create(
                 topic.name,
                 index,
                 settings,
                 topic_id=topic.id,
                 now_ms=self._now_ms(),
-                directory_id=self._wanted_directory(change.new.directory_of(self.broker_id)),
+                directory_id=self._directory(change.new.directory_of(self.broker_id)),
             )
         log.settings = settings
         return log
@@ -229,16 +228,18 @@ class Partitions:
                 return self.logs.promote_future(*name)
         return None
 
-    def _check_place(self, directory_id: bytes | None) -> None:
-        """Raise if the log may be in a directory that failed: an empty one in its place would pass for it."""
-        online = {directory.meta.directory_id for directory in self.logs.directories if directory.is_online}
-        if len(online) < len(self.logs.directories) and directory_id not in (DIRECTORY_UNASSIGNED, *online):
+    def _directory(self, wanted: bytes | None) -> bytes | None:
+        """The directory that the metadata name, if this broker has it. Raises if the log may be in a directory that
+        failed: an empty one in its place would pass for it."""
+        failed = False
+        for directory in self.logs.directories:
+            if not directory.is_online:
+                failed = True
+            elif directory.meta.directory_id == wanted:
+                return wanted
+        if failed and wanted != DIRECTORY_UNASSIGNED:
             raise StorageFailed("its log may be in a directory that is offline")
-
-    def _wanted_directory(self, directory_id: bytes | None) -> bytes | None:
-        """The directory that the metadata name, if this broker has it."""
-        known = {directory.meta.directory_id for directory in self.logs.directories if directory.is_online}
-        return directory_id if directory_id in known else None
+        return None
 
     def _remove(self, change: PartitionChange) -> None:
         partition = self.by_name.get(change.topic.name, {}).get(change.number)

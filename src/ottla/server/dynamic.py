@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from immutables import Map
+
 from ottla.api.setting_entries import layers_of
 from ottla.errors import InvalidRequest
 from ottla.image.changes import Changes
@@ -68,19 +70,25 @@ class DynamicSettings:
         self.on_change: list[OnChange] = []
         self._layers: tuple[object, BrokerLayers] | None = None
         """What `layers` said last, and of which settings."""
+        self._log_settings: dict[Map[str, str], LogSettings] = {}
+        """What `log_settings` said since then, by what topics set themselves."""
 
     def layers(self, image: Image) -> BrokerLayers:
         """What is set on this broker, and from where. Asked for each of many topics that are made at once."""
         if self._layers is None or self._layers[0] is not image.configs:
             self._layers = image.configs, layers_of(image, self._file.node_id, self._file.given)
+            self._log_settings.clear()
         return self._layers[1]
 
     def log_settings(self, image: Image, topic: str) -> LogSettings:
         """What holds for the logs of a topic on this broker."""
-        layers = self.layers(image)
-        return log_settings(
-            image.topic_config(topic), layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
-        )
+        layers, own = self.layers(image), image.topic_config(topic)
+        known = self._log_settings.get(own)
+        if known is None:
+            known = self._log_settings[own] = log_settings(
+                own, layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
+            )
+        return known
 
     def move_bytes_per_s(self, image: Image) -> int:
         """The limit for moves between directories, which can only be set while the node runs."""
