@@ -35,6 +35,7 @@ async def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequ
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
+    call.node.partitions.make_planned()  # their logs are to be told of, too
     for directory in call.node.partitions.logs.directories:
         response.results.append(await _directory(call.node, directory, wanted))
     return response
@@ -74,7 +75,7 @@ def _partition(node: BrokerNode, log: PartitionLog, is_future: bool) -> Describe
 
 def _lag(node: BrokerNode, log: PartitionLog, is_future: bool) -> int:
     """How far a log is behind what it should have."""
-    partition = node.partitions.by_name.get(log.topic, {}).get(log.partition)
+    partition = node.partitions.find(log.topic, log.partition)
     if partition is None:
         return _UNKNOWN_LAG
     if is_future:

@@ -54,9 +54,9 @@ def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verifica
             if header is None:
                 continue
             if call.version >= 13:
-                partition = call.node.partitions.by_id.get(topic.topic_id, {}).get(part.index)
+                partition = call.node.partitions.find_by_id(topic.topic_id, part.index)
             else:
-                partition = call.node.partitions.by_name.get(topic.name, {}).get(part.index)
+                partition = call.node.partitions.find(topic.name, part.index)
             if partition is not None:
                 batches[TopicPartition(partition.topic, part.index)] = partition, header
     producers = {(header.producer_id, header.producer_epoch) for _, header in batches.values()}

@@ -67,7 +67,7 @@ class MarkerWriter:
         complete_or_wait(writing, writing.lists(), self._timer, self._timeout_ms)
 
     def _write(self, writing: _Writing, marker: Marker, where: TopicPartition) -> None:
-        partition = self._partitions.by_name.get(where.topic, {}).get(where.partition)
+        partition = self._partitions.find(where.topic, where.partition)
         if partition is None:
             # Whether there is one elsewhere is for the coordinator to find out.
             raise UnknownTopicOrPartition(f"no replica of {where.topic}-{where.partition} is here")

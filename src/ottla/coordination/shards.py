@@ -97,7 +97,7 @@ class Shards(Generic[S]):
         for change in changes.partitions:
             if change.topic.name != self.topic:
                 continue
-            partition = self._partitions.by_name.get(self.topic, {}).get(change.number)
+            partition = self._partitions.find(self.topic, change.number)
             shard = self._shards.get(change.number)
             if partition is None or not partition.is_leader:
                 if shard is not None:

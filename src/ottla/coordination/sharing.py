@@ -120,7 +120,7 @@ class Sharing:
         if not self.is_enabled:
             self.sessions.clear()
         for led in list(self.led.values()):
-            partition = self._partitions.by_id.get(led.key.topic_id, {}).get(led.key.partition)
+            partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)
             if partition is not led.partition or not led.is_current or not self.is_enabled:
                 self.drop(led)
 

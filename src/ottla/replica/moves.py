@@ -170,7 +170,7 @@ class _Move:
     def _is_wanted(self) -> bool:
         """Whether neither the partition nor its future log was deleted since."""
         name = self.partition.topic, self.partition.index
-        known = self._moves.partitions.by_name.get(name[0], {}).get(name[1])
+        known = self._moves.partitions.find(*name)
         return known is self.partition and self.directory.futures.get(name) is self.future
 
     def _copy(self) -> int:

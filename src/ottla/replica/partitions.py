@@ -3,12 +3,16 @@
 `apply` takes the differences between two images and makes this broker act on them: logs are made and deleted,
 partitions begin to lead or to follow, settings change. It is called with every new image, after the image itself was
 put in place, so that a request never meets a leader that the metadata do not know.
+
+Where many partitions are new, they are only planned: they are made some at a time once others had their turn, whoever
+asked for them among these, or before by whoever first needs one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from ottla.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
@@ -20,11 +24,16 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.replica.in_sync import InSyncRules
 from ottla.replica.partition import Partition
-from ottla.replica.waiting import Completions
+from ottla.replica.waiting import CallLater, Completions
 
 logger = logging.getLogger(__name__)
 
 SettingsOf = Callable[[Image, str], LogSettings]
+
+_AT_ONCE = 100
+"""So many new partitions are made in one go, which takes two milliseconds."""
+_SOON_S = 0.01
+"""Until the rest is gone on with: by then whoever asked for it has an answer."""
 
 
 class Fetching(Protocol):
@@ -63,12 +72,16 @@ class Partitions:
         """Put in when the broker can fetch; None for a broker without followers."""
         self.on_placed: Callable[[Partition], None] | None = None
         """Told of replicas that are new here, or elsewhere by what the metadata say."""
+        self.call_later: CallLater | None = None
+        """The event loop's; without it all new partitions are made at once."""
         self.image = Image()
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self._completions = completions
         self._settings_of = settings_of
         self._now_ms = now_ms
+        self._planned: dict[tuple[str, int], PartitionChange] = {}
+        """New partitions to lead that are not made yet."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
@@ -79,7 +92,9 @@ class Partitions:
         partitions = self.by_name.get(topic)
         partition = partitions.get(index) if partitions is not None else None
         if partition is None:
-            raise self._missing(topic, index)
+            partition = self._made(topic, index)
+            if partition is None:
+                raise self._missing(topic, index)
         return partition
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -90,7 +105,21 @@ class Partitions:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is None:
                 raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
-            raise self._missing(topic.name, index)
+            partition = self._made(topic.name, index)
+            if partition is None:
+                raise self._missing(topic.name, index)
+        return partition
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica here, if there is one."""
+        return self.by_name.get(topic, {}).get(index) or self._made(topic, index)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica here of a topic known by its id, if there is one."""
+        partition = self.by_id.get(topic_id, {}).get(index)
+        if partition is None and self._planned:
+            topic = self.image.topics_by_id.get(topic_id)
+            partition = None if topic is None else self._made(topic.name, index)
         return partition
 
     def apply(self, changes: Changes) -> None:
@@ -99,14 +128,15 @@ class Partitions:
         mine = changes.on_broker(self.broker_id)
         for change in mine.deleted:
             self._remove(change)
-        for change in mine.leading:
+        if self._planned:  # what changes must be there
+            for change in (*mine.leading, *mine.following):
+                self._made(change.topic.name, change.number)
+        for change in self._unplanned(mine.leading):
             self._guard(change, self._lead)
         for change in mine.following:
             self._guard(change, self._follow)
         for change in mine.moved:
-            partition = self.by_name.get(change.topic.name, {}).get(change.number)
-            if partition is not None and self.on_placed is not None:
-                self.on_placed(partition)
+            self._placed(change)
         for resource in {change.key for change in changes.configs}:
             self._reconfigure(resource.type, resource.name)
         for broker in changes.brokers:
@@ -115,6 +145,17 @@ class Partitions:
         if self.fetching is not None:
             self.fetching.settle()
         self._completions.run()
+
+    def make_planned(self, limit: int | None = None) -> None:
+        """Make the new partitions that are planned, or some of them."""
+        for name in list(islice(self._planned, limit)):
+            self._made(*name)
+        self._completions.run()
+
+    def stop(self) -> None:
+        """Make none of the partitions that are planned: the next start does."""
+        self._planned.clear()
+        self.call_later = None
 
     def shrink(self, now_ms: int) -> None:
         """Propose to leave those out of ISRs that lag behind for too long. Comes back at half of that time."""
@@ -153,6 +194,38 @@ class Partitions:
             act(change)
         except (OSError, StorageFailed) as error:
             logger.error("%s-%d cannot be served: %s", change.topic.name, change.number, error)
+
+    def _unplanned(self, leading: Sequence[PartitionChange]) -> Sequence[PartitionChange]:
+        """What is to be done at once: all, unless many are new and have no log."""
+        if self.call_later is None or len(leading) <= _AT_ONCE:
+            return leading
+        at_once = []
+        for change in leading:
+            if change.old is None and self.logs.directory_of(change.topic.name, change.number) is None:
+                self._planned[change.topic.name, change.number] = change
+            else:
+                at_once.append(change)
+        self.call_later(_SOON_S, self._make_some)
+        return at_once
+
+    def _make_some(self) -> None:
+        self.make_planned(_AT_ONCE)
+        if self._planned and self.call_later is not None:
+            self.call_later(0, self._make_some)
+
+    def _made(self, topic: str, index: int) -> Partition | None:
+        """The partition that was planned, made now; None if none was, or if it cannot be."""
+        change = self._planned.pop((topic, index), None)
+        if change is None:
+            return None
+        self._guard(change, self._lead)
+        return self._placed(change)
+
+    def _placed(self, change: PartitionChange) -> Partition | None:
+        partition = self.by_name.get(change.topic.name, {}).get(change.number)
+        if partition is not None and self.on_placed is not None:
+            self.on_placed(partition)
+        return partition
 
     def _lead(self, change: PartitionChange) -> None:
         assert change.new is not None
@@ -242,6 +315,7 @@ class Partitions:
         return None
 
     def _remove(self, change: PartitionChange) -> None:
+        self._planned.pop((change.topic.name, change.number), None)
         partition = self.by_name.get(change.topic.name, {}).get(change.number)
         if partition is not None:
             self._forget(partition)

@@ -97,6 +97,7 @@ class Replication:
         rules.propose = self.isr_changes.submit
         partitions.fetching = self.fetchers
         partitions.on_placed = self.whereabouts.check
+        partitions.call_later = loop.call_later
 
     def start(self) -> None:
         """Begin to look for followers that lag behind."""
@@ -112,9 +113,10 @@ class Replication:
         self.fetchers.resize(new.number("num.replica.fetchers"))
 
     def stop(self) -> None:
-        """Fetch no more, and propose nothing more."""
+        """Fetch no more, propose nothing more, and make no more partitions."""
         if self._shrinking is not None:
             self._shrinking.cancel()
+        self._partitions.stop()
         self.fetchers.close()
 
     def _shrink(self) -> None:
