@@ -52,7 +52,7 @@ class Racks:
         if replication_factor > self.total:
             raise InvalidReplicationFactor(
                 f"The target replication factor of {replication_factor} cannot be reached because only"
-                f" {self.total} broker(s) are registered."
+                f" {self.total} broker(s) are registered or some brokers have all their log directories cordoned."
             )
         rounds = _Rounds(self, chance)
         return [rounds.next_partition(replication_factor) for _ in range(partitions)]
