@@ -200,8 +200,15 @@ def test_heartbeats_that_are_too_rare_are_a_doubt(tmp_path: Path) -> None:
 
 
 def test_classes_that_nobody_can_ask_are_a_doubt(tmp_path: Path) -> None:
-    (warning,) = changed(tmp_path, create_topic_policy_class_name="com.example.Policy").warnings
-    assert warning.startswith("create.topic.policy.class.name=com.example.Policy names a class of Java")
+    (warning,) = changed(tmp_path, client_quota_callback_class="com.example.Quotas").warnings
+    assert warning.startswith("client.quota.callback.class=com.example.Quotas names a class of Java")
+    (warning,) = changed(tmp_path, group_share_assignors="com.example.Fair").warnings
+    assert warning.startswith("group.share.assignors=com.example.Fair names a class of Java")
+
+
+def test_classes_that_are_plugins_are_no_doubt(tmp_path: Path) -> None:
+    assert not changed(tmp_path, create_topic_policy_class_name="com.example.Policy").warnings
+    assert not changed(tmp_path, group_consumer_assignors="com.example.Nearest,uniform").warnings
 
 
 @pytest.mark.parametrize("reference", ["${file:/secrets:key}", "a${env:HOME}b", "${dir:/a:b}"])

@@ -20,5 +20,6 @@ def context_of(call: Call[BrokerNode]) -> Context:
         client_id=call.client_id or "",
         client_host=f"/{call.client.address}",
         version=call.version,
+        assignors=node.assignors,
         visible=lambda names: allowed(call, Operation.DESCRIBE, Kind.TOPIC, names),
     )

@@ -16,6 +16,7 @@ from ottla.coordination.share_groups import ShareGroups
 from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.errors import NotController
+from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
 from ottla.log.space import Space, space_of
@@ -91,6 +92,8 @@ class BrokerNode:
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing
     """Raises InvalidRequest unless this broker could run with settings set on it (by its id) or on all ("")."""
+    assignors: Mapping[str, Assignor] = field(default_factory=dict)
+    """Those of consumer groups that the operator has brought along, by what the setting has for them."""
     telemetry: Instances = field(default_factory=lambda: Instances(lambda: uuid4().bytes))
     """The clients that push metrics."""
     pushed: PushedMetrics = field(default_factory=lambda: PushedMetrics(0))

@@ -23,7 +23,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     TopicAuthorizationFailed,
 )
-from ottla.image.values import ResourceType
+from ottla.image.values import ConfigResource, ResourceType
 from ottla.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -97,6 +97,10 @@ class _Creation:
         self._check_name(topic.name)
         configs = _configs(topic)
         settings = self._checked_settings(configs)
+        policy = self._view.options.alter_config_policy
+        if configs and policy is not None:
+            # What a topic comes with is altered, too, in the eyes of Kafka.
+            policy(ConfigResource(ResourceType.TOPIC, topic.name), configs)
         assignments = self._assignments(topic, configs)
         if context.charge is not None:
             context.charge(len(assignments))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.image.image import Image
+
+if TYPE_CHECKING:
+    from ottla.groups.consumer.assignor import Assignor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +29,5 @@ class Context:
     """Of the request."""
     visible: Callable[[Collection[str]], Collection[str]] = field(default=lambda names: names)
     """Those of some topics that the client may know of."""
+    assignors: Mapping[str, Assignor] = field(default_factory=dict)
+    """What the operator has brought along, by what the setting has for it."""

@@ -7,11 +7,12 @@ starts with, if the log is empty. When it loses the lead, whoever waits is told 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ottla.api.call import ANONYMOUS
 from ottla.consensus.effects import RoleChanged
@@ -38,12 +39,16 @@ from ottla.server.decisions import TIMED, Asker, Decide, Decisions, name_of
 from ottla.server.metadata import Decided, Metadata
 from ottla.server.quorum import Quorum
 
+if TYPE_CHECKING:
+    from ottla.server.policies import Verdicts
+
 logger = logging.getLogger(__name__)
 
 _MAX_BATCH_RECORDS: Final = 5000
 _EXPIRY_CHECK_S: Final = 0.1
 _MORE_TO_DO_S: Final = 0.01
-_ITSELF: Final = Asker(ANONYMOUS, through_broker=True)
+ITSELF: Final = Asker(ANONYMOUS, through_broker=True)
+"""The node asks for something of its own."""
 
 
 class Loop(Protocol):
@@ -120,7 +125,15 @@ class ActiveController:
         self.machine.committed(high_watermark - 1)
         self._maybe_activate()
 
-    def submit(self, request: Any, asker: Asker = _ITSELF) -> asyncio.Future[Any]:
+    def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
+        """Let the verdicts know what policies have to be asked about a request: decide on it, and forget the rest."""
+        if not self.machine.is_active:
+            raise NotController("another controller is active, or none yet")
+        decide = self._on_image(self._decisions.on(request, asker._replace(charge=None)), verdicts)
+        with contextlib.suppress(ApiError):  # it will be told when it is decided in earnest
+            decide(self.machine.state)
+
+    def submit(self, request: Any, asker: Asker = ITSELF, verdicts: Verdicts | None = None) -> asyncio.Future[Any]:
         """Decide on a request; the future is the response, once it is committed."""
         decide = self._decisions.on(request, asker)
         future = self._loop.create_future()
@@ -138,7 +151,7 @@ class ActiveController:
             return future
         name = name_of(request)
         deadline_ms = self._now_ms() + request.timeout_ms if name in TIMED else None
-        self.machine.submit(name, self._on_image(decide), reply, deadline_ms=deadline_ms)
+        self.machine.submit(name, self._on_image(decide, verdicts), reply, deadline_ms=deadline_ms)
         return future
 
     def stop(self) -> None:
@@ -147,8 +160,9 @@ class ActiveController:
         if self.machine.is_active:
             self.machine.deactivate(NotController("the controller stops"))
 
-    def _on_image(self, decide: Decide) -> Callable[[Image], Decision[Any]]:
-        return lambda image: decide(View(image, self._options))
+    def _on_image(self, decide: Decide, verdicts: Verdicts | None = None) -> Callable[[Image], Decision[Any]]:
+        options = self._options if verdicts is None else verdicts.put_into(self._options)
+        return lambda image: decide(View(image, options))
 
     def _maybe_activate(self) -> None:
         if self._active_from is None or self.machine.is_active:

@@ -72,6 +72,9 @@ def doubts(settings: NodeSettings) -> Iterator[str]:
     for name in _OF_JAVA:
         if settings[name] != broker_settings()[name].default_value:
             yield f"{name}={settings[name]} names a class of Java, which Ottla does not run: nobody is asked"
+    (assignor,) = _items(settings, "group.share.assignors")
+    if assignor not in _OF_SHARE_GROUPS:
+        yield f"group.share.assignors={assignor} names a class of Java, which Ottla does not run: simple is used"
     if settings.roles == {ProcessRole.BROKER}:
         if len(settings.controller_listener_names) > 1:
             yield "controller.listener.names: a broker uses only the first of several"
@@ -81,18 +84,23 @@ def doubts(settings: NodeSettings) -> Iterator[str]:
 
 
 _OF_JAVA: Final = (
-    "create.topic.policy.class.name",
-    "alter.config.policy.class.name",
     "client.quota.callback.class",
     "principal.builder.class",
 )
 """What Kafka asks others about; a node runs without them, but hardly as it is meant to."""
+_OF_SHARE_GROUPS: Final = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
 _OF_CONTROLLERS: Final = (
     "create.topic.policy.class.name",
     "alter.config.policy.class.name",
     "num.partitions",
     "default.replication.factor",
 )
+
+
+def _items(settings: NodeSettings, name: str) -> tuple[str, ...]:
+    items = settings[name]
+    assert isinstance(items, tuple)
+    return items
 
 
 def _require(is_right: bool, name: str, reason: str) -> None:
@@ -143,9 +151,8 @@ def _check_numbers(settings: NodeSettings) -> None:
 
 
 def _check_groups(settings: NodeSettings) -> None:
-    assignors, protocols = settings["group.share.assignors"], settings["group.coordinator.rebalance.protocols"]
-    assert isinstance(assignors, tuple)
-    assert isinstance(protocols, tuple)
+    assignors = _items(settings, "group.share.assignors")
+    protocols = _items(settings, "group.coordinator.rebalance.protocols")
     _require(len(assignors) == 1, "group.share.assignors", f"must name one assignor, not {len(assignors)}")
     _require("classic" in protocols, "group.coordinator.rebalance.protocols", "must have classic, which is always on")
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):

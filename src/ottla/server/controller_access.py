@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.api.call import Call
 from ottla.api.envelope import Enclosed
@@ -25,12 +25,15 @@ from ottla.messages.broker_registration import BrokerRegistrationRequest
 from ottla.messages.describe_quorum import DescribeQuorumRequest
 from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.server.absence import Absence
-from ottla.server.active_controller import ActiveController
+from ottla.server.active_controller import ITSELF, ActiveController
 from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
 from ottla.server.decisions import Asker
 from ottla.server.enveloping import enclose, open_answer
 from ottla.server.hosts import unknown_hosts
 from ottla.server.quorum import Quorum
+
+if TYPE_CHECKING:
+    from ottla.server.policies import Policies
 
 _WAIT_S: Final = 30.0
 _RETRY_S: Final = 0.02
@@ -56,6 +59,8 @@ class ControllerAccess:
         self.quorum: Quorum | None = None
         self.throttling: Throttling | None = None
         """Counts changes to topics against the quotas of those who ask for them."""
+        self.policies: Policies | None = None
+        """Asked before the controller of this node decides."""
         self.absence: Absence | None = None
         """Watches the connections over which brokers send heartbeats here."""
         self.on_leader: list[Callable[[], None]] = []
@@ -80,7 +85,7 @@ class ControllerAccess:
         async def attempt(left_s: float) -> Any:
             if self._is_remote:
                 return await self.link.send(_LANES.get(type(request), _OWN), request, left_s)
-            return await self._active().submit(request)
+            return await self._submitted(request)
 
         answer = await self._until_decided(attempt, _WAIT_S if timeout_s is None else timeout_s)
         code = getattr(answer, "error_code", 0)
@@ -116,10 +121,16 @@ class ControllerAccess:
         charging = None if self.throttling is None else self.throttling.charge_of(call)
         unknown = await unknown_hosts(request) if isinstance(request, AlterClientQuotasRequest) else frozenset()
         asker = Asker(call.client.principal, through_broker=through_broker, charge=charging, unknown_hosts=unknown)
-        answer = await self._active().submit(request, asker)
+        answer = await self._submitted(request, asker)
         if charging is not None and charging.throttle_ms:
             answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)
         return answer
+
+    async def _submitted(self, request: Any, asker: Asker = ITSELF) -> Any:
+        controller = self._active()
+        if self.policies is not None and self.policies.concern(request):
+            return await self.policies.decide(controller, request, asker)
+        return await controller.submit(request, asker)
 
     def ask_quorum(self, call: Call[Any], request: Any) -> None:
         """Let consensus answer a call."""

@@ -20,6 +20,7 @@ from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.server.bootstrap import METADATA_PARTITION
+from ottla.server.node_settings import NodeSettings
 from ottla.wire.batch import MAX_INT64
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -58,6 +59,17 @@ class MetadataLog:
             self.log = create_log(home, self.directory, METADATA_TOPIC, 0, settings, now_ms=now_ms, start_offset=start)
             self._disk.sync_dir(self.directory)
             self._disk.sync_dir(directory)
+
+    @classmethod
+    def of(cls, settings: NodeSettings, home: Home, now_ms: int) -> "MetadataLog":
+        """The metadata log of a node."""
+        return cls(
+            home,
+            settings.metadata_log_dir,
+            now_ms=now_ms,
+            segment_bytes=settings.number("metadata.log.segment.bytes"),
+            segment_ms=settings.number("metadata.log.segment.ms"),
+        )
 
     @property
     def start_offset(self) -> int:

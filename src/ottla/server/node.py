@@ -1,6 +1,6 @@
 """One node: everything put together, started in order and stopped in order.
 
-start    directories locked and formatted if need be → logs opened → sockets bound → quorum joined
+start    directories locked and formatted if need be → plug-ins made → logs opened → sockets bound → quorum joined
          → broker registered → caught up and unfenced → clients let in
 stop     controlled shutdown → clients sent away → quorum left → logs closed → directories marked clean
 """
@@ -64,6 +64,7 @@ from ottla.server.metadata_log import MetadataLog
 from ottla.server.node_settings import NodeSettings
 from ottla.server.observation import Observation
 from ottla.server.peers import QuorumPeers
+from ottla.server.plugins import Plugins
 from ottla.server.quorum import Quorum
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
@@ -118,6 +119,7 @@ class Node:
         )
         self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
+        self._plugins = Plugins(settings)
         self._access = ControllerAccess(loop, settings.node_id)
         self._access.throttling = self._rights.throttling
         self._ask = self._access.ask
@@ -180,6 +182,12 @@ class Node:
 
     async def start(self) -> None:
         """Return when clients can use the node."""
+        try:
+            await self._plugins.start()
+        except NodeFailed:
+            await self.stop()
+            raise
+        self._access.policies = self._plugins.policies
         await self.observation.start(self._loop, self._intake, self._listeners)
         self._loading = self._loop.run_in_executor(
             None, self.logs.load, lambda topic: self._dynamic.log_settings(Image(), topic), now_ms()
@@ -231,7 +239,10 @@ class Node:
             if listener.name not in self.settings.controller_listener_names:
                 listener.close()
         self._coordinators.close()
-        await self._leave_quorum()
+        if self._quorum is not None:
+            image, node_id = lambda: self._metadata.image, self.settings.node_id
+            await leave_quorum(self._quorum, self._controller, self._peers, image, node_id)
+        await self._plugins.stop()
         for listener in self._listeners:
             listener.close()
         self._access.link.close()
@@ -244,12 +255,6 @@ class Node:
         await self._loop.run_in_executor(None, self.logs.close, epoch)
         await self.observation.stop()
         self._directories.release()
-
-    async def _leave_quorum(self) -> None:
-        if self._quorum is not None:
-            await leave_quorum(
-                self._quorum, self._controller, self._peers, lambda: self._metadata.image, self.settings.node_id
-            )
 
     # -- directories --
 
@@ -348,6 +353,7 @@ class Node:
             timer=Timer(self._loop.call_later, now_ms),
             now_ms=now_ms,
             setting=lambda name: self._dynamic.current[name],
+            assignors=self._plugins.assignors,
             new_member_id=new_member_id,
             random=self._random,
             supported_features=settings.supported_features,
@@ -387,13 +393,7 @@ class Node:
     def _join_quorum(self) -> None:
         settings = self.settings
         home = Home(disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed)
-        log = MetadataLog(
-            home,
-            settings.metadata_log_dir,
-            now_ms=now_ms(),
-            segment_bytes=settings.number("metadata.log.segment.bytes"),
-            segment_ms=settings.number("metadata.log.segment.ms"),
-        )
+        log = MetadataLog.of(settings, home, now_ms())
         meta = self._metas[settings.metadata_log_dir]
         config = consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
         self._quorum = Quorum(

@@ -120,7 +120,7 @@ class Walk:
             ],
         }
 
-    def assign(self) -> dict[str, dict[str, list[int]]]:
+    def group(self) -> Group:
         names = hash_order(self.members, text_hash, grown(len(self.members)))
         readers = {
             name: Reader(
@@ -134,8 +134,12 @@ class Walk:
             for topic, numbers in target.items()
             for number in numbers
         )
-        found = ASSIGNORS[self.assignor](Group(readers, self.partitions, self.is_uniform, assigned))
-        self.targets = {name: found.get(name, {}) for name in names}
+        return Group(readers, self.partitions, self.is_uniform, assigned)
+
+    def assign(self) -> dict[str, dict[str, list[int]]]:
+        group = self.group()
+        found = ASSIGNORS[self.assignor](group)
+        self.targets = {name: found.get(name, {}) for name in group.readers}
         return {
             name: {show_id(topic): list(numbers) for topic, numbers in target.items()} for name, target in found.items()
         }

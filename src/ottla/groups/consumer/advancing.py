@@ -26,7 +26,7 @@ from ottla.groups.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from ottla.groups.consumer.settings import assignment_interval_ms, assignors
+from ottla.groups.consumer.settings import assignment_interval_ms, assignor_of, assignors
 from ottla.groups.consumer.targets import new_targets
 from ottla.groups.consumer.timer_keys import Timers, rebalance_of
 from ottla.groups.context import Context
@@ -99,7 +99,7 @@ class Advance:
         targets = new_targets(
             after,
             context.image,
-            after.preferred_assignor() or assignors(context)[0],
+            assignors(context)[assignor_of(after.preferred_assignor(), context)],
             newcomer=self.member if is_new else None,
         )
         self.records += [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.groups.consumer.member import Target
+from ottla.image.image import Image
 
 
 class AssignmentFailed(Exception):
@@ -20,6 +21,7 @@ class Reader(NamedTuple):
     target: Target
     """What it should have had so far."""
     instance_id: str | None = None
+    rack_id: str | None = None
 
 
 class Group(NamedTuple):
@@ -33,3 +35,14 @@ class Group(NamedTuple):
     """Whether all read the same topics."""
     assigned: frozenset[tuple[bytes, int]]
     """The partitions that the last target gave to somebody, be it a member that is gone."""
+
+
+class Assignor(Protocol):
+    """One that the operator has brought along; those that the coordinator has are functions of the group."""
+
+    @property
+    def name(self) -> str:
+        """What members and the group's description call it."""
+
+    def assign(self, group: Group, image: Image) -> dict[str, Target]:
+        """What each member should have; raises AssignmentFailed, or another error that the member is to be told."""

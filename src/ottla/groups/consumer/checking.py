@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.errors import InvalidRequest, UnsupportedAssignor
+from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC
 from ottla.groups.consumer.settings import assignors
 from ottla.groups.context import Context
@@ -38,8 +39,9 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
         raise InvalidRequest("MemberEpoch is invalid.")
     known = assignors(context)
     if request.server_assignor is not None and request.server_assignor not in known:
+        named = ", ".join(hash_order(known, text_hash, grown(len(known))))
         raise UnsupportedAssignor(
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(known)}."
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {named}."
         )
 
 

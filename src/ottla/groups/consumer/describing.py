@@ -9,7 +9,7 @@ from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.consumer.leaving import consumer_group
 from ottla.groups.consumer.member import NO_TARGET
 from ottla.groups.consumer.member import Member as GroupMember
-from ottla.groups.consumer.settings import assignors
+from ottla.groups.consumer.settings import assignor_of
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
@@ -27,7 +27,7 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=group.preferred_assignor() or assignors(context)[0],
+        assignor_name=assignor_of(group.preferred_assignor(), context),
         members=[_member(group, group.members[each], context.image) for each in versioned_order(group.members)],
     )
 

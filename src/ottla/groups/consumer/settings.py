@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.context import Context
 from ottla.image.values import ResourceType
 
@@ -60,10 +61,28 @@ def assignment_interval_ms(group_id: str, context: Context) -> int:
     return _in_force(_ASSIGNMENT_INTERVAL, group_id, context)
 
 
-def assignors(context: Context) -> list[str]:
-    """The assignors that members may ask for, the first for those who do not. Classes can only be Kafka's own."""
-    names = [_CLASSES.get(str(name), str(name)) for name in context.settings(ASSIGNORS)]
-    return [name for name in names if name in _CLASSES.values()] or ["uniform"]
+def built_in(name: str) -> str | None:
+    """The assignor of the coordinator's own that a setting names, by its name or Kafka's class; None for others."""
+    found = _CLASSES.get(name, name)
+    return found if found in _CLASSES.values() else None
+
+
+def assignors(context: Context) -> dict[str, str | Assignor]:
+    """The assignors that members may ask for, by name, the first for those who do not: names stand for our own."""
+    found: dict[str, str | Assignor] = {}
+    for each in context.settings(ASSIGNORS):
+        brought = context.assignors.get(each)
+        if brought is not None:
+            found[brought.name] = brought
+        elif (own := built_in(str(each))) is not None:
+            found[own] = own
+    return found or {"uniform": "uniform"}
+
+
+def assignor_of(preferred: str | None, context: Context) -> str:
+    """The name of the assignor in force: what the members prefer, unless the operator has taken it away since."""
+    known = assignors(context)
+    return preferred if preferred in known else next(iter(known))
 
 
 def may_upgrade(context: Context) -> bool:

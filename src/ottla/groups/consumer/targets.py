@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.errors import UnknownServerError
-from ottla.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.groups.consumer.assignor import AssignmentFailed, Assignor, Group, Reader
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.java_order import grown, hash_order, text_hash, versioned_order
 from ottla.groups.consumer.member import NO_TARGET, Member, Target
@@ -21,14 +21,16 @@ ASSIGNORS: Final[Mapping[str, Callable[[Group], dict[str, Target]]]] = {
 """Those that the coordinator has, by the names that members and settings know them by."""
 
 
-def new_targets(group: ConsumerGroup, image: Image, assignor: str, *, newcomer: Member | None) -> dict[str, Target]:
+def new_targets(
+    group: ConsumerGroup, image: Image, assignor: str | Assignor, *, newcomer: Member | None
+) -> dict[str, Target]:
     """What each member should have. A newcomer that takes a static member's place takes its target as well.
 
     `group` is the group with the newcomer in it, and with the targets as they were before it came.
     """
     seen = _seen(group, image, newcomer)
     try:
-        found = ASSIGNORS[assignor](seen)
+        found = ASSIGNORS[assignor](seen) if isinstance(assignor, str) else assignor.assign(seen, image)
     except AssignmentFailed as error:
         raise UnknownServerError(
             f"Failed to compute a new target assignment for epoch {group.epoch}: {error}"
@@ -53,7 +55,9 @@ def _seen(group: ConsumerGroup, image: Image, newcomer: Member | None) -> Group:
             found = [topic for name in sorted(group.topics_of(member)) if (topic := image.topic(name)) is not None]
             partitions.update((topic.id, len(topic.partitions)) for topic in found)
             topics[subscription] = dict.fromkeys(topic.id for topic in found)
-        readers[member_id] = Reader(topics[subscription], group.targets.get(member_id, NO_TARGET), member.instance_id)
+        readers[member_id] = Reader(
+            topics[subscription], group.targets.get(member_id, NO_TARGET), member.instance_id, member.rack_id
+        )
     assigned = frozenset(
         (topic_id, number)
         for target in group.targets.values()

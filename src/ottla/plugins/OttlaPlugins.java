@@ -1,0 +1,642 @@
+import java.io.BufferedInputStream;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.FileDescriptor;
+import java.io.FileInputStream;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Runs the plug-ins of an Ottla node that are classes of Java: policies and assignors, written for Apache Kafka.
+ *
+ * Standard input is a socket, and the node speaks over it in both directions; what plug-ins print goes elsewhere. The
+ * first frame names the classes and has the settings of the node. Then come questions, each for one plug-in, which
+ * answers them in order and in a thread of its own. When the node is gone, so is this process.
+ *
+ * Kafka's classes are only found by their names while running: a policy needs no jar of the assignors' interface, and
+ * what is missing can be said in one sentence. How values look on the wire is said in `values.py`.
+ */
+public final class OttlaPlugins {
+    private static final int ANSWERED = 0;
+    private static final int REFUSED = 1;
+    private static final int FAILED = 2;
+    private static final int FINISHING_S = 2;
+    private static final int CLOSING_S = 5;
+    private static final String API = "org.apache.kafka.";
+
+    interface Plugin extends AutoCloseable {
+        String name() throws Exception;
+
+        Object ask(Object question) throws Exception;
+    }
+
+    /** A plug-in cannot be had; the message says why. */
+    static final class Unusable extends Exception {
+        Unusable(String message) {
+            super(message);
+        }
+    }
+
+    /** An assignor says that it can make no assignment. */
+    static final class NoAssignment extends Exception {
+        NoAssignment(String message) {
+            super(message);
+        }
+    }
+
+    private final DataInputStream in =
+        new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in)));
+    private final OutputStream out = new FileOutputStream(FileDescriptor.in);
+    private final List<Plugin> plugins = new ArrayList<>();
+    private final List<ExecutorService> threads = new ArrayList<>();
+
+    public static void main(String[] arguments) throws Exception {
+        System.setIn(InputStream.nullInputStream());
+        new OttlaPlugins().run();
+    }
+
+    private void run() throws Exception {
+        try {
+            if (load((List<?>) receive())) {
+                while (true) {
+                    List<?> question = (List<?>) receive();
+                    int number = number(question.get(1));
+                    threads.get(number).execute(() -> answer(plugins.get(number), question.get(0), question.get(2)));
+                }
+            }
+        } catch (EOFException gone) {
+            // The node has stopped, or was killed.
+        } catch (IOException broken) {
+            System.err.println("the plug-ins lost their node: " + broken);
+        } finally {
+            close();
+        }
+    }
+
+    private boolean load(List<?> wanted) throws IOException {
+        Map<?, ?> settings = (Map<?, ?>) wanted.get(1);
+        List<Object> names = new ArrayList<>();
+        for (Object each : (List<?>) wanted.get(0)) {
+            String kind = (String) ((List<?>) each).get(0);
+            String className = (String) ((List<?>) each).get(1);
+            try {
+                Plugin plugin = make(kind, className, settings);
+                plugins.add(plugin);
+                names.add(plugin.name());
+                threads.add(Executors.newSingleThreadExecutor(task -> daemon(task, className)));
+            } catch (Throwable problem) {
+                Throwable cause = unwrapped(problem);
+                String reason = reason(cause);
+                if (!(cause instanceof Unusable) && !(cause instanceof NoClassDefFoundError)) {
+                    cause.printStackTrace();
+                }
+                send(0L, REFUSED, List.of((long) threads.size(), reason));
+                return false;
+            }
+        }
+        send(0L, ANSWERED, names);
+        return true;
+    }
+
+    private static Thread daemon(Runnable task, String name) {
+        Thread thread = new Thread(task, name);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    private static String reason(Throwable cause) {
+        if (cause instanceof Unusable) {
+            return cause.getMessage();
+        }
+        if (cause instanceof NoClassDefFoundError) {
+            String missing = String.valueOf(cause.getMessage()).replace('/', '.');
+            return "it needs " + missing + ", which is not on the class path";
+        }
+        return "it cannot be made: " + cause;
+    }
+
+    private static Plugin make(String kind, String className, Map<?, ?> settings) throws Exception {
+        switch (kind) {
+            case "create-topic":
+                return new Policy(instance(className, API + "server.policy.CreateTopicPolicy", settings), true);
+            case "alter-config":
+                return new Policy(instance(className, API + "server.policy.AlterConfigPolicy", settings), false);
+            default:
+                return new Assignor(instance(className, Assignor.API + "ConsumerGroupPartitionAssignor", settings));
+        }
+    }
+
+    private static Object instance(String className, String interfaceName, Map<?, ?> settings) throws Exception {
+        Class<?> type;
+        try {
+            type = Class.forName(className);
+        } catch (ClassNotFoundException missing) {
+            throw new Unusable("the class is not on the class path");
+        }
+        if (!kafka(interfaceName).isAssignableFrom(type)) {
+            throw new Unusable("the class is no " + interfaceName);
+        }
+        Constructor<?> constructor;
+        try {
+            constructor = type.getDeclaredConstructor();
+        } catch (NoSuchMethodException missing) {
+            throw new Unusable("the class has no constructor without arguments");
+        }
+        Object made = constructor.newInstance();
+        Class<?> configurable = kafka(API + "common.Configurable");
+        if (configurable.isInstance(made)) {
+            configurable.getMethod("configure", Map.class).invoke(made, settings);
+        }
+        return made;
+    }
+
+    private static Class<?> kafka(String name) {
+        try {
+            return Class.forName(name);
+        } catch (ClassNotFoundException missing) {
+            throw new NoClassDefFoundError(name);
+        }
+    }
+
+    private static Throwable unwrapped(Throwable problem) {
+        boolean isWrapped = problem instanceof InvocationTargetException && problem.getCause() != null;
+        return isWrapped ? problem.getCause() : problem;
+    }
+
+    private void answer(Plugin plugin, Object id, Object question) {
+        try {
+            Object said;
+            int status;
+            try {
+                said = plugin.ask(question);
+                status = ANSWERED;
+            } catch (NoAssignment problem) {
+                said = problem.getMessage();
+                status = REFUSED;
+            } catch (Throwable problem) {
+                Throwable cause = unwrapped(problem);
+                cause.printStackTrace();
+                said = cause.toString();
+                status = FAILED;
+            }
+            send((Long) id, status, said);
+        } catch (IOException gone) {
+            // Nobody is left to be told; the thread that reads notices too.
+        }
+    }
+
+    private void close() {
+        threads.forEach(ExecutorService::shutdownNow);
+        Thread end = daemon(() -> halt(), "end");
+        end.start();
+        try {
+            for (ExecutorService each : threads) {
+                each.awaitTermination(FINISHING_S, TimeUnit.SECONDS);
+            }
+            for (Plugin each : plugins) {
+                try {
+                    each.close();
+                } catch (Exception problem) {
+                    unwrapped(problem).printStackTrace();
+                }
+            }
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        }
+        Runtime.getRuntime().exit(0);
+    }
+
+    private static void halt() {
+        try {
+            TimeUnit.SECONDS.sleep(CLOSING_S);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        }
+        Runtime.getRuntime().halt(1);
+    }
+
+    /** Judges topics, or alterations of settings, one after the other: nothing, or a code and a message for each. */
+    static final class Policy implements Plugin {
+        private final Object policy;
+        private final boolean isOfTopics;
+        private final Method validate;
+        private final Constructor<?> metadata;
+        private final Class<?> resource = kafka(API + "common.config.ConfigResource");
+        private final Class<?> resourceType = kafka(API + "common.config.ConfigResource$Type");
+
+        Policy(Object policy, boolean isOfTopics) throws Exception {
+            this.policy = policy;
+            this.isOfTopics = isOfTopics;
+            Class<?> type = kafka(API + "server.policy." + (isOfTopics ? "CreateTopicPolicy" : "AlterConfigPolicy"));
+            Class<?> asked = kafka(type.getName() + "$RequestMetadata");
+            validate = type.getMethod("validate", asked);
+            metadata = isOfTopics
+                ? asked.getConstructor(String.class, Integer.class, Short.class, Map.class, Map.class)
+                : asked.getConstructor(resource, Map.class);
+        }
+
+        @Override
+        public String name() {
+            return "";
+        }
+
+        @Override
+        public Object ask(Object questions) throws Exception {
+            List<Object> verdicts = new ArrayList<>();
+            for (Object each : (List<?>) questions) {
+                verdicts.add(verdict((List<?>) each));
+            }
+            return verdicts;
+        }
+
+        private Object verdict(List<?> question) throws Exception {
+            Object asked = isOfTopics ? topic(question) : alteration(question);
+            try {
+                validate.invoke(policy, asked);
+                return null;
+            } catch (InvocationTargetException problem) {
+                return refusal(problem.getCause());
+            }
+        }
+
+        private Object topic(List<?> question) throws Exception {
+            Object partitions = question.get(1);
+            Object factor = question.get(2);
+            return metadata.newInstance(
+                question.get(0),
+                partitions == null ? null : number(partitions),
+                factor == null ? null : (short) number(factor),
+                question.get(3) == null ? null : assignments((Map<?, ?>) question.get(3)),
+                new HashMap<>((Map<?, ?>) question.get(4))
+            );
+        }
+
+        private Object alteration(List<?> question) throws Exception {
+            Object type = resourceType.getMethod("forId", byte.class).invoke(null, (byte) number(question.get(0)));
+            Object of = resource.getConstructor(resourceType, String.class).newInstance(type, question.get(1));
+            return metadata.newInstance(of, new HashMap<>((Map<?, ?>) question.get(2)));
+        }
+
+        private static Map<Integer, List<Integer>> assignments(Map<?, ?> replicas) {
+            Map<Integer, List<Integer>> found = new HashMap<>();
+            replicas.forEach((partition, brokers) -> found.put(number(partition), new ArrayList<>(integers(brokers))));
+            return found;
+        }
+
+        private Object refusal(Throwable cause) throws Exception {
+            if (!isOfTopics && kafka(API + "common.config.ConfigException").isInstance(cause)) {
+                Object error = kafka(API + "common.protocol.Errors").getField("INVALID_CONFIG").get(null);
+                return refusal(error, cause.getMessage());
+            }
+            Class<?> type = kafka(API + "common.requests.ApiError");
+            Object told = type.getMethod("fromThrowable", Throwable.class).invoke(null, cause);
+            Object error = type.getMethod("error").invoke(told);
+            if ("UNKNOWN_SERVER_ERROR".equals(String.valueOf(error))) {
+                cause.printStackTrace();
+            }
+            return refusal(error, (String) type.getMethod("message").invoke(told));
+        }
+
+        private static List<Object> refusal(Object error, String message) throws Exception {
+            List<Object> found = new ArrayList<>();
+            found.add(((Number) error.getClass().getMethod("code").invoke(error)).longValue());
+            found.add(message);
+            return found;
+        }
+
+        @Override
+        public void close() throws Exception {
+            ((AutoCloseable) policy).close();
+        }
+    }
+
+    /**
+     * Says which member of a group is to read which partitions. It walks over the same kinds of tables as in Kafka, as
+     * who gets what may depend on their order; members come in that order already.
+     */
+    static final class Assignor implements Plugin {
+        static final String API = OttlaPlugins.API + "coordinator.group.api.assignor.";
+        private final Object assignor;
+        private final Class<?> type = kafka(API + "PartitionAssignor");
+        private final Class<?> groupType = kafka(API + "GroupSpec");
+        private final Class<?> topicsType = kafka(API + "SubscribedTopicDescriber");
+        private final Class<?> subscriptionType = kafka(API + "MemberSubscription");
+        private final Class<?> assignmentType = kafka(API + "MemberAssignment");
+        private final Method assign;
+        private final Method members;
+        private final Method partitions;
+        private final Constructor<?> uuid;
+        private final Method most;
+        private final Method least;
+
+        Assignor(Object assignor) throws Exception {
+            this.assignor = assignor;
+            assign = type.getMethod("assign", groupType, topicsType);
+            members = kafka(API + "GroupAssignment").getMethod("members");
+            partitions = assignmentType.getMethod("partitions");
+            Class<?> id = kafka(OttlaPlugins.API + "common.Uuid");
+            uuid = id.getConstructor(long.class, long.class);
+            most = id.getMethod("getMostSignificantBits");
+            least = id.getMethod("getLeastSignificantBits");
+        }
+
+        @Override
+        public String name() throws Exception {
+            return String.valueOf(type.getMethod("name").invoke(assignor));
+        }
+
+        @Override
+        public Object ask(Object question) throws Exception {
+            List<?> asked = (List<?>) question;
+            List<Object> ids = new ArrayList<>();
+            Map<Object, Integer> counts = new HashMap<>();
+            Map<Object, int[]> racks = new HashMap<>();
+            for (Object each : (List<?>) asked.get(2)) {
+                List<?> topic = (List<?>) each;
+                Object id = id((byte[]) topic.get(0));
+                ids.add(id);
+                counts.put(id, number(topic.get(1)));
+                racks.put(id, (int[]) topic.get(2));
+            }
+            Map<Object, Set<Integer>> taken = byId((Map<?, ?>) asked.get(4));
+            Object group = group((List<?>) asked.get(1), ids, number(asked.get(0)) != 0, taken);
+            Object topics = topics(counts, racks, (List<?>) asked.get(3));
+            Object made;
+            try {
+                made = assign.invoke(assignor, group, topics);
+            } catch (InvocationTargetException problem) {
+                if (kafka(API + "PartitionAssignorException").isInstance(problem.getCause())) {
+                    throw new NoAssignment(problem.getCause().getMessage());
+                }
+                throw problem;
+            }
+            return told((Map<?, ?>) members.invoke(made));
+        }
+
+        private Object group(List<?> told, List<Object> ids, boolean uniform, Map<Object, Set<Integer>> taken)
+            throws Exception {
+            Map<Object, Object> subscriptions = new LinkedHashMap<>();
+            Map<Object, Object> assignments = new HashMap<>();
+            for (Object each : told) {
+                List<?> member = (List<?>) each;
+                Set<Object> topics = new HashSet<>();
+                integers(member.get(3)).forEach(index -> topics.add(ids.get(index)));
+                subscriptions.put(member.get(0), stand(subscriptionType, Map.of(
+                    "instanceId", arguments -> Optional.ofNullable(member.get(1)),
+                    "rackId", arguments -> Optional.ofNullable(member.get(2)),
+                    "subscribedTopicIds", arguments -> topics
+                )));
+                assignments.put(member.get(0), assignment(byId((Map<?, ?>) member.get(4))));
+            }
+            Object nothing = assignment(Map.of());
+            Object kind = kafka(API + "SubscriptionType").getField(uniform ? "HOMOGENEOUS" : "HETEROGENEOUS").get(null);
+            return stand(groupType, Map.of(
+                "memberIds", arguments -> subscriptions.keySet(),
+                "subscriptionType", arguments -> kind,
+                "isPartitionAssigned", arguments -> taken.getOrDefault(arguments[0], Set.of()).contains(arguments[1]),
+                "isPartitionAssignable", arguments -> true,
+                "memberSubscription", arguments -> {
+                    Object found = subscriptions.get(arguments[0]);
+                    if (found == null) {
+                        throw new IllegalArgumentException("Member Id " + arguments[0] + " not found.");
+                    }
+                    return found;
+                },
+                "memberAssignment", arguments -> assignments.getOrDefault(arguments[0], nothing)
+            ));
+        }
+
+        private Object topics(Map<Object, Integer> counts, Map<Object, int[]> racks, List<?> sets) {
+            List<Set<Object>> known = new ArrayList<>();
+            sets.forEach(each -> known.add(new LinkedHashSet<>((List<?>) each)));
+            return stand(topicsType, Map.of(
+                "numPartitions", arguments -> counts.getOrDefault(arguments[0], -1),
+                "racksForPartition", arguments -> {
+                    int[] found = racks.get(arguments[0]);
+                    int partition = (Integer) arguments[1];
+                    boolean isKnown = found != null && partition >= 0 && partition < found.length;
+                    return isKnown ? known.get(found[partition]) : Set.of();
+                }
+            ));
+        }
+
+        private Object assignment(Map<Object, Set<Integer>> owned) {
+            return stand(assignmentType, Map.of("partitions", arguments -> owned));
+        }
+
+        private Map<Object, Object> told(Map<?, ?> made) throws Exception {
+            Map<Object, Object> found = new HashMap<>();
+            for (Map.Entry<?, ?> member : made.entrySet()) {
+                Map<Object, Object> owned = new LinkedHashMap<>();
+                for (Map.Entry<?, ?> topic : ((Map<?, ?>) partitions.invoke(member.getValue())).entrySet()) {
+                    ByteBuffer id = ByteBuffer.allocate(16);
+                    id.putLong((Long) most.invoke(topic.getKey())).putLong((Long) least.invoke(topic.getKey()));
+                    Collection<?> numbers = (Collection<?>) topic.getValue();
+                    owned.put(id.array(), numbers.stream().mapToInt(each -> (Integer) each).toArray());
+                }
+                found.put(member.getKey(), owned);
+            }
+            return found;
+        }
+
+        private Map<Object, Set<Integer>> byId(Map<?, ?> told) throws Exception {
+            Map<Object, Set<Integer>> found = new HashMap<>();
+            for (Map.Entry<?, ?> each : told.entrySet()) {
+                Set<Integer> numbers = new HashSet<>(integers(each.getValue()));
+                found.put(id(((Key) each.getKey()).bytes), Collections.unmodifiableSet(numbers));
+            }
+            return Collections.unmodifiableMap(found);  // Kafka's own assignors insist on that
+        }
+
+        private Object id(byte[] bytes) throws Exception {
+            ByteBuffer halves = ByteBuffer.wrap(bytes);
+            return uuid.newInstance(halves.getLong(), halves.getLong());
+        }
+
+        @Override
+        public void close() throws Exception {
+            if (assignor instanceof AutoCloseable) {
+                ((AutoCloseable) assignor).close();
+            }
+        }
+    }
+
+    interface Said {
+        Object of(Object[] arguments) throws Exception;
+    }
+
+    /** An object of one of Kafka's interfaces, which is not known before this runs. */
+    private static Object stand(Class<?> type, Map<String, Said> methods) {
+        return Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, method, arguments) -> {
+            Said said = methods.get(method.getName());
+            if (said != null) {
+                return said.of(arguments);
+            }
+            switch (method.getName()) {
+                case "equals":
+                    return proxy == arguments[0];
+                case "hashCode":
+                    return System.identityHashCode(proxy);
+                case "toString":
+                    return type.getSimpleName() + methods.keySet();
+                default:
+                    throw new UnsupportedOperationException("Ottla does not know " + method);
+            }
+        });
+    }
+
+    // Values: a byte that says of which kind, then the value. Numbers are big-endian.
+
+    /** Bytes as a key: arrays know only whether they are the same. */
+    record Key(byte[] bytes) {
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Key && java.util.Arrays.equals(bytes, ((Key) other).bytes);
+        }
+
+        @Override
+        public int hashCode() {
+            return java.util.Arrays.hashCode(bytes);
+        }
+    }
+
+    private Object receive() throws IOException {
+        byte[] frame = new byte[in.readInt()];
+        in.readFully(frame);
+        return read(new DataInputStream(new ByteArrayInputStream(frame)));
+    }
+
+    private void send(long id, int status, Object said) throws IOException {
+        ByteArrayOutputStream body = new ByteArrayOutputStream();
+        DataOutputStream writer = new DataOutputStream(body);
+        writer.writeInt(0);
+        List<Object> answer = new ArrayList<>(List.of(id, (long) status));
+        answer.add(said);
+        write(writer, answer);
+        byte[] frame = body.toByteArray();
+        ByteBuffer.wrap(frame).putInt(frame.length - 4);
+        synchronized (out) {
+            out.write(frame);
+        }
+    }
+
+    private static Object read(DataInputStream in) throws IOException {
+        int kind = in.readUnsignedByte();
+        switch (kind) {
+            case 0:
+                return null;
+            case 1:
+                return in.readLong();
+            case 2:
+                return new String(bytes(in), StandardCharsets.UTF_8);
+            case 3:
+                return bytes(in);
+            case 4: {
+                int[] numbers = new int[in.readInt()];
+                for (int index = 0; index < numbers.length; index++) {
+                    numbers[index] = in.readInt();
+                }
+                return numbers;
+            }
+            case 5: {
+                List<Object> items = new ArrayList<>();
+                for (int left = in.readInt(); left > 0; left--) {
+                    items.add(read(in));
+                }
+                return items;
+            }
+            case 6: {
+                Map<Object, Object> entries = new LinkedHashMap<>();
+                for (int left = in.readInt(); left > 0; left--) {
+                    Object key = read(in);
+                    entries.put(key instanceof byte[] ? new Key((byte[]) key) : key, read(in));
+                }
+                return entries;
+            }
+            default:
+                throw new IOException("a value of the unknown kind " + kind);
+        }
+    }
+
+    private static byte[] bytes(DataInputStream in) throws IOException {
+        byte[] found = new byte[in.readInt()];
+        in.readFully(found);
+        return found;
+    }
+
+    private static void write(DataOutputStream out, Object value) throws IOException {
+        if (value == null) {
+            out.writeByte(0);
+        } else if (value instanceof Long) {
+            out.writeByte(1);
+            out.writeLong((Long) value);
+        } else if (value instanceof String) {
+            byte[] text = ((String) value).getBytes(StandardCharsets.UTF_8);
+            out.writeByte(2);
+            out.writeInt(text.length);
+            out.write(text);
+        } else if (value instanceof byte[]) {
+            out.writeByte(3);
+            out.writeInt(((byte[]) value).length);
+            out.write((byte[]) value);
+        } else if (value instanceof int[]) {
+            out.writeByte(4);
+            out.writeInt(((int[]) value).length);
+            for (int number : (int[]) value) {
+                out.writeInt(number);
+            }
+        } else if (value instanceof List) {
+            out.writeByte(5);
+            out.writeInt(((List<?>) value).size());
+            for (Object each : (List<?>) value) {
+                write(out, each);
+            }
+        } else if (value instanceof Map) {
+            out.writeByte(6);
+            out.writeInt(((Map<?, ?>) value).size());
+            for (Map.Entry<?, ?> each : ((Map<?, ?>) value).entrySet()) {
+                write(out, each.getKey());
+                write(out, each.getValue());
+            }
+        } else {
+            throw new IOException("a " + value.getClass() + " cannot be said");
+        }
+    }
+
+    private static int number(Object value) {
+        return Math.toIntExact((Long) value);
+    }
+
+    private static List<Integer> integers(Object value) {
+        List<Integer> found = new ArrayList<>();
+        for (int each : (int[]) value) {
+            found.add(each);
+        }
+        return found;
+    }
+}

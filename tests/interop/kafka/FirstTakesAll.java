@@ -1,0 +1,53 @@
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignorException;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+
+/** Gives each topic to the first of its readers, by their ids. A member may object by its instance id. */
+public final class FirstTakesAll implements ConsumerGroupPartitionAssignor {
+    @Override
+    public String name() {
+        return "first-takes-all";
+    }
+
+    @Override
+    public GroupAssignment assign(GroupSpec group, SubscribedTopicDescriber topics) {
+        Set<Uuid> taken = new HashSet<>();
+        Map<String, Map<Uuid, Set<Integer>>> made = new HashMap<>();
+        for (String member : new TreeSet<>(group.memberIds())) {
+            made.put(member, new HashMap<>());
+            String instance = group.memberSubscription(member).instanceId().orElse("");
+            if (instance.equals("objects")) {
+                throw new PartitionAssignorException(member + " objects, and has "
+                    + group.memberAssignment(member).partitions().size() + " topics, " + group.subscriptionType());
+            }
+            if (instance.equals("breaks")) {
+                throw new IllegalStateException("the assignor is broken");
+            }
+            for (Uuid topic : group.memberSubscription(member).subscribedTopicIds()) {
+                if (taken.add(topic)) {
+                    made.get(member).put(topic, all(topic, topics));
+                }
+            }
+        }
+        Map<String, MemberAssignment> found = new HashMap<>();
+        made.forEach((member, owned) -> found.put(member, () -> owned));
+        return new GroupAssignment(found);
+    }
+
+    private static Set<Integer> all(Uuid topic, SubscribedTopicDescriber topics) {
+        Set<Integer> found = new HashSet<>();
+        for (int partition = 0; partition < topics.numPartitions(topic); partition++) {
+            found.add(partition);
+        }
+        return found;
+    }
+}

@@ -1,0 +1,1 @@
+"""Plug-ins of either language: policies and assignors that settings name."""
