@@ -32,7 +32,7 @@ def main() -> int:
         classes = sorted(known) if arguments.every or arguments.all else arguments.classes
         if not classes:
             parser.error("name a class, or give --all")
-        subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
+        subject = (Subject.kafka if arguments.kafka else Subject.ottla)(class_path())
         for name in full_names(classes):
             found = run_classes(
                 [name], subject, per_test_s=arguments.per_test, only=arguments.only, keep=arguments.keep

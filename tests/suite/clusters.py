@@ -27,15 +27,22 @@ class ClusterFailed(Exception):
 class Subject:
     """What the nodes are: the commands that format their directories and that run a node."""
 
-    def __init__(self, format_command: Callable[[list[list[str]]], list[list[str]]], serve_command: list[str]) -> None:
+    def __init__(
+        self,
+        format_command: Callable[[list[list[str]]], list[list[str]]],
+        serve_command: list[str],
+        class_path: str = "",
+    ) -> None:
         self.format_command = format_command
         """Takes the arguments for each node."""
         self.serve_command = serve_command
+        self.class_path = class_path
+        """Where a node finds the plug-ins that tests bring along."""
 
     @classmethod
-    def ottla(cls) -> "Subject":
+    def ottla(cls, class_path: str = "") -> "Subject":
         command = [sys.executable, "-m", "ottla"]
-        return cls(lambda nodes: [[*command, "format", *each] for each in nodes], [*command, "serve"])
+        return cls(lambda nodes: [[*command, "format", *each] for each in nodes], [*command, "serve"], class_path)
 
     @classmethod
     def kafka(cls, class_path: str) -> "Subject":
@@ -160,7 +167,7 @@ class ProcessCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "LANG": "C.UTF-8"},
+                env={**os.environ, "LANG": "C.UTF-8", "CLASSPATH": self._subject.class_path},
             )
 
     def _wait_for(self, port: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.suite.__main__ import EXPECTED, of_class
 from tests.suite.clusters import Subject
-from tests.suite.runner import full_names, run_classes
+from tests.suite.runner import class_path, full_names, run_classes
 
 QUICK = ("AutoTopicCreationTest", "DescribeFeaturesTest", "DeleteRecordsCommandTest", "ProducerCompressionTest")
 
@@ -17,7 +17,7 @@ QUICK = ("AutoTopicCreationTest", "DescribeFeaturesTest", "DeleteRecordsCommandT
 @pytest.mark.timeout(600)
 def test_what_passes_on_apache_kafka_passes_here() -> None:
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text())
-    results = run_classes(full_names(QUICK), Subject.ottla())
+    results = run_classes(full_names(QUICK), Subject.ottla(class_path()))
     passed = {each.test for each in results if each.failure is None}
     assert {of_class(each) for each in results} == set(QUICK)
     assert {test for name in QUICK for test in expected[name]} - passed == set()
