@@ -12,6 +12,7 @@ from ottla.log.home import Home
 from ottla.log.opening import create_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.log.truncation import truncate_to
 from ottla.wire.batch import CorruptBatch, TimestampType, read_header
 from ottla.wire.control import transaction_marker
 from tests.log.logs_in_memory import Slow
@@ -324,6 +325,28 @@ class TestFlushing:
         assert log.recovery_point in (1, 2)
         slow.finish()
         assert log.recovery_point == 2
+
+    def test_names_are_synced_for_each_segment_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        slow, log = slow_log()
+        synced: list[str] = []
+        monkeypatch.setattr(log.home.disk, "sync_dir", synced.append)
+
+        def flush() -> list[str]:
+            synced.clear()
+            log.append(batch(b"a"), leader_epoch=0, now_ms=NOW)
+            log.epochs.is_dirty = False  # their file is replaced, which takes a name of its own
+            log.flusher.start()
+            slow.finish()
+            assert log.recovery_point == log.log_end_offset
+            return synced.copy()
+
+        assert flush() == ["/d", "/"]
+        assert flush() == []
+        log.roll(NOW)
+        assert flush() == ["/d", "/"]
+        assert flush() == []
+        truncate_to(log, 1, now_ms=NOW, producer_expiration_ms=FOREVER)
+        assert flush() == ["/d", "/"]
 
     def test_a_sync_that_fails_is_told_and_never_tried_again(self, bench: Bench) -> None:
         bench.append()

@@ -2,29 +2,38 @@
 
 Segments behind the active one are synced with all their files, once; of the active one only the log itself, because
 recovery walks through its batches anyway and builds the rest from them. Epochs go first: they are the one thing about
-synced batches that recovery does not read again.
+synced batches that recovery does not read again. Names are synced once for each segment that begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.disk import Disk, LogFile
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producer_snapshot import snapshot_name
-from ottla.log.segment import SUFFIXES
+from ottla.log.segment import SUFFIXES, Segment
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
 
 
+class Where(NamedTuple):
+    """The segment that is written to, and the log's directory."""
+
+    active: Segment
+    directory: str
+
+
 class Flush:
     """What one sync takes: gathered by the log's owner, run in a thread, which touches nothing of the log."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, *, names: bool = True) -> None:
         self._disk: Disk = log.home.disk
         self._directory = log.directory
+        self._names = names
+        self.where = Where(log.active, log.directory)
         self._epochs: LeaderEpochs = log.epochs
         self.end_offset = log.log_end_offset
         # When the recovery point is a segment's base, the segment before may have got its last index entries since.
@@ -41,9 +50,10 @@ class Flush:
                 self._disk.sync(log.number)
             for path in self._others:
                 sync_path(self._disk, path)
-            self._disk.sync_dir(self._directory)
-            # A new partition's directory must not be lost with all that is in it.
-            self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
+            if self._names:
+                self._disk.sync_dir(self._directory)
+                # A new partition's directory must not be lost with all that is in it.
+                self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
         except FileNotFoundError:
             # The directory was renamed, for the topic was deleted or moved: nobody needs the rest.
             if self._disk.exists(self._directory):
@@ -54,13 +64,15 @@ class Flush:
 class Flusher:
     """The flushes of one log: one at a time, and another after it for whoever asked too late for the first."""
 
-    __slots__ = ("_again", "_log", "_running", "_stale", "_waiting", "failure")
+    __slots__ = ("_again", "_log", "_named", "_running", "_stale", "_waiting", "failure")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._running = False
         self._again = False
         self._stale = False
+        self._named: Where | None = None
+        """Where the log was when its names were synced: they are durable for as long as it is there."""
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self.failure: OSError | None = None
         """Why there will be no more flushes."""
@@ -73,7 +85,8 @@ class Flusher:
         self._running = True
         self._again = self._stale = False
         log = self._log
-        log.home.background.run(Flush(log).run, self._done, self._failed)
+        names = self._named != Where(log.active, log.directory)
+        log.home.background.run(Flush(log, names=names).run, self._done, self._failed)
 
     def when_durable(self, offset: int, action: Callable[[], None]) -> None:
         """Call the action once all below the offset is durable."""
@@ -87,6 +100,7 @@ class Flusher:
     def truncated(self) -> None:
         """The log was cut: a sync under way may have seen what is gone, and not what comes in its place."""
         self._stale = True
+        self._named = None
         end = self._log.log_end_offset
         self._waiting = [waiting for waiting in self._waiting if waiting[0] <= end]
 
@@ -100,6 +114,7 @@ class Flusher:
         self._running = False
         log = self._log
         if not self._stale:
+            self._named = flush.where
             log.recovery_point = max(log.recovery_point, flush.end_offset)
             ready = [action for offset, action in self._waiting if offset <= flush.end_offset]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > flush.end_offset]
