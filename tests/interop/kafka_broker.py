@@ -32,6 +32,8 @@ SETTINGS = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "1",
+    # A group that is empty for a moment must not be forgotten just then, by one node and not by the other.
+    "offsets.retention.check.interval.ms": "3600000",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
