@@ -41,7 +41,7 @@ def growth_partitions(trial: Trial) -> Figures:
         figures |= producer_performance(
             trial.cluster.bootstrap,
             topic,
-            records=trial.scaled(100_000),
+            records=trial.scaled(20_000),
             record_bytes=1_000,
             settings={"acks": "1"},
         )
