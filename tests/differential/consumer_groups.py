@@ -139,6 +139,15 @@ class Walker:
         assert not found, found
 
 
+def told_in_order(both: Both, request: Any, version: int) -> list[str]:
+    """The members of the one group that is described, which must come in the same order from both."""
+    kafka, ottla = (
+        [str(member.member_id) for member in answer.groups[0].members] for answer in both.ask(request, version)
+    )
+    assert ottla == kafka
+    return ottla
+
+
 def sort_partitions(assignment: Any) -> None:
     """What is a set to both nodes goes over the wire in the order of their tables."""
     if assignment is not None:

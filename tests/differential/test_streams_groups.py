@@ -33,7 +33,7 @@ from ottla.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from tests.differential.consumer_groups import configure, new_topic
+from tests.differential.consumer_groups import configure, new_topic, told_in_order
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import Both
 from tests.differential.normal import Messages
@@ -89,10 +89,7 @@ def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: Strea
     for number in range(6):
         walker.join(f"member-{number}", topology)
         walker.until_ready(f"member-{number}")
-    answers = both.ask(StreamsGroupDescribeRequest(group_ids=[walker.group]), 0)
-    kafka, ottla = ([member.member_id for member in answer.groups[0].members] for answer in answers)
-    assert ottla == kafka
-    assert len(kafka) == 6
+    assert len(told_in_order(both, StreamsGroupDescribeRequest(group_ids=[walker.group]), 0)) == 6
 
 
 def test_internal_topics_are_made_as_the_topology_wants_them(both: Both, walker: StreamsWalker) -> None:
