@@ -404,3 +404,12 @@ def _override(properties: Path, settings: Mapping[str, str], ports: Mapping[str,
         "controller.quorum.voters": f"1@127.0.0.1:{ports['CONTROLLER']}",
     }
     properties.write_text(properties.read_text() + "".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def ask_alone(node: OttlaNode, request: Any, version: int) -> Any:
+    """The answer of one node, on a connection of its own."""
+    side = Side("Ottla", node.ports, node.last_words)
+    try:
+        return side.ask(request, version)
+    finally:
+        side.close_all()

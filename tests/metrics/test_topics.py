@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ottla.image.loader import Loader
 from ottla.log.settings import LogSettings
 from ottla.messages.apis import BY_KEY
 from ottla.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -17,30 +16,21 @@ from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import batch
 from tests.metrics.exposition import Exposition
+from tests.replica.applying import Applied
 
 ID = bytes(range(16))
 PREFIX = "kafka_server_brokertopicmetrics"
 
 
-class Broker:
+class Broker(Applied):
     """The replicas of broker 1."""
 
     def __init__(self) -> None:
         logs = make_logs(SimulatedDisk(1), "/data")
         settings = LogSettings(segment_bytes=1000)
-        self.partitions = Partitions(
-            1, logs, Completions(), settings_of=lambda image, topic: settings, now_ms=lambda: NOW_MS
+        super().__init__(
+            Partitions(1, logs, Completions(), settings_of=lambda image, topic: settings, now_ms=lambda: NOW_MS)
         )
-        self._loader = Loader()
-        self._offset = 0
-
-    def apply(self, *records: object) -> None:
-        last = self._offset + len(records) - 1
-        self._loader.load(records, base_offset=self._offset, last_offset=last, epoch=1, timestamp=1)
-        self._offset = last + 1
-        update = self._loader.publish()
-        assert update is not None
-        self.partitions.apply(update.changes)
 
     def create(self, name: str, leader: int = 1, topic_id: bytes = ID) -> None:
         self.apply(

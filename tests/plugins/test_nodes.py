@@ -25,7 +25,7 @@ from ottla.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.differential.harness import Side
+from tests.differential.harness import ask_alone
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 from tests.interop.kafka_jars import class_path
@@ -69,18 +69,10 @@ def running(folder: Path, settings: Mapping[str, str]) -> Iterator[OttlaNode]:
         yield node
 
 
-def ask(node: OttlaNode, request: Any, version: int) -> Any:
-    side = Side("Ottla", node.ports, node.last_words)
-    try:
-        return side.ask(request, version)
-    finally:
-        side.close_all()
-
-
 def create(node: OttlaNode, name: str, *, validate_only: bool = False) -> CreatableTopicResult:
     topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=validate_only)
-    (result,) = ask(node, request, 7).topics
+    (result,) = ask_alone(node, request, 7).topics
     assert isinstance(result, CreatableTopicResult)
     return result
 
@@ -98,11 +90,11 @@ def join(node: OttlaNode, topic: str, assignor: str | None, **fields: Any) -> An
     )
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        answer = ask(node, request, 1)
+        answer = ask_alone(node, request, 1)
         if answer.error_code not in (14, 15, 16):  # the coordinator is not there yet
             return answer
         assert time.monotonic() < deadline, answer
-        ask(node, FindCoordinatorRequest(coordinator_keys=[request.group_id]), 6)
+        ask_alone(node, FindCoordinatorRequest(coordinator_keys=[request.group_id]), 6)
         time.sleep(0.05)
 
 
@@ -137,12 +129,12 @@ def test_policies_of_python_refuse_and_say_why(of_python: OttlaNode) -> None:
     assert create(of_python, "broken").error_code == UnknownServerError.code
     change = AlterableConfig(name="retention.ms", config_operation=1, value=None)
     resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="t", configs=[change])
-    answer = ask(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+    answer = ask_alone(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
     assert answer.error_code == 0, "what is not set is not altered"
     change.config_operation, change.value = 0, "5000"
-    assert ask(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+    assert ask_alone(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
     change.config_operation, change.value = 1, None
-    answer = ask(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+    answer = ask_alone(of_python, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
     assert (answer.error_code, answer.error_message) == (
         PolicyViolation.code,
         "AlteredConfigs(resource_type='TOPIC', resource_name='t', configs={'retention.ms': None}) takes something away",

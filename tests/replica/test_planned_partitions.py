@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from ottla.errors import UnknownTopicOrPartition
-from ottla.image.loader import Loader
 from ottla.log.settings import LogSettings
 from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.replica.partition import Partition
@@ -13,37 +12,29 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
 from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk
+from tests.replica.applying import Applied
 
 ME, OTHER = 1, 2
 MANY = 250
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 
 
-class Broker:
+class Broker(Applied):
     """The replicas of a broker whose event loop runs when told to."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
         self.placed: list[Partition] = []
-        self.partitions = Partitions(
+        partitions = Partitions(
             ME,
             make_logs(SimulatedDisk(1), "/data"),
             Completions(),
             settings_of=lambda image, topic: LogSettings(),
             now_ms=lambda: NOW_MS,
         )
+        super().__init__(partitions)
         self.partitions.call_later = lambda delay, action: self.due.append(action)
         self.partitions.on_placed = self.placed.append
-        self._loader = Loader()
-        self._offset = 0
-
-    def apply(self, *records: object) -> None:
-        last = self._offset + len(records) - 1
-        self._loader.load(records, base_offset=self._offset, last_offset=last, epoch=1, timestamp=1)
-        self._offset = last + 1
-        update = self._loader.publish()
-        assert update is not None
-        self.partitions.apply(update.changes)
 
     def create(self, count: int, topic_id: bytes = ID) -> None:
         self.apply(TopicRecord(name="t", topic_id=topic_id), *(new(number, topic_id) for number in range(count)))

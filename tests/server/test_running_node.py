@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -18,7 +17,7 @@ from ottla.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.differential.harness import Side
+from tests.differential.harness import ask_alone
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS
 
@@ -34,25 +33,16 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
     assert not made.complaints()
 
 
-def ask(node: OttlaNode, request: Any, version: int) -> Any:
-    """The answer to a request on a connection of its own."""
-    side = Side("Ottla", node.ports, node.last_words)
-    try:
-        return side.ask(request, version)
-    finally:
-        side.close_all()
-
-
 def set_on(node: OttlaNode, kind: int, name: str, setting: str, value: str | None) -> None:
     change = AlterableConfig(name=setting, config_operation=1 if value is None else 0, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
-    response = ask(node, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    response = ask_alone(node, IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert response.responses[0].error_code == 0, response
 
 
 def described(node: OttlaNode, kind: int, name: str) -> dict[str, str | None]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-    response = ask(node, DescribeConfigsRequest(resources=[resource]), 4)
+    response = ask_alone(node, DescribeConfigsRequest(resources=[resource]), 4)
     return {each.name: each.value for each in response.results[0].configs}
 
 
