@@ -5,6 +5,7 @@ A job is charged for everything that works for it: Java, Python's workers, this 
 
 import atexit
 import functools
+import json
 import random
 import shutil
 import tempfile
@@ -21,12 +22,20 @@ from tests.pipeline.sessions import start_session
 from bench.case import TRANSACTIONS, Trial, case
 from bench.figures import OTTLA, Figures
 from bench.measure import cpu_seconds
+from bench.tools import ToolFailed
 from ottla.pipeline.write_options import parse_write_options
 from ottla.pipeline.writing import write_at_least_once
+from ottla.tables.definition import Definition, Home
+from ottla.tables.keeper import Done
+from ottla.tables.maintenance import Upkeep
+from ottla.tables.query import TableQuery, keep_tables
 
 PARTITIONS = 4
 MICRO_BATCHES, MICRO_BATCH_RECORDS = 30, 100
 SOURCE_GOALS = {"job_cpu_s": 1 / 2.5}
+TABLE_GOALS = {"job_cpu_s": 1 / 2.5}
+TABLE_BATCH = 500_000
+"""What `ottla table run` takes at a time by default."""
 SINK_GOALS = {"job_cpu_s": 1.0}
 MICRO_BATCH_GOALS = {"time_ms": 1.5}
 
@@ -62,17 +71,27 @@ def options(trial: Trial, **given: str) -> dict[str, str]:
 def filled(trial: Trial, records: int, record_bytes: int) -> str:
     """A topic with keys of 16 bytes and values of the size wanted, which all rounds of this life read."""
 
+    def values(numbers: range) -> list[bytes]:
+        return [random.randbytes(record_bytes)] * len(numbers)
+
+    return filled_with(trial, f"{records} of {record_bytes}", records, values)
+
+
+def filled_with(trial: Trial, name: str, records: int, values: Callable[[range], list[bytes]]) -> str:
+    """A topic of such values."""
+
     def made() -> Iterator[pa.RecordBatch]:
         for start in range(0, records, 10_000):
-            keys = pa.array([b"%016d" % number for number in range(start, min(start + 10_000, records))])
-            yield pa.record_batch({"key": keys, "value": pa.array([random.randbytes(record_bytes)] * len(keys))})
+            numbers = range(start, min(start + 10_000, records))
+            keys = pa.array([b"%016d" % number for number in numbers])
+            yield pa.record_batch({"key": keys, "value": pa.array(values(numbers))})
 
     def fill() -> str:
         topic = trial.new_topic(PARTITIONS)
         write_at_least_once(parse_write_options(options(trial, topic=topic, guarantee="at-least-once")), made())
         return topic
 
-    return trial.cluster.once(f"{records} of {record_bytes}", fill)
+    return trial.cluster.once(name, fill)
 
 
 def loaded(trial: Trial, topic: str) -> DataFrame:
@@ -90,6 +109,46 @@ def into_parquet(trial: Trial, records: int, record_bytes: int) -> Figures:
     found = charged(trial, lambda: loaded(trial, topic).write.mode("overwrite").parquet(str(target)))
     shutil.rmtree(target)
     return found
+
+
+def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
+    """A table made and filled, as `ottla table run --once` does it."""
+    folder = Path(tempfile.mkdtemp(prefix="tables-", dir=trial.folder))
+    definition = Definition("records", topic, trial.cluster.bootstrap, format="parquet", **settings)
+    rows = 0
+
+    def told(_: Definition, done: Done) -> None:
+        nonlocal rows
+        rows += done.rows
+
+    def run() -> None:
+        query = TableQuery(
+            session(),
+            Home(folder),
+            definition,
+            max_records=TABLE_BATCH,
+            interval_s=None,
+            upkeep=Upkeep(),
+            told=told,
+        )
+        keep_tables([query], complain)
+
+    def complain(words: str) -> None:
+        raise ToolFailed(words)
+
+    found = charged(trial, run)
+    shutil.rmtree(folder)
+    if not rows:
+        raise ToolFailed(f"nothing came from {topic} into its table")
+    return found
+
+
+def into_raw_table(trial: Trial, records: int, record_bytes: int) -> Figures:
+    """Keys and values as they came. Spark's own way is a job that writes Parquet files."""
+    if trial.system.name != OTTLA:
+        return into_parquet(trial, records, record_bytes)
+    topic = filled(trial, trial.scaled(records), record_bytes)
+    return into_table(trial, topic, key="binary", values="bytes")
 
 
 def into_topic(trial: Trial, records: int, record_bytes: int, **extra: str) -> Figures:
@@ -119,6 +178,39 @@ def parquet_100(trial: Trial) -> Figures:
 @case("spark-parquet-1k", "1 M × 1,000 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=3)
 def parquet_1k(trial: Trial) -> Figures:
     return into_parquet(trial, 1_000_000, 1_000)
+
+
+@case("spark-table-100", "2 M × 100 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=3)
+def table_100(trial: Trial) -> Figures:
+    return into_raw_table(trial, 2_000_000, 100)
+
+
+@case("spark-table-1k", "1 M × 1,000 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=3)
+def table_1k(trial: Trial) -> Figures:
+    return into_raw_table(trial, 1_000_000, 1_000)
+
+
+@case("spark-table-json", "1 M JSON objects of 200 B from a topic into columns of Parquet files", goals=TABLE_GOALS)
+def table_json(trial: Trial) -> Figures:
+    """Ottla keeps a table; Spark's own way is `from_json` with the schema given."""
+    records = trial.scaled(1_000_000)
+    topic = filled_with(trial, f"{records} of JSON", records, orders)
+    if trial.system.name == OTTLA:
+        return into_table(trial, topic)
+    target = trial.folder / "parquet"
+    record = ("cast(key as string) key", "partition", "offset", "timestamp")
+    parsed = "from_json(cast(value as string), 'id long, customer string, price double, note string') value"
+    rows = loaded(trial, topic).selectExpr(*record, parsed).select("key", "partition", "offset", "timestamp", "value.*")
+    found = charged(trial, lambda: rows.write.mode("overwrite").parquet(str(target)))
+    shutil.rmtree(target)
+    return found
+
+
+def orders(numbers: range) -> list[bytes]:
+    return [
+        json.dumps({"id": n, "customer": f"customer-{n % 1000}", "price": n / 7, "note": f"{n:0120d}"}).encode()
+        for n in numbers
+    ]
 
 
 @case("spark-sink-100", "2 M × 100 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=3)

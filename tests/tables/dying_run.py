@@ -15,7 +15,8 @@ from typing import Any
 
 from ottla.tables.definition import Definition, Home
 from ottla.tables.maintenance import Upkeep
-from ottla.tables.spark import TableQuery, keep_tables, start_session
+from ottla.tables.query import TableQuery, keep_tables
+from ottla.tables.spark import start_session
 from ottla.tables.store import Store
 
 

@@ -13,18 +13,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ottla.pipeline.columns import TYPES
 from ottla.pipeline.read_options import parse_read_options
 from ottla.pipeline.reading import plan_batch, read_range
 from ottla.tables.definition import Definition, Home
 from ottla.tables.keeper import Done, Keeper, source_options
-from ottla.tables.records import SOURCE_COLUMNS
+from ottla.tables.records import SOURCE_SCHEMA
 from ottla.tables.tasks import Report
 from tests.pipeline.clusters import Cluster
 
 T = TypeVar("T")
 R = TypeVar("R")
-SCHEMA = pa.schema([(name, TYPES[name]) for name in SOURCE_COLUMNS])
 
 
 def carried(thing: T) -> T:
@@ -52,13 +50,13 @@ class LocalBatch:
 
     def run(self, work: Callable[..., Report], *, by_key: bool) -> list[Report]:
         if not by_key:
-            return [carried(carried(work)(read_range(self._options, each, SCHEMA))) for each in self.ranges]
+            return [carried(carried(work)(read_range(self._options, each, SOURCE_SCHEMA))) for each in self.ranges]
         shares: dict[int, list[Any]] = defaultdict(list)
         for each in self.ranges:
-            for batch in read_range(self._options, each, SCHEMA):
+            for batch in read_range(self._options, each, SOURCE_SCHEMA):
                 for row in batch.to_pylist():
                     shares[zlib.crc32(row["key"] or b"") % 2].append(row)
-        return [carried(carried(work)(iter([pa.RecordBatch.from_pylist(s, SCHEMA)]))) for s in shares.values()]
+        return [carried(carried(work)(iter([pa.RecordBatch.from_pylist(s, SOURCE_SCHEMA)]))) for s in shares.values()]
 
 
 class LocalRun:

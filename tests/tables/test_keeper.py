@@ -199,3 +199,33 @@ def test_files_are_laid_out_as_asked(cluster: Cluster, tmp_path: Path, format_: 
     run.keeper.rows.expire(1, 0.0)
     assert remove_orphans(run.keeper.rows, age_s=-1.0) == 0
     assert [(row["_key"], row["extra"]) for row in run.rows()] == expected
+
+
+def test_values_may_stay_as_they_came(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+    topic = cluster.new_topic(1)
+    definition = define(cluster, topic, format=format_, values="bytes", key="binary")
+    run = LocalRun(home_in(tmp_path), definition)
+    produce(cluster, topic, (b"\xff", b"no json"), (b"a", {"n": 1}), (None, b""), (b"\xff", None))
+    done = run.take()
+    assert (done.rows, done.dead, done.rescued, done.new_columns) == (4, 0, 0, ())
+    assert [(row["_key"], row["value"], row["_deleted"]) for row in run.rows()] == [
+        (b"\xff", b"no json", False),
+        (b"a", b'{"n": 1}', False),
+        (None, b"", False),
+        (b"\xff", None, True),
+    ]
+    produce(cluster, topic, (b"a", b"\x00"), (b"b", None))
+    assert run.take().rows == 2
+    assert [row["value"] for row in run.rows()][4:] == [b"\x00", None]
+
+
+def test_bytes_are_kept_by_key(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+    topic = cluster.new_topic(1)
+    run = LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, values="bytes", mode="upsert"))
+    produce(cluster, topic, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"\xff", b"4"))
+    assert run.take().dead == 1
+    produce(cluster, topic, (b"b", None), (b"c", b"5"))
+    run.take()
+    assert [(row["_key"], row["value"]) for row in run.rows()] == [("a", b"3"), ("c", b"5")]
+    (letter,) = run.dead()
+    assert (letter["key"], letter["value"]) == (b"\xff", b"4")

@@ -18,7 +18,8 @@ from ottla.tables.definition import Definition, Home
 from ottla.tables.failures import TableError
 from ottla.tables.keeper import Done
 from ottla.tables.maintenance import Upkeep
-from ottla.tables.spark import TableQuery, keep_tables, start_session
+from ottla.tables.query import TableQuery, keep_tables
+from ottla.tables.spark import start_session
 from ottla.tables.stores import open_store
 from tests.interop.kafka_jars import java
 from tests.pipeline.clusters import Cluster

@@ -88,6 +88,12 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         help="a column whose type is known: boolean, long, double, string, timestamp or date; may be repeated",
     )
     parser.add_argument("--key", choices=("string", "binary"), default="string", help="what keys are")
+    parser.add_argument(
+        "--values",
+        choices=("json", "bytes"),
+        default="json",
+        help="what values are: objects whose fields become columns, or bytes, which stay one (default: %(default)s)",
+    )
     parser.add_argument("--from", choices=("earliest", "latest"), default="earliest", dest="start")
     parser.add_argument("--location", metavar="DIR", help="where a Delta or Parquet table's files go")
     parser.add_argument("--namespace", default="default", help="of an Iceberg table (default: %(default)s)")
@@ -131,6 +137,7 @@ def _create(arguments: argparse.Namespace) -> None:
             partition_by=tuple(arguments.partition_by),
             columns=dict(arguments.column),
             key=arguments.key,
+            values=arguments.values,
             start=arguments.start,
             location=arguments.location,
             namespace=arguments.namespace,

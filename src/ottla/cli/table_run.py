@@ -17,7 +17,8 @@ def run_tables(arguments: argparse.Namespace, home: "Home") -> None:
     """Keep the tables until they are in step, or until somebody stops it."""
     from ottla.tables.failures import TableError
     from ottla.tables.maintenance import Upkeep
-    from ottla.tables.spark import TableQuery, keep_tables, start_session
+    from ottla.tables.query import TableQuery, keep_tables
+    from ottla.tables.spark import start_session
 
     names = arguments.names or home.names()
     if not names:

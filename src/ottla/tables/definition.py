@@ -2,7 +2,6 @@
 
 definitions/orders.json    what was said
 catalog.db, warehouse/     Iceberg's catalog and all tables' files, unless they are kept elsewhere
-checkpoints/               Spark's own, for one run each
 locks/                     so that one run at a time keeps a table
 """
 
@@ -21,11 +20,12 @@ import pyarrow as pa
 from ottla.tables.declared import declared_fields
 from ottla.tables.failures import TableError
 from ottla.tables.partitioning import Partition, parse_partitions
-from ottla.tables.record_columns import KEY_TYPES, record_fields
+from ottla.tables.record_columns import KEY_TYPES, VALUE, record_fields
 
 FORMATS: Final = ("iceberg", "delta", "parquet")
 MODES: Final = ("append", "upsert")
 STARTS: Final = ("earliest", "latest")
+VALUES: Final = ("json", "bytes")
 DEAD_LETTERS_SUFFIX: Final = "_dead_letters"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
@@ -42,6 +42,8 @@ class Definition:
     partition_by: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     key: str = "string"
+    values: str = "json"
+    """What records hold: objects of JSON, whose fields become columns, or bytes, which stay one."""
     start: str = "earliest"
     location: str | None = None
     namespace: str = "default"
@@ -59,18 +61,22 @@ class Definition:
             ("format", self.format, FORMATS),
             ("mode", self.mode, MODES),
             ("key", self.key, tuple(KEY_TYPES)),
+            ("values", self.values, VALUES),
             ("start", self.start, STARTS),
         ):
             if value not in allowed:
                 raise TableError(f"table {self.name!r}: {what} {value!r} is none of {', '.join(allowed)}")
         if self.catalog and self.format != "iceberg":
             raise TableError(f"table {self.name!r}: a catalog is for Iceberg tables; this one is {self.format}")
+        if self.columns and self.values == "bytes":
+            raise TableError(f"table {self.name!r}: values that stay bytes have no columns to declare")
         _ = self.partitions
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that the table has before any record was read."""
-        return pa.schema([*record_fields(self.key), *declared_fields(self.columns)])
+        own = [pa.field(VALUE, pa.binary())] if self.values == "bytes" else declared_fields(self.columns)
+        return pa.schema([*record_fields(self.key), *own])
 
     @property
     def fixed(self) -> frozenset[str]:

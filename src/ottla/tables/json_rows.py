@@ -40,14 +40,16 @@ def read_values(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> V
         return read_one_by_one(values, schema, fixed)
     middle = len(values) // 2
     first = read_values(values[:middle], schema, fixed)
-    second = read_values(values[middle:], schema, fixed)
+    # What the first half has found spares the second a closer look. If that is more than the schema has, all of it is
+    # going to be read again.
+    second = read_values(values[middle:], first.wanted, fixed)
     return Values(
         rows=pa.concat_arrays([first.rows, second.rows])
         if first.rows is not None and second.rows is not None
         else None,
         rescued=pa.concat_arrays([first.rescued, second.rescued]),
         errors={**first.errors, **{middle + row: error for row, error in second.errors.items()}},
-        wanted=extended(first.wanted, list(second.wanted), fixed),
+        wanted=second.wanted,
     )
 
 

@@ -218,6 +218,7 @@ class Keeper:
             schema=state.schema,
             fixed=self.definition.fixed,
             key=self.definition.key,
+            values=self.definition.values,
             mode=marks.mode,
             layout=self.rows.layout(),
             dead_layout=self.dead_letters.layout(),

@@ -6,6 +6,8 @@ _offset
 _timestamp  the record's time
 _deleted    whether it is a tombstone (only in append mode: upsert takes the row away)
 _rescued    values that do not fit their columns, as JSON by path
+
+A table that keeps values as they came has one more, `value`, and that is all.
 """
 
 from typing import Final
@@ -18,6 +20,7 @@ OFFSET: Final = "_offset"
 TIMESTAMP: Final = "_timestamp"
 DELETED: Final = "_deleted"
 RESCUED: Final = "_rescued"
+VALUE: Final = "value"
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 KEY_TYPES: Final = {"string": pa.string(), "binary": pa.binary()}

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.pipeline.columns import TYPES
 from ottla.tables.json_rows import read_values
 from ottla.tables.partitioning import whole
 from ottla.tables.record_columns import (
@@ -19,10 +20,12 @@ from ottla.tables.record_columns import (
     RESCUED,
     TIME,
     TIMESTAMP,
+    VALUE,
     value_fields,
 )
 
 SOURCE_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+SOURCE_SCHEMA = pa.schema([(name, TYPES[name]) for name in SOURCE_COLUMNS])
 """The columns that are read of a topic."""
 
 
@@ -37,48 +40,66 @@ class Taken(NamedTuple):
 
 
 class RecordReader:
-    """Reads records for a table of these columns."""
+    """Reads records for a table of these columns; `values` says what becomes of values."""
 
-    def __init__(self, topic: str, schema: pa.Schema, fixed: frozenset[str], key: str, *, needs_key: bool) -> None:
+    def __init__(
+        self, topic: str, schema: pa.Schema, fixed: frozenset[str], key: str, values: str, *, needs_key: bool
+    ) -> None:
         self._topic = topic
         self._schema = schema
         self._fixed = fixed
         self._key = key
+        self._takes_bytes = values == "bytes"
         self._needs_key = needs_key
 
     def read(self, batch: pa.RecordBatch) -> Taken:
         """The rows of a batch, and its dead letters."""
         errors: dict[int, str] = {}
-        keys = self._keys(batch.column("key"), errors)
         values = batch.column("value")
         present = pc.is_valid(values)
-        numbers = np.flatnonzero(present.to_numpy(zero_copy_only=False))
-        found = read_values(values.filter(present), self._schema, self._fixed)
-        for row, error in found.errors.items():
-            errors.setdefault(int(numbers[row]), error)
-        dead = self._dead_letters(batch, errors)
-        if found.rows is None:
-            return Taken(None, dead, found.wanted)
-        at = np.full(batch.num_rows, -1, dtype=np.int64)
-        at[numbers] = np.arange(len(numbers))
-        places = pa.array(at, mask=at < 0)
-        rows = found.rows.take(places)
         columns: dict[str, pa.Array] = {
-            KEY: keys,
+            KEY: self._keys(batch.column("key"), errors),
             PARTITION: batch.column("partition").cast(pa.int32()),
             OFFSET: batch.column("offset").cast(pa.int64()),
             TIMESTAMP: batch.column("timestamp").cast(TIME),
             DELETED: pc.invert(present),
-            RESCUED: found.rescued.take(places),
         }
-        for number, field in enumerate(value_fields(self._schema)):
-            columns[field.name] = pc.struct_field(rows, [number])
+        wanted = self._schema
+        if self._takes_bytes:
+            columns |= {VALUE: values, RESCUED: pa.nulls(batch.num_rows, pa.string())}
+        else:
+            held, wanted = self._read_objects(values, present, errors)
+            if held is None:
+                return Taken(None, self._dead_letters(batch, errors), wanted)
+            columns |= held
         table = pa.table([columns[field.name] for field in self._schema], schema=self._schema)
         if errors:
             keep = np.ones(batch.num_rows, dtype=bool)
             keep[list(errors)] = False
             table = table.filter(pa.array(keep))
-        return Taken(table, dead, found.wanted)
+        return Taken(table, self._dead_letters(batch, errors), wanted)
+
+    def _read_objects(
+        self, values: pa.Array, present: pa.Array, errors: dict[int, str]
+    ) -> tuple[dict[str, pa.Array] | None, pa.Schema]:
+        """The columns that values become, if the table's hold all of them, and those that it should have."""
+        numbers = np.flatnonzero(present.to_numpy(zero_copy_only=False))
+        is_whole = len(numbers) == len(values)
+        found = read_values(values if is_whole else values.filter(present), self._schema, self._fixed)
+        for row, error in found.errors.items():
+            errors.setdefault(int(numbers[row]), error)
+        if found.rows is None:
+            return None, found.wanted
+        rows, rescued = found.rows, found.rescued
+        if not is_whole:
+            at = np.full(len(values), -1, dtype=np.int64)
+            at[numbers] = np.arange(len(numbers))
+            places = pa.array(at, mask=at < 0)
+            rows, rescued = rows.take(places), rescued.take(places)
+        members = {
+            field.name: pc.struct_field(rows, [number]) for number, field in enumerate(value_fields(self._schema))
+        }
+        return {**members, RESCUED: rescued}, found.wanted
 
     def _keys(self, keys: pa.Array, errors: dict[int, str]) -> pa.Array:
         if self._needs_key and keys.null_count:
@@ -127,5 +148,7 @@ def last_of_each_key(table: pa.Table) -> pa.Table:
 
 def since(table: pa.Table, offsets: Mapping[int, int], partition: str, offset: str) -> pa.Table:
     """The rows at or behind these offsets: those before are in the table already."""
-    starts = pa.array([offsets.get(number, 0) for number in table.column(partition).to_pylist()], pa.int64())
-    return table.filter(pc.greater_equal(table.column(offset), starts))
+    coded = whole(table.column(partition)).dictionary_encode()
+    starts = pa.array([offsets.get(number, 0) for number in coded.dictionary.to_pylist()], pa.int64())
+    is_new = pc.greater_equal(table.column(offset), starts.take(coded.indices))
+    return table if pc.all(is_new, min_count=0).as_py() else table.filter(is_new)

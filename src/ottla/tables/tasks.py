@@ -1,23 +1,29 @@
 """What runs in tasks: records into new files, and stored files into others without some of their rows. No Spark here.
 
+Where it does not matter which task gets which record, a task fetches its share itself: records go from their broker
+into files, and pass through nobody else's hands.
+
 A task that fails leaves nothing, one that is killed leaves files that no commit names. One that is tried again writes
 files of other names.
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.tables.evolution import extended
+from ottla.pipeline.fetching import Range
+from ottla.pipeline.read_options import ReadOptions
+from ottla.pipeline.reading import read_raw
 from ottla.tables.files import FilesWriter
 from ottla.tables.partitioning import whole
 from ottla.tables.record_columns import DELETED, KEY, OFFSET, PARTITION, RESCUED
-from ottla.tables.records import RecordReader, last_of_each_key, since
+from ottla.tables.records import SOURCE_SCHEMA, RecordReader, last_of_each_key, since
 from ottla.tables.store import FileReader, Layout, NewFile, StoredFile
 
 
@@ -37,6 +43,17 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Does its work with the records of ranges."""
+
+    work: Callable[[Iterable[pa.RecordBatch]], Report]
+    options: ReadOptions
+
+    def __call__(self, ranges: Iterable[Range]) -> Report:
+        return self.work(chain.from_iterable(read_raw(self.options, each, SOURCE_SCHEMA) for each in ranges))
+
+
+@dataclass(frozen=True)
 class Intake:
     """Takes a share of a micro-batch into files."""
 
@@ -44,6 +61,7 @@ class Intake:
     schema: pa.Schema
     fixed: frozenset[str]
     key: str
+    values: str
     mode: str
     layout: Layout
     dead_layout: Layout
@@ -65,14 +83,16 @@ class Intake:
 
     def _take(self, batches: Iterable[pa.RecordBatch], writer: FilesWriter, dead_writer: FilesWriter) -> Report:
         upsert = self.mode == "upsert"
-        reader = RecordReader(self.topic, self.schema, self.fixed, self.key, needs_key=upsert)
+        reader = self._reader(self.schema)
         wanted, held = self.schema, []
         offsets: dict[int, int] = {}
         rows = dead = rescued = 0
         for batch in batches:
             _note(offsets, batch)
             taken = reader.read(batch)
-            wanted = extended(wanted, list(taken.wanted), self.fixed)
+            if taken.wanted != wanted:
+                wanted = taken.wanted
+                reader = self._reader(wanted)
             if taken.rows is None or wanted != self.schema:
                 continue  # all of this will be read again, for other columns
             letters = since(taken.dead, self.dead_offsets, "partition", "offset")
@@ -95,6 +115,10 @@ class Intake:
             keys = whole(last.column(KEY))
             writer.write(last.filter(pc.invert(last.column(DELETED))))
         return Report(wanted, writer.finish(), dead_writer.finish(), offsets, keys, rows, dead, rescued)
+
+    def _reader(self, schema: pa.Schema) -> RecordReader:
+        needs_key = self.mode == "upsert"
+        return RecordReader(self.topic, schema, self.fixed, self.key, self.values, needs_key=needs_key)
 
 
 def _note(offsets: dict[int, int], batch: pa.RecordBatch) -> None:
