@@ -34,8 +34,6 @@ PARTITIONS = 4
 MICRO_BATCHES, MICRO_BATCH_RECORDS = 30, 100
 SOURCE_GOALS = {"job_cpu_s": 1 / 2.5}
 TABLE_GOALS = {"job_cpu_s": 1 / 2.5}
-TABLE_BATCH = 500_000
-"""What `ottla table run` takes at a time by default."""
 SINK_GOALS = {"job_cpu_s": 1.0}
 MICRO_BATCH_GOALS = {"time_ms": 1.5}
 
@@ -126,7 +124,6 @@ def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
             session(),
             Home(folder),
             definition,
-            max_records=TABLE_BATCH,
             interval_s=None,
             upkeep=Upkeep(),
             told=told,

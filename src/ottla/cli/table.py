@@ -227,7 +227,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="read what is there now, and end")
     parser.add_argument("--interval", metavar="SECONDS", type=float, default=10.0, help="default: %(default)s")
     parser.add_argument(
-        "--max-records", metavar="N", type=positive, default=500_000, help="in one batch (default: %(default)s)"
+        "--max-records", metavar="N", type=positive, help="in one batch (default: 5,000,000; upsert: 500,000)"
     )
     parser.add_argument(
         "--skip-lost", action="store_true", help="go on where records were removed before they were read"

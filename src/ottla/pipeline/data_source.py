@@ -21,6 +21,7 @@ from pyspark.sql.types import StructField, StructType
 from ottla.pipeline.option_values import OptionError, parse_boolean
 from ottla.pipeline.read_options import ReadOptions, check_names, parse_read_options
 from ottla.pipeline.source import OttlaReader, OttlaStreamReader, arrow_schema, columns_of
+from ottla.pipeline.task_memory import settle
 from ottla.pipeline.value_options import ValueOptions, parse_value_options
 from ottla.pipeline.write_options import WriteOptions, parse_write_options
 
@@ -34,6 +35,7 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
+        settle()
         check_names(self._given)
         self._value_type: ValueType | None = None
 

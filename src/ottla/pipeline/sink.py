@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 from ottla.pipeline.exactly_once import Job, abort, commit_batch, commit_once, prepare
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.source import COLUMNS
+from ottla.pipeline.task_memory import settle
 from ottla.pipeline.transactions import Transaction
 from ottla.pipeline.write_options import WriteOptions
 from ottla.pipeline.writing import write_at_least_once
@@ -75,6 +76,7 @@ class OttlaWriter(DataSourceArrowWriter):
         self._job = Job(options.id_prefix, uuid.uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        settle()
         if not self._options.exactly_once:
             return Written(write_at_least_once(self._options, iterator))
         context = _context()
@@ -97,6 +99,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        settle()
         if not self._options.exactly_once:
             return Written(write_at_least_once(self._options, iterator))
         context = _context()

@@ -37,6 +37,7 @@ from ottla.pipeline.planning import bundle
 from ottla.pipeline.positions import from_json, to_json
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.reading import Stream, plan_batch, read_range
+from ottla.pipeline.task_memory import settle
 from ottla.pipeline.value_options import ValueOptions
 
 _HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -154,4 +155,5 @@ def _partitions(options: ReadOptions, ranges: Sequence[Range]) -> list[RangesPar
 def _read(
     options: ReadOptions, ranges: Sequence[Range], schema: pa.Schema, value_schema: str | None
 ) -> Iterator[pa.RecordBatch]:
+    settle()
     return chain.from_iterable(read_range(options, each, schema, value_schema) for each in ranges)

@@ -26,6 +26,8 @@ from ottla.tables.maintenance import Upkeep, remove_orphans
 from ottla.tables.record_columns import value_fields
 from ottla.tables.spark import SparkBatch, SparkEngine
 
+_RECORDS: Final = {"append": 5_000_000, "upsert": 500_000}
+"""Records of a batch. A task that keeps the last of each key holds all of its share in memory; else it holds little."""
 _FIRST_RECORDS: Final = 10_000
 """Records of a new table's first batch, which is read twice: it finds the columns."""
 _OUR_WORDS: Final = re.compile(r"ottla\.[\w.]*?(\w+): ([^\n]+)")
@@ -44,7 +46,7 @@ class TableQuery:
         home: Home,
         definition: Definition,
         *,
-        max_records: int,
+        max_records: int | None = None,
         interval_s: float | None,
         skip_lost: bool = False,
         upkeep: Upkeep,
@@ -53,7 +55,7 @@ class TableQuery:
         self.definition = definition
         self._session = session
         self._home = home
-        self._max_records = max_records
+        self._max_records = max_records or _RECORDS[definition.mode]
         self._interval_s = interval_s
         self._skip_lost = skip_lost
         self._upkeep = upkeep

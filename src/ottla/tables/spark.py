@@ -17,6 +17,7 @@ from ottla.pipeline.fetching import Range
 from ottla.pipeline.planning import bundle
 from ottla.pipeline.read_options import parse_read_options
 from ottla.pipeline.spark_home import make_spark_home
+from ottla.pipeline.task_memory import settle
 from ottla.tables.failures import TableError
 from ottla.tables.tasks import Fetch, Report
 
@@ -78,6 +79,7 @@ class SparkEngine:
             return []
 
         def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            settle()
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield _packed(number, work(items[number]))
@@ -105,6 +107,7 @@ class SparkBatch:
         """The records of a key go to one task: Spark moves them there."""
 
         def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            settle()
             yield _packed(0, work(batches))
 
         topic = self._ranges[0].topic
