@@ -100,6 +100,36 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() -> None:
     assert disk.names("/a") == ["t-0"]
 
 
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["idle", "while it is synced"])
+def test_a_deleted_log_has_no_file_open(is_flushed: bool) -> None:
+    """A file that somebody has open takes room on the disk, whatever it is called."""
+    disk, background = SimulatedDisk(1), Slow()
+    logs = make_logs(disk, "/a", background=background)
+    log = create(logs, "t", 0)  # referred to until the end, as others may do for long
+    fill(log, 300)
+    assert len(log.segments) > 1
+    if is_flushed:
+        log.flusher.start()
+        log.flusher.start()
+    logs.delete("t", 0)
+    assert disk.open_files > 0
+    background.pass_time(60_000)
+    background.finish()
+    assert disk.open_files == 0
+    assert log.log_end_offset == 300
+
+
+def test_a_log_that_is_set_aside_has_no_file_open() -> None:
+    disk, background = SimulatedDisk(1), Slow()
+    logs = make_logs(disk, "/a", background=background)
+    log = create(logs, "t", 0)
+    fill(log, 3)
+    logs.directories[0].set_aside(log)
+    background.finish()
+    assert disk.open_files == 0
+    assert disk.names(log.directory)
+
+
 def test_deletions_that_a_stop_interrupted_are_finished_at_the_next_start() -> None:
     disk = SimulatedDisk(1)
     logs = make_logs(disk, "/a", background=Slow())

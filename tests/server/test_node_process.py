@@ -3,11 +3,13 @@
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.wire.batch import batches
 from ottla.wire.records import Record, build_batch
@@ -85,6 +87,35 @@ def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:
         assert len(found[0]) + len(found[1]) == 500
         create(node, "new")
     assert not node.complaints()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are told by /proc")
+def test_a_topic_that_is_deleted_gives_its_room_back(tmp_path: Path) -> None:
+    node = OttlaNode(tmp_path, SETTINGS | {"log.segment.delete.delay.ms": "100"})
+    node.format()
+    with node.running():
+        create(node, "t", 3)
+        sender = Sender(node)
+        for number in range(300):
+            sender.send("t", bytes(1000), partition=number % 3)
+        assert sender.flush(30) == 0
+        read_all(node, "t", {0: 100, 1: 100, 2: 100})
+        admin = AdminClient({"bootstrap.servers": node.address})
+        admin.delete_topics(["t"])["t"].result()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and (left := open_files(node, "/t-")):
+            time.sleep(0.05)
+        assert not left
+    assert not node.complaints()
+
+
+def open_files(node: OttlaNode, part: str) -> list[str]:
+    """The paths of files that the process has open, deleted ones among them."""
+    found = []
+    for each in Path(f"/proc/{node.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            found.append(str(each.readlink()))
+    return [name for name in found if part in name]
 
 
 def test_no_acknowledged_record_is_lost_when_the_process_is_killed_under_load(tmp_path: Path) -> None:

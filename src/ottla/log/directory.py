@@ -142,7 +142,7 @@ class LogDirectory:
             return
         path = f"{self.path}/{name}"
         if role is Role.DELETED:
-            self._remove_later(path, 0)
+            self.home.background.later(0, lambda: self._remove_folder(path))
             return
         if role is Role.STRAY or topic == METADATA_TOPIC:
             return
@@ -248,12 +248,13 @@ class LogDirectory:
             self._is_syncing_names = True
             self.home.background.later(_TOGETHER_MS, self._sync_names)
         self._forget(log)
-        self._remove_later(log.directory, log.settings.file_delete_delay_ms)
+        self.home.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
 
     def set_aside(self, log: PartitionLog) -> None:
         """Take a log out of service that no topic knows any more, and keep its files for people to look at."""
         self._mark(log, Role.STRAY)
         self._forget(log)
+        log.release()
 
     def promote(self, topic: str, partition: int) -> PartitionLog:
         """Let a future log become the partition's own."""
@@ -367,10 +368,13 @@ class LogDirectory:
     def _unique(self) -> str:
         return UUID(int=self.home.random.getrandbits(128), version=4).hex
 
-    def _remove_later(self, path: str, delay_ms: int) -> None:
-        background = self.home.background
-        remove = partial(_remove_tree, self.home.disk, path)
-        background.later(delay_ms, lambda: background.run(remove, _done, self.fail))
+    def _remove(self, log: PartitionLog) -> None:
+        # Others may refer to the log for long, and a file that is open takes room on the disk.
+        log.release()
+        self._remove_folder(log.directory)
+
+    def _remove_folder(self, path: str) -> None:
+        self.home.background.run(partial(_remove_tree, self.home.disk, path), _done, self.fail)
 
 
 def _remove_tree(disk: Disk, path: str) -> None:

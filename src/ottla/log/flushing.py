@@ -64,13 +64,14 @@ class Flush:
 class Flusher:
     """The flushes of one log: one at a time, and another after it for whoever asked too late for the first."""
 
-    __slots__ = ("_again", "_log", "_named", "_running", "_stale", "_waiting", "failure")
+    __slots__ = ("_again", "_log", "_named", "_over", "_running", "_stale", "_waiting", "failure")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._running = False
         self._again = False
         self._stale = False
+        self._over = False
         self._named: Where | None = None
         """Where the log was when its names were synced: they are durable for as long as it is there."""
         self._waiting: list[tuple[int, Callable[[], None]]] = []
@@ -79,6 +80,8 @@ class Flusher:
 
     def start(self) -> None:
         """Sync what is there now, after the sync that may be under way."""
+        if self._over:
+            return
         if self._running:
             self._again = True
             return
@@ -96,6 +99,10 @@ class Flusher:
         assert offset <= self._log.log_end_offset, f"{self._log} does not reach {offset}"
         self._waiting.append((offset, action))
         self.start()
+
+    def end(self) -> None:
+        """Begin no more syncs: the log is out of service, and its files may go."""
+        self._over = True
 
     def truncated(self) -> None:
         """The log was cut: a sync under way may have seen what is gone, and not what comes in its place."""

@@ -460,6 +460,11 @@ class PartitionLog:
             sync_path(self.home.disk, active.path(suffix))
         sync_path(self.home.disk, f"{self.directory}/{snapshot_name(self.log_end_offset)}")
         self.recovery_point = flush.end_offset
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the open files: the log is out of service. Answers and syncs under way keep theirs open."""
+        self.flusher.end()
         for segment in self.segments:
             segment.release()
 
