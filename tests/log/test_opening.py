@@ -226,7 +226,7 @@ class TestDamage:
 
     def test_a_batch_of_an_older_leader_behind_one_of_a_newer_ends_the_log(self, bench: Bench) -> None:
         end = bench.log.log_end_offset
-        bench.log.active.append(batch(b"stale", base_offset=end, leader_epoch=7), end, NOW, 100)
+        bench.log.active.append(batch(b"stale", base_offset=end, leader_epoch=7), end, end, NOW, 100)
         bench.reopen(clean=False, recovery_point=end)
         assert bench.log.log_end_offset == end
         check_consistent(bench.log)
@@ -236,7 +236,7 @@ class TestDamage:
         end = bench.log.log_end_offset
         for number, epoch in enumerate((9, 1_952_710_658, 9)):
             made = batch(b"x", base_offset=end + number, leader_epoch=epoch)
-            bench.log.active.append(made, end + number, NOW, 100)
+            bench.log.active.append(made, end + number, end + number, NOW, 100)
         bench.reopen(clean=False, recovery_point=end)
         assert bench.log.log_end_offset == end + 1
         assert bench.log.epochs.latest == 9
@@ -290,7 +290,7 @@ class TestDamage:
     def test_a_segment_that_overlaps_the_one_before_is_dropped(self, bench: Bench) -> None:
         end = bench.log.log_end_offset
         stale = Segment.create(bench.disk, DIRECTORY, end - 2, now_ms=NOW)
-        stale.append(batch(b"stale", base_offset=end - 2, leader_epoch=8), end - 2, NOW, 100)
+        stale.append(batch(b"stale", base_offset=end - 2, leader_epoch=8), end - 2, end - 2, NOW, 100)
         bench.reopen(clean=False, recovery_point=0)
         assert bench.log.log_end_offset == end
         assert len(bench.log.segments) == 3
@@ -328,7 +328,7 @@ class TestLeftovers:
         end = bench.log.segments[2].base_offset
         cleaned = Segment.create(bench.disk, DIRECTORY, 0, now_ms=NOW, suffix=SWAP)
         data = batch(b"kept", base_offset=end - 1, leader_epoch=0)
-        cleaned.append(data, end - 1, NOW, 100)
+        cleaned.append(data, end - 1, end - 1, NOW, 100)
         cleaned.finish()
         return cleaned
 

@@ -34,7 +34,7 @@ def grown(disk: SimulatedDisk, count: int = 20, *, interval: int = 100, step: in
 
 def put(segment: Segment, offset: int, *, timestamp: int = NOW, interval: int = 100) -> None:
     data = batch(b"a", b"b", b"c", base_offset=offset, leader_epoch=0, timestamps=timestamp)
-    segment.append(data, offset + 2, timestamp, interval)
+    segment.append(data, offset, offset + 2, timestamp, interval)
 
 
 @pytest.mark.parametrize("interval", [0, 100, 1 << 30])
@@ -174,7 +174,7 @@ def test_power_loss_while_files_are_renamed_leaves_a_segment_whole_or_none(suffi
 
 
 def test_what_is_not_a_batch_is_told_with_its_place(disk: SimulatedDisk) -> None:
-    segment = grown(disk, 3)
+    segment = grown(disk, 4)
     third = [position for position, _ in segment.headers()][2]
     disk.pwrite(segment.file.number, b"\xff" * 12, third + 8)
     for walk in (segment.headers, segment.batches):
@@ -209,7 +209,7 @@ def test_large_and_small_batches_are_walked_alike(disk: SimulatedDisk) -> None:
     segment = Segment.create(disk, DIRECTORY, 0, now_ms=NOW)
     sizes = [10, 5000, 70, 70, 1_300_000, 20, 4096, 3970, 2_000_000, 1]
     for offset, size in enumerate(sizes):
-        segment.append(batch(bytes(size), base_offset=offset, leader_epoch=0), offset, NOW, 100)
+        segment.append(batch(bytes(size), base_offset=offset, leader_epoch=0), offset, offset, NOW, 100)
     assert [header.base_offset for _, header in segment.headers()] == list(range(len(sizes)))
     assert [header.base_offset for _, header, _, _ in segment.batches()] == list(range(len(sizes)))
     for offset in range(len(sizes)):
@@ -248,3 +248,48 @@ def test_a_released_segment_holds_no_file(disk: SimulatedDisk) -> None:
 )
 def test_a_segment_spans_31_bits_of_offsets(disk: SimulatedDisk, offset: int, fits: bool) -> None:
     assert Segment(disk, DIRECTORY, BASE).fits(offset) is fits
+
+
+def test_the_batch_that_came_last_is_at_hand(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = grown(disk, 5)
+    stored = disk.pread(segment.file.number, segment.size, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "pread", lambda *_: pytest.fail("nothing need be read"))
+        for offset in range(BASE + 12, BASE + 15):
+            found = segment.find(offset)
+            assert found is not None
+            assert found.base_offset == BASE + 12
+            records = segment.read(found, 1 << 20, segment.size)
+            assert records.held == stored[records.position : records.position + records.size]
+        assert segment.find(BASE + 15) is None
+    before = segment.find(BASE + 11)
+    assert before is not None
+    both = segment.read(before, 1 << 20, segment.size)
+    assert (both.size, both.held) == (2 * before.size, None)
+
+
+def test_what_was_cut_off_is_not_at_hand(disk: SimulatedDisk) -> None:
+    segment = grown(disk, 5)
+    last = segment.find(BASE + 12)
+    assert last is not None
+    segment.truncate(last.position, BASE + 12)
+    assert segment.find(BASE + 12) is None
+    put(segment, BASE + 12, timestamp=NOW + 100)
+    again = segment.find(BASE + 12)
+    assert again == last
+    records = segment.read(again, 1 << 20, segment.size)
+    assert records.held == disk.pread(segment.file.number, again.size, again.position)
+    earlier = segment.find(BASE + 6)
+    assert earlier is not None
+    segment.truncate(earlier.position, BASE + 6)
+    found = segment.find(BASE + 5)
+    assert found is not None
+    assert segment.read(found, 1 << 20, segment.size).held is None
+
+
+def test_large_batches_are_not_kept(disk: SimulatedDisk) -> None:
+    segment = Segment.create(disk, DIRECTORY, 0, now_ms=NOW)
+    segment.append(batch(bytes(5000), base_offset=0, leader_epoch=0), 0, 0, NOW, 100)
+    found = segment.find(0)
+    assert found is not None
+    assert segment.read(found, 1 << 20, segment.size).held is None

@@ -187,12 +187,14 @@ class LogFile:
 class FileRange:
     """Bytes of a file that need not pass through the process: `sendfile` takes them from `file.number`."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("file", "held", "position", "size")
 
-    def __init__(self, file: LogFile, position: int, size: int) -> None:
+    def __init__(self, file: LogFile, position: int, size: int, held: bytes | None = None) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.held = held
+        """The bytes themselves, where they are at hand."""
 
     def __len__(self) -> int:
         return self.size

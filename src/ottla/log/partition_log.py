@@ -366,7 +366,7 @@ class PartitionLog:
                 raise RecordListTooLarge(f"{len(data)} bytes are more than a segment's {self._settings.segment_bytes}")
             segment = self._segment_for(len(data), self.log_end_offset, last_offset, max_timestamp, now_ms)
         try:
-            segment.append(data, last_offset, max_timestamp, self._settings.index_interval_bytes)
+            segment.append(data, self.log_end_offset, last_offset, max_timestamp, self._settings.index_interval_bytes)
         except OSError as error:
             self.home.on_failure(error)
             raise

@@ -30,6 +30,8 @@ SWAP = ".swap"
 _UNKNOWN = -2
 """A timestamp that was not looked up yet."""
 
+_HELD_BYTES = 1024
+"""Up to here the last batch is kept at hand: whoever reads as records come asks for nothing else."""
 _SEARCH_BYTES = 4096 + HEADER_BYTES
 _bounds = struct.Struct(">qi11xi").unpack_from
 """Base offset, batch length and last offset delta."""
@@ -60,6 +62,7 @@ class Segment:
         "_offset_of_max_timestamp",
         "_offsets",
         "_size",
+        "_tail",
         "_times",
         "_unindexed_bytes",
         "base_offset",
@@ -86,6 +89,8 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp = _UNKNOWN
         self._unindexed_bytes = 0
+        self._tail: tuple[int, int, int, int, bytes | None] | None = None
+        """The batch that was appended last: base offset, last offset, position, size, and its bytes if they are few."""
         self.make: Callable[[], None] | None = None
         """Makes the files of a segment that is only planned; None for one that has them."""
 
@@ -211,6 +216,7 @@ class Segment:
     def append(
         self,
         data: bytes | bytearray | memoryview,
+        base_offset: int,
         last_offset: int,
         max_timestamp: int,
         index_interval_bytes: int,
@@ -233,6 +239,8 @@ class Segment:
             raise
         self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
         self._size = position + size
+        held = bytes(data) if size <= _HELD_BYTES else None
+        self._tail = base_offset, last_offset, position, size, held
 
     def append_block(
         self,
@@ -242,6 +250,7 @@ class Segment:
     ) -> None:
         """Write several batches at once; each is told by its size, last offset and max timestamp."""
         position = self.size
+        self._tail = None
         self._spill()
         try:
             write_all(self._disk, self.file.number, data, position)
@@ -271,6 +280,9 @@ class Segment:
 
     def find(self, offset: int) -> Found | None:
         """The first batch that ends at the offset or after it."""
+        tail = self._tail
+        if tail is not None and offset >= tail[0]:
+            return Found(tail[2], tail[3], tail[0]) if offset <= tail[1] else None
         end = self.size
         floor = self.offsets.floor(offset - self.base_offset)
         position = floor[1] if floor else 0
@@ -294,7 +306,9 @@ class Segment:
     def read(self, found: Found, max_bytes: int, end: int) -> FileRange:
         """Bytes from a batch on: at least that batch, otherwise at most so many, and none at `end` or behind it."""
         size = min(max(max_bytes, found.size), end - found.position)
-        return FileRange(self.file, found.position, size)
+        tail = self._tail
+        held = tail[4] if tail is not None and tail[2] == found.position and tail[3] == size else None
+        return FileRange(self.file, found.position, size, held)
 
     def upper_bound(self, position: int) -> int | None:
         """The offset of an indexed batch at the position or behind it; None if there is none."""
@@ -315,6 +329,7 @@ class Segment:
 
     def cut(self, position: int) -> None:
         """Drop the end of the file, whose batches are in no index."""
+        self._tail = None
         self._size = position
         self._disk.truncate(self.file.number, position)
 

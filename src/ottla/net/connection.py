@@ -108,8 +108,8 @@ class Connection:
             return
         self._sending.append(request)
         size = request.sent_bytes = sum(map(len, chunks))
-        if size <= len(chunks) * _JOINED_BYTES and FileRange not in map(type, chunks):
-            chunks = [b"".join(chunks)]  # type: ignore[arg-type] # none is a file range
+        if size <= len(chunks) * _JOINED_BYTES:
+            chunks = _joined(chunks)
         self._out.extend(chunks)
         if self._is_parsing and self._has_more and self._can_hold(chunks, request):
             self.in_flight = None
@@ -321,10 +321,8 @@ class Connection:
 
     def _read_small(self, out: deque[Chunk]) -> None:
         for number, chunk in enumerate(out):
-            if isinstance(chunk, FileRange) and chunk.size <= _SMALL_BYTES:
-                data = os.pread(chunk.file.number, chunk.size, chunk.position)
-                if len(data) == chunk.size:  # else the log was cut meanwhile, as sending will find out
-                    out[number] = data
+            if type(chunk) is FileRange and chunk.size <= _SMALL_BYTES:
+                out[number] = _content(chunk)
 
     def _send_buffers(self, out: deque[Chunk]) -> None:
         """Send the buffers in front of the next file range in one call."""
@@ -362,3 +360,20 @@ class Connection:
             out.popleft()
         else:
             out[0] = FileRange(chunk.file, chunk.position + sent, chunk.size - sent)
+
+
+def _joined(chunks: list[Chunk]) -> list[Chunk]:
+    """Small pieces as one, with what is in files among them; several, where a file has not what it should."""
+    if FileRange in map(type, chunks):
+        chunks = [_content(chunk) if type(chunk) is FileRange else chunk for chunk in chunks]
+        if FileRange in map(type, chunks):
+            return chunks
+    return [b"".join(chunks)]  # type: ignore[arg-type] # none is a file range
+
+
+def _content(chunk: FileRange) -> Chunk:
+    """The bytes of a range; the range itself if the log was cut meanwhile, as sending will find out."""
+    if chunk.held is not None:
+        return chunk.held
+    data = os.pread(chunk.file.number, chunk.size, chunk.position)
+    return data if len(data) == chunk.size else chunk
