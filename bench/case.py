@@ -57,6 +57,8 @@ class Case:
     axis: str | None = None
     sizes: tuple[int, ...] = ()
     quick_sizes: tuple[int, ...] = ()
+    named_only: bool = False
+    """Whether it takes too long for a full run: it is run by its name."""
 
     @property
     def group(self) -> str:
@@ -81,6 +83,7 @@ def case(
     axis: str | None = None,
     sizes: tuple[int, ...] = (),
     quick_sizes: tuple[int, ...] = (),
+    named_only: bool = False,
 ) -> "Callable[[Callable[[Trial], Figures]], Callable[[Trial], Figures]]":
     """Declare a case: the function below does its work once."""
 
@@ -100,6 +103,7 @@ def case(
             axis=axis,
             sizes=sizes,
             quick_sizes=quick_sizes,
+            named_only=named_only,
         )
         return work
 

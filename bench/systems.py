@@ -70,6 +70,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "300000",
     # Not from there: what one round has written is to be gone before the next one.
     "log.segment.delete.delay.ms": "100",
+    "log.initial.task.delay.ms": "500",
 }
 
 

@@ -29,7 +29,7 @@ RECORD_BYTES = 1_000
     "a topic of so many partitions: made, written to, left alone",
     warm_rounds=0,
     axis="partitions",
-    sizes=(1, 100, 1_000, 5_000),
+    sizes=(1, 100, 1_000, 10_000),
     quick_sizes=(1, 10, 100),
 )
 def growth_partitions(trial: Trial) -> Figures:
@@ -125,6 +125,23 @@ def growth_groups(trial: Trial) -> Figures:
 )
 def growth_log(trial: Trial) -> Figures:
     """The time is that of the fetches. All that is read was just written: nothing waits for a disk to read."""
+    return log_of_size(trial)
+
+
+@case(
+    "growth-log-20gb",
+    "the same up to 20 GB, more than the page cache may hold",
+    warm_rounds=0,
+    axis="MB",
+    sizes=(1_000, 5_000, 20_000),
+    named_only=True,
+)
+def growth_log_20gb(trial: Trial) -> Figures:
+    return log_of_size(trial)
+
+
+def log_of_size(trial: Trial) -> Figures:
+    """Let the log grow to its size, then write some more and read here and there."""
     assert trial.x is not None
     topic = trial.cluster.once("topic", trial.new_topic)
     sizes = trial.cluster.once("sizes", lambda: [0])

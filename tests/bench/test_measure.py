@@ -1,6 +1,7 @@
 """What processes cost is counted with their children's cost, and only their own."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,13 @@ def test_what_is_measured_is_the_servers_share() -> None:
     assert figures["server_cpu_s"] == 0
     assert figures["client_cpu_s"] >= 0.3
     assert figures["rss_peak_mb"] >= figures["rss_mb"] > 0
+
+
+def test_memory_is_used_once_and_given_back() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    resident = measure.resident_bytes([os.getpid()])
+    measure.touch_memory(64 << 20)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_minflt > before.ru_minflt  # one a page, or one for many where pages are large
+    assert after.ru_maxrss * 1024 >= 64 << 20
+    assert measure.resident_bytes([os.getpid()]) < resident + (32 << 20)
