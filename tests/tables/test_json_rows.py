@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.tables import evolution
+from ottla.tables import evolution, json_rows
 from ottla.tables.evolution import MAX_DEPTH, extended, is_allowed, leaves
 from ottla.tables.json_rows import Values, read_by_arrow, read_one_by_one, read_values
 from ottla.tables.record_columns import record_fields, value_fields
@@ -205,3 +205,31 @@ def test_what_hypothesis_found() -> None:
     rows = settled(column({"a": [None, None]}, {"a": [1, None]})).rows
     assert rows is not None
     assert rows.to_pylist()[0] == {"a": [None, None]}
+
+
+def test_new_columns_take_a_closer_look_at_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+
+    def counted(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
+        looked_at.append(len(values))
+        return read_one_by_one(values, schema, fixed)
+
+    monkeypatch.setattr(json_rows, "read_one_by_one", counted)
+    # Arrow takes too much for a fraction to be trusted with a new column of fractions.
+    found = read_values(column(*({"price": n / 7, "n": n} for n in range(5000))), EMPTY, NONE)
+    assert {field.name: field.type for field in value_fields(found.wanted)} == {"price": pa.float64(), "n": pa.int64()}
+    assert found.rows is None
+    assert sum(looked_at) <= 128
+
+
+def test_halves_that_differ_want_the_columns_of_both() -> None:
+    values = column(*({"n": n} for n in range(200)), *({"n": n / 3, "more": [n]} for n in range(200)), b"bad")
+    found = read_values(values, EMPTY, NONE)
+    wanted = {field.name: field.type for field in value_fields(found.wanted)}
+    assert wanted == {"n": pa.float64(), "more": pa.list_(pa.field("element", pa.int64()))}
+    assert list(found.errors) == [400]
+    again = read_values(values, found.wanted, NONE)
+    assert again.wanted == found.wanted
+    assert again.rows is not None
+    assert again.rows[199].as_py() == {"n": 199.0, "more": None}
+    assert again.rows[399].as_py() == {"n": 199 / 3, "more": [199]}

@@ -35,6 +35,7 @@ _LASTING: Final = ("DataLost", "OptionError", "TableError", "CorruptMessage")
 """Failures that no second attempt helps with."""
 _PAUSES_S: Final = (1.0, 5.0, 15.0, 60.0)
 _STOP_S: Final = 0.2
+_STOP_TIMEOUT_S: Final = 30.0
 
 
 class TableQuery:
@@ -84,7 +85,7 @@ class TableQuery:
         }
         self._failure, self._batches, self._keeper = None, 0, keeper
         self._stopping.clear()
-        self._thread = InheritableThread(self._keep, args=(keeper, options), session=self._session)
+        self._thread = InheritableThread(self._keep, args=(keeper, options), daemon=True, session=self._session)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
@@ -105,13 +106,16 @@ class TableQuery:
         raise _in_plain_words(self.definition, failure) from failure
 
     def stop(self) -> None:
-        """End the query; a batch that is under way is not committed, unless its commit is."""
+        """End the query; a batch that is under way is not committed, unless its commit is.
+
+        A thread that waits for a broker for too long is left behind. Without Spark it commits nothing any more.
+        """
         self._stopping.set()
-        while self._thread is not None:
+        thread, self._thread = self._thread, None
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        while thread is not None and thread.is_alive() and time.monotonic() < deadline_s:
             self._session.interruptTag(self._tag)
-            self._thread.join(_STOP_S)
-            if not self._thread.is_alive():
-                self._thread = None
+            thread.join(_STOP_S)
 
     @property
     def _tag(self) -> str:
@@ -119,8 +123,8 @@ class TableQuery:
         return f"ottla-table-{self.definition.name}-{self._keeper.run}"
 
     def _keep(self, keeper: Keeper, options: Mapping[str, str]) -> None:
-        self._session.addTag(self._tag)
         try:
+            self._session.addTag(self._tag)
             self._follow(keeper, options)
         except Exception as error:  # noqa: BLE001  # raised where the query is waited for
             self._failure = error
@@ -140,7 +144,7 @@ class TableQuery:
             if self._interval_s is None:
                 if not ranges:
                     return
-            elif stop == stream.latest():
+            elif not ranges or stop == stream.latest():
                 self._stopping.wait(max(self._interval_s - (time.monotonic() - began_s), 0))
 
     def _most(self, keeper: Keeper) -> int:
