@@ -380,6 +380,7 @@ class Segment:
 
     def finish(self) -> None:
         """Complete the files, when the segment gets no more batches or the log is closed."""
+        self._tail = None
         if self.make is not None:
             self.make()
         file = self._file
