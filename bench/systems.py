@@ -22,7 +22,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.interop.kafka_jars import class_path, java, kafka_libs
 from tests.ports import free_ports
 
@@ -36,6 +36,8 @@ META = "meta.properties"
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
 POLL_S = 0.005
+MOST_AT_ONCE = 5_000
+"""Partitions that one request makes: a controller decides about at most 10,000 records at a time."""
 
 # What kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3.1 set when nobody sets anything else.
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
@@ -312,9 +314,14 @@ class Cluster:
     def create_topics(self, names: list[str], partitions: int = 1, **configs: str) -> None:
         """Make topics with one request, as many replicas as there are nodes (three at most); returns when all lead."""
         settings = {re.sub("_", ".", name): value for name, value in configs.items()}
-        wanted = [NewTopic(name, partitions, min(3, len(self.nodes)), config=settings) for name in names]
+        first = min(partitions, MOST_AT_ONCE)
+        wanted = [NewTopic(name, first, min(3, len(self.nodes)), config=settings) for name in names]
         for future in self.admin.create_topics(wanted, operation_timeout=60, request_timeout=90).values():
             future.result(120)
+        for total in range(first + MOST_AT_ONCE, partitions + 1, MOST_AT_ONCE):
+            more = [NewPartitions(name, total) for name in names]
+            for future in self.admin.create_partitions(more, operation_timeout=60, request_timeout=90).values():
+                future.result(120)
 
     def delete_topics(self, names: list[str]) -> None:
         for future in self.admin.delete_topics(names, operation_timeout=60, request_timeout=90).values():

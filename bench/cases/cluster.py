@@ -49,7 +49,7 @@ def cluster_failover(trial: Trial) -> Figures:
     "cluster-failover-controller",
     "the active controller of three nodes is killed: nothing is acknowledged for so long",
     nodes=NODES,
-    warm_rounds=1,
+    warm_rounds=0,
     goals={"time_ms": 1 / 8},
 )
 def cluster_failover_controller(trial: Trial) -> Figures:
@@ -61,7 +61,7 @@ def cluster_failover_controller(trial: Trial) -> Figures:
     "cluster-failover-java",
     "the same with Kafka's own producer, for a leader that is killed",
     nodes=NODES,
-    warm_rounds=1,
+    warm_rounds=0,
     goals={"time_ms": 1 / 8},
 )
 def cluster_failover_java(trial: Trial) -> Figures:

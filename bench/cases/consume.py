@@ -66,9 +66,9 @@ def consume_10(trial: Trial) -> Figures:
     return consume(trial, records=1_000_000, partitions=10, consumers=10)
 
 
-@case("consume-java", "1 M × 1,000 B, Kafka's consumer in a group of its own", needs=GROUPS, goals=LOAD_GOALS)
+@case("consume-java", "500 k × 1,000 B, Kafka's consumer in a group of its own", needs=GROUPS, goals=LOAD_GOALS)
 def consume_java(trial: Trial) -> Figures:
-    records = trial.scaled(1_000_000)
+    records = trial.scaled(500_000)
     topic = filled(trial, records)
     with trial.measured() as figures:
         figures |= consumer_performance(trial.cluster.bootstrap, topic, records=records, settings={})
@@ -77,12 +77,12 @@ def consume_java(trial: Trial) -> Figures:
 
 @case(
     "consume-share",
-    "300 k × 1,000 B, Kafka's share consumer, each record acknowledged",
+    "150 k × 1,000 B, Kafka's share consumer, each record acknowledged",
     needs=SHARE_GROUPS,
     goals=LOAD_GOALS,
 )
 def consume_share(trial: Trial) -> Figures:
-    records = trial.scaled(300_000)
+    records = trial.scaled(150_000)
     topic, group = filled(trial, records), f"share-{time.monotonic_ns()}"
     _begin_with_the_first(trial, group)
     with trial.measured() as figures:
@@ -110,10 +110,10 @@ def consume_committed(trial: Trial) -> Figures:
     return consume(trial, records=1_000_000, transaction_ms=20)
 
 
-@case("consume-tail", "500 k × 1,000 B, five consumers (librdkafka) of what a producer is writing", goals=LOAD_GOALS)
+@case("consume-tail", "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing", goals=LOAD_GOALS)
 def consume_tail(trial: Trial) -> Figures:
     """Each reads everything, as it comes. The servers' CPU is that of both sides."""
-    records = trial.scaled(500_000)
+    records = trial.scaled(300_000)
     with trial.topic() as topic, ThreadPoolExecutor(TAILS) as clients, trial.measured() as figures:
         tails = [
             clients.submit(

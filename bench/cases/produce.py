@@ -87,9 +87,9 @@ def produce_100_partitions(trial: Trial) -> Figures:
     return produce(trial, records=300_000, partitions=100, settings=BATCHES_64K)
 
 
-@case("produce-1000p", "300 k × 1,000 B over 1,000 partitions", warm_rounds=1, goals=LOAD_GOALS)
+@case("produce-1000p", "100 k × 1,000 B over 1,000 partitions", warm_rounds=1, goals=LOAD_GOALS)
 def produce_1000_partitions(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, partitions=1_000, settings=BATCHES_64K)
+    return produce(trial, records=100_000, partitions=1_000, settings=BATCHES_64K)
 
 
 @case("produce-20", "300 k × 1,000 B by 20 producers (librdkafka) over 10 partitions", goals=LOAD_GOALS)
