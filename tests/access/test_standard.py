@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.access.actions import Action, Kind, Operation
@@ -113,11 +113,13 @@ def test_rules_are_read_as_they_are_written(
 
 
 @given(st.lists(acls, max_size=6), st.booleans())
+@example([rule("*", Operation.ALL, pattern=PREFIXED), rule("*", Operation.READ, DENY)], False)
 def test_something_may_be_written_if_some_name_may(rules: list[Acl], default: bool) -> None:
     """Of names that are made up: those of the rules, and longer ones."""
     found = authorizer(*rules, allow_without_rules=default)
-    literal = [acl.resource_name for acl in rules if acl.resource_name != "*"]
-    candidates = ["hardcode", *literal, *(f"{name}!" for name in literal)]
+    names = [acl.resource_name for acl in rules]
+    # A rule for names that begin with an asterisk is not one for all names.
+    candidates = ["hardcode", *(name for name in names if name != "*"), *(f"{name}!" for name in names)]
     written = any(may(found, Operation.WRITE, name) for name in candidates)
     if found.authorize_any(Client(), Operation.WRITE, Kind.TOPIC):
         assert written or default

@@ -18,7 +18,8 @@ from ottla.errors import OffsetOutOfRange, UnknownTopicOrPartition
 def with_ten_records(address: str, topic: str, work: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster:
-            await Admin(cluster).create_topic(topic, partitions=2)
+            # The times are of long ago: records of that age would not be kept.
+            await Admin(cluster).create_topic(topic, partitions=2, settings={"retention.ms": "-1"})
             async with Producer(cluster) as producer:
                 for number in range(10):
                     await producer.send(topic, b"%d" % number, partition=0, timestamp_ms=1_000_000 + number * 10)

@@ -37,7 +37,8 @@ async def read_all(cluster: Cluster, topic: str, *, sessions: bool = False) -> l
 def test_records_come_back_as_they_were_sent(address: str, topic: str, compression: Compression) -> None:
     async def main() -> tuple[list[Delivered], list[tuple[int, Record]]]:
         async with Cluster(address) as cluster:
-            await Admin(cluster).create_topic(topic, partitions=3)
+            # The times are of long ago: records of that age would not be kept.
+            await Admin(cluster).create_topic(topic, partitions=3, settings={"retention.ms": "-1"})
             async with Producer(cluster, compression=compression) as producer:
                 sent = [
                     await producer.send(topic, value, key=key, headers=headers, timestamp_ms=1_000_000 + at)
