@@ -18,7 +18,7 @@ from ottla.pipeline.reading import plan_batch, read_range
 from ottla.tables.definition import Definition, Home
 from ottla.tables.keeper import Done, Keeper, source_options
 from ottla.tables.records import SOURCE_SCHEMA
-from ottla.tables.tasks import Report
+from ottla.tables.tasks import Fetch, Report
 from tests.pipeline.clusters import Cluster
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class LocalBatch:
 
     def run(self, work: Callable[..., Report], *, by_key: bool) -> list[Report]:
         if not by_key:
-            return [carried(carried(work)(read_range(self._options, each, SOURCE_SCHEMA))) for each in self.ranges]
+            return LocalEngine().map(Fetch(work, self._options), [[each] for each in self.ranges])
         shares: dict[int, list[Any]] = defaultdict(list)
         for each in self.ranges:
             for batch in read_range(self._options, each, SOURCE_SCHEMA):

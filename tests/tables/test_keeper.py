@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.tables.describing import describe
 from ottla.tables.failures import Overtaken, Stumbled, TableError
 from ottla.tables.maintenance import Upkeep, compact, remove_orphans
 from tests.pipeline.clusters import Cluster
@@ -229,3 +230,16 @@ def test_bytes_are_kept_by_key(cluster: Cluster, tmp_path: Path, format_: str) -
     assert [(row["_key"], row["value"]) for row in run.rows()] == [("a", b"3"), ("c", b"5")]
     (letter,) = run.dead()
     assert (letter["key"], letter["value"]) == (b"\xff", b"4")
+
+
+def test_what_is_no_record_is_no_lag(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+    topic = cluster.new_topic(1)
+    definition = define(cluster, topic, format=format_)
+    run = LocalRun(home_in(tmp_path), definition)
+    cluster.transact(topic, [(True, [b'{"n": 1}']), (False, [b'{"n": 2}'])])
+    assert run.take().rows == 1
+    assert describe(home_in(tmp_path), definition)["lag"] == 0
+    cluster.transact(topic, [(False, [b'{"n": 3}'])])
+    assert run.take().rows == 0
+    assert describe(home_in(tmp_path), definition)["lag"] == 0
+    assert [row["n"] for row in run.rows()] == [1]

@@ -34,7 +34,7 @@ class Report(NamedTuple):
     files: list[NewFile]
     dead_files: list[NewFile]
     offsets: dict[int, int]
-    """Behind the last record of each partition."""
+    """Behind what was read of each partition."""
     keys: pa.Array | None
     """In upsert mode: the keys that have a new row, or none any more."""
     rows: int = 0
@@ -49,8 +49,10 @@ class Fetch:
     work: Callable[[Iterable[pa.RecordBatch]], Report]
     options: ReadOptions
 
-    def __call__(self, ranges: Iterable[Range]) -> Report:
-        return self.work(chain.from_iterable(read_raw(self.options, each, SOURCE_SCHEMA) for each in ranges))
+    def __call__(self, ranges: Sequence[Range]) -> Report:
+        """What the work reports. All of the ranges is read then, also where they end in what is no record."""
+        done = self.work(chain.from_iterable(read_raw(self.options, each, SOURCE_SCHEMA) for each in ranges))
+        return done._replace(offsets={each.partition: each.stop for each in ranges})
 
 
 @dataclass(frozen=True)
