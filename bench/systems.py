@@ -318,8 +318,8 @@ class Cluster:
         wanted = [NewTopic(name, first, min(3, len(self.nodes)), config=settings) for name in names]
         for future in self.admin.create_topics(wanted, operation_timeout=60, request_timeout=90).values():
             future.result(120)
-        for total in range(first + MOST_AT_ONCE, partitions + 1, MOST_AT_ONCE):
-            more = [NewPartitions(name, total) for name in names]
+        for made in range(first, partitions, MOST_AT_ONCE):
+            more = [NewPartitions(name, min(made + MOST_AT_ONCE, partitions)) for name in names]
             for future in self.admin.create_partitions(more, operation_timeout=60, request_timeout=90).values():
                 future.result(120)
 
