@@ -80,6 +80,7 @@ def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, ty
         ),
         (["create", "orders", "--topic", "x", "--column", "n=number"], "there is no type 'number'; there are boolean"),
         (["create", "orders", "--topic", "x", "--column", "_offset=long"], "no column can have this name"),
+        (["create", "orders", "--topic", "x", "--values", "bytes", "--column", "n=long"], "have no columns to declare"),
         (
             ["create", "orders", "--topic", "x", "--format", "delta", "--catalog", "type=rest"],
             "a catalog is for Iceberg",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipeline.fetching import Range
 from ottla.pipeline.planning import bundle
@@ -23,7 +23,7 @@ from ottla.tables.tasks import Fetch, Report
 
 T = TypeVar("T")
 R = TypeVar("R")
-_RESULT: Final = "result binary"
+_PACKED: Final = "number long, result binary"
 _SCHEMA: Final = "key binary, value binary, partition int, offset long, timestamp timestamp"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -85,8 +85,7 @@ class SparkEngine:
                     yield _packed(number, work(items[number]))
 
         numbers = self._session.range(0, len(items), 1, len(items))
-        found = sorted(numbers.mapInArrow(in_task, f"number long, {_RESULT}").collect())
-        return [pickle.loads(row[1]) for row in found]  # noqa: S301  # our own tasks' words
+        return _results(numbers, in_task)
 
 
 class SparkBatch:
@@ -116,8 +115,13 @@ class SparkBatch:
         given["startingOffsets"] = json.dumps({topic: {each.partition: each.start for each in self._ranges}})
         given["endingOffsets"] = json.dumps({topic: {each.partition: each.stop for each in self._ranges}})
         records = self._session.read.format("ottla").schema(_SCHEMA).options(**given).load()
-        found = records.repartition("key").mapInArrow(in_task, f"number long, {_RESULT}").collect()
-        return [pickle.loads(row[1]) for row in found]  # noqa: S301  # our own tasks' words
+        return _results(records.repartition("key"), in_task)
+
+
+def _results(rows: DataFrame, in_task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[Any]:
+    """What tasks have packed, in the order of their numbers."""
+    found = sorted(rows.mapInArrow(in_task, _PACKED).collect(), key=lambda row: int(row[0]))
+    return [pickle.loads(row[1]) for row in found]  # noqa: S301  # our own tasks' words
 
 
 def _packed(number: int, result: Any) -> pa.RecordBatch:

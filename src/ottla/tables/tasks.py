@@ -84,13 +84,13 @@ class Intake:
             raise
 
     def _take(self, batches: Iterable[pa.RecordBatch], writer: FilesWriter, dead_writer: FilesWriter) -> Report:
-        upsert = self.mode == "upsert"
         reader = self._reader(self.schema)
         wanted, held = self.schema, []
         offsets: dict[int, int] = {}
         rows = dead = rescued = 0
         for batch in batches:
-            _note(offsets, batch)
+            if self._is_upsert:
+                _note(offsets, batch)  # else the ranges tell how far it is read
             taken = reader.read(batch)
             if taken.wanted != wanted:
                 wanted = taken.wanted
@@ -103,7 +103,7 @@ class Intake:
             new = since(taken.rows, self.offsets, PARTITION, OFFSET)
             rows += new.num_rows
             rescued += new.num_rows - new.column(RESCUED).null_count
-            if upsert:
+            if self._is_upsert:
                 held.append(new)
             else:
                 writer.write(new)
@@ -118,9 +118,12 @@ class Intake:
             writer.write(last.filter(pc.invert(last.column(DELETED))))
         return Report(wanted, writer.finish(), dead_writer.finish(), offsets, keys, rows, dead, rescued)
 
+    @property
+    def _is_upsert(self) -> bool:
+        return self.mode == "upsert"
+
     def _reader(self, schema: pa.Schema) -> RecordReader:
-        needs_key = self.mode == "upsert"
-        return RecordReader(self.topic, schema, self.fixed, self.key, self.values, needs_key=needs_key)
+        return RecordReader(self.topic, schema, self.fixed, self.key, self.values, needs_key=self._is_upsert)
 
 
 def _note(offsets: dict[int, int], batch: pa.RecordBatch) -> None:
