@@ -3,6 +3,10 @@
 Apache Kafka runs as `kafka-server-start.sh` would run it: the same heap, collector, GC log and JMX agent, in KRaft's
 combined mode. Its logging goes nowhere (the jars come without a back end), which is in its favour;
 `KAFKA_OPTS=-Dottla.log.level=warn` makes it speak. Ottla runs as `ottla serve FILE`.
+
+Each server is a session of its own, as a service is: Linux then shares the cores between servers and clients, and not
+among all threads of both. In one session a server gets the more of them the more threads it has, and a client's twenty
+threads leave one that has a single thread the least: what is measured then is how many threads there are.
 """
 
 import base64
@@ -213,6 +217,7 @@ class Node:
                 stdout=words,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "LANG": "C.UTF-8"},
+                start_new_session=True,
             )
 
     def wait_for_brokers(self, count: int) -> None:
