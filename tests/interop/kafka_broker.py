@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,16 +58,21 @@ class BrokerFailed(Exception):
 class KafkaNode:
     """One Kafka node: its log directory, its ports, its settings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, more_listeners: Sequence[str] = ()
+    ) -> None:
         self.directory = folder / "logs"
         self.words = folder / "kafka.err"
-        self.port, controller_port = free_ports(2)
+        names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.port = self.ports["PLAINTEXT"]
         self._properties = folder / "server.properties"
         values = {
             **SETTINGS,
+            **(settings or {}),
             "log.dirs": str(self.directory),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
+            "controller.quorum.voters": f"1@127.0.0.1:{self.ports['CONTROLLER']}",
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
@@ -75,11 +80,11 @@ class KafkaNode:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def format(self) -> None:
+    def format(self, *more: str) -> None:
         """Make the log directory, as an operator does."""
         tool = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
         done = subprocess.run(
-            self._command(*tool), capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
+            self._command(*tool, *more), capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -81,8 +81,8 @@ def test_client_settings_of_java_are_accepted() -> None:
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger: 9 is more than"),
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset: cannot be set: use startingOffsets"),
         ({"kafka.group.idd": "g"}, "kafka.group.idd: Kafka's clients have no such setting"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: this client speaks PLAINTEXT only"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism: this client speaks PLAINTEXT only"),
+        ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: must be one of PLAINTEXT, SSL"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism: GSSAPI (Kafka's default"),
         ({"kafka.isolation.level": "x"}, "kafka.isolation.level: 'x' is none of read_committed, read_uncommitted"),
     ],
 )

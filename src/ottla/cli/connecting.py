@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.cli.command import CommandFailed, NotUnderstood
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
     from ottla.errors import ApiError
+    from ottla.security.settings import Security
 
 T = TypeVar("T")
 
@@ -26,6 +28,11 @@ def add_connection(parser: argparse.ArgumentParser, *, json: bool = True) -> Non
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
         help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
+    )
+    group.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="settings of a client, as Kafka's tools take them: security.protocol, ssl.*, sasl.*",
     )
     group.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=15.0, help="how long to try (default: %(default)s)"
@@ -58,8 +65,10 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
     except InvalidAddress as error:
         raise NotUnderstood(str(error)) from None
 
+    security = _security(arguments.command_config)
+
     async def run() -> T:
-        async with Cluster(servers, client_id="ottla-cli", timeout_s=arguments.timeout) as cluster:
+        async with Cluster(servers, client_id="ottla-cli", timeout_s=arguments.timeout, security=security) as cluster:
             # A first look with little patience: a server that is not there should be told at once.
             await cluster.retry(cluster.any_connection, timeout_s=min(arguments.timeout, 0.2))
             return await work(cluster)
@@ -70,9 +79,30 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
         raise CommandFailed(explain(error, text)) from error
 
 
+def _security(file: str | None) -> "Security":
+    from ottla.security.errors import InvalidSecurity
+    from ottla.security.settings import PLAINTEXT, parse_security
+    from ottla.security.tls import client_context
+    from ottla.settings.properties import InvalidProperties, parse_properties
+
+    if file is None:
+        return PLAINTEXT
+    try:
+        given = parse_properties(Path(file).read_bytes())
+        security = parse_security({name: each.value for name, each in given.items()})
+        if security.tls is not None:
+            client_context(security.tls)
+    except OSError as error:
+        raise NotUnderstood(f"--command-config: {file} cannot be read: {error.strerror}") from None
+    except (InvalidProperties, InvalidSecurity) as error:
+        raise NotUnderstood(f"--command-config: {file}: {error}") from None
+    return security
+
+
 def explain(error: "ApiError", servers: str) -> str:
     """The error in one sentence, with what to do where that is clear."""
     from ottla.errors import (
+        AuthenticationError,
         AuthorizationError,
         GroupIdNotFound,
         NetworkFailed,
@@ -100,6 +130,8 @@ def explain(error: "ApiError", servers: str) -> str:
             return f"{said}; it has members, and they must leave first"
         case UnsupportedVersion():
             return f"{said}; the broker is too old, or too new, for this command"
+        case AuthenticationError():
+            return f"{said}; --command-config FILE says who you are"
         case AuthorizationError():
             return f"{said}; it takes another user, or more rights for this one"
         case _:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
@@ -113,6 +114,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         type=setting,
         help="a setting of Kafka's clients, such as isolation.level=read_uncommitted; may be repeated",
     )
+    _add_client_file(parser)
     parser.add_argument(
         "-b",
         "--bootstrap-server",
@@ -120,6 +122,18 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
     )
     _add_home(parser)
+
+
+def _add_client_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a properties file with such settings, read by each run: the place for passwords",
+    )
+
+
+def _absolute(file: str | None) -> str | None:
+    return None if file is None else str(Path(file).absolute())
 
 
 def _create(arguments: argparse.Namespace) -> None:
@@ -143,6 +157,7 @@ def _create(arguments: argparse.Namespace) -> None:
             namespace=arguments.namespace,
             catalog=dict(arguments.catalog),
             client=dict(arguments.client),
+            client_file=_absolute(arguments.command_config),
         )
         home = _home(arguments)
         home.check_new(definition)
@@ -271,17 +286,21 @@ def _add_alter(parser: argparse.ArgumentParser) -> None:
         "--accept-topic", action="store_true", help="go on with the topic as it is now, from its beginning"
     )
     parser.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help="where the cluster is now")
+    _add_client_file(parser)
     _add_home(parser)
 
 
 def _alter(arguments: argparse.Namespace) -> None:
-    changes = {
-        name: value
-        for name, value in (("mode", arguments.mode), ("servers", arguments.bootstrap_server))
-        if value is not None
+    given = {
+        "mode": arguments.mode,
+        "servers": arguments.bootstrap_server,
+        "client_file": _absolute(arguments.command_config),
     }
+    changes = {name: value for name, value in given.items() if value is not None}
     if not changes and not arguments.accept_topic:
-        raise CommandFailed("nothing is to be changed: --mode, --accept-topic or --bootstrap-server says what")
+        raise CommandFailed(
+            "nothing is to be changed: --mode, --accept-topic, --bootstrap-server or --command-config says what"
+        )
 
     def work(home: "Home", keeper: "Keeper") -> None:
         name = keeper.definition.name
@@ -299,6 +318,8 @@ def _alter(arguments: argparse.Namespace) -> None:
             print(f"Table {name} is {arguments.mode} from the next run on.")
         if arguments.bootstrap_server:
             print(f"Table {name} reads from {arguments.bootstrap_server}.")
+        if arguments.command_config:
+            print(f"Table {name} has settings of its client in {keeper.definition.client_file}.")
 
     _with_table(arguments, work)
 

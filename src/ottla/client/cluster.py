@@ -25,6 +25,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.security.settings import PLAINTEXT, Security
 from ottla.wire.types import ZERO_UUID
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class Cluster:
         request_timeout_s: float = 30.0,
         connect_timeout_s: float = 5.0,
         metadata_max_age_s: float = 300.0,
+        security: Security = PLAINTEXT,
     ) -> None:
         self.servers = parse_addresses(servers) if isinstance(servers, str) else tuple(servers)
         self.client_id = client_id
@@ -56,6 +58,7 @@ class Cluster:
         self.controller_id = -1
         self._connect_timeout_s = connect_timeout_s
         self._max_age_s = metadata_max_age_s
+        self._security = security
         self._topics: dict[str, tuple[Topic, Deadline]] = {}
         self._connections: dict[tuple[Address, str], Connection] = {}
         self._connecting: dict[tuple[Address, str], asyncio.Lock] = {}
@@ -218,7 +221,11 @@ class Cluster:
                 return connection
             try:
                 connection = await Connection.connect(
-                    address.host, address.port, client_id=self.client_id, timeout_s=self._connect_timeout_s
+                    address.host,
+                    address.port,
+                    client_id=self.client_id,
+                    timeout_s=self._connect_timeout_s,
+                    security=self._security,
                 )
             except ApiError as error:
                 hint = "" if address in self.servers else f" ({name} is the address that the cluster gives)"

@@ -1,7 +1,8 @@
 """One connection to a node: requests out, answers back, several under way at once.
 
 The first request asks which versions the node speaks; each later one goes out in the highest version that both know.
-Answers come in the order of their requests. When the connection breaks, everything that waits fails with it.
+Where SASL is asked for, the client then proves who it is, and does so again before the node would ask for it. Answers
+come in the order of their requests. When the connection breaks, everything that waits fails with it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla import __version__
+from ottla.client.authenticating import HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
+from ottla.client.framing import LENGTH, answer_size
 from ottla.errors import ApiError, NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
 from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.messages.apis import BY_KEY, Api
+from ottla.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.security.settings import PLAINTEXT, Sasl, Security
+from ottla.security.tls import client_context
 from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
 _HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", getattr(select, "POLLHUP", 0))  # not every system can tell
+_MAX_ANSWER_BYTES: Final = (1 << 31) - 1
 _head = struct.Struct(">hhih").pack
-_length = struct.Struct(">i")
 
 
 class Connection:
@@ -44,25 +50,44 @@ class Connection:
         self._waiting: deque[tuple[int, Api, int, asyncio.Future[Any]]] = deque()
         self._correlation = 0
         self._failure: ApiError | None = None
+        self._sasl: Sasl | None = None
+        self._authenticate_at_s: float | None = None
+        """When the client has to prove again who it is, by the loop's clock."""
+        self._authenticating = asyncio.Lock()
         self._receiving = asyncio.ensure_future(self._receive())
         self.on_broken: Callable[[], None] | None = None
         """Called once the connection is of no more use, whoever ended it."""
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0, max_bytes: int = 1 << 27
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "ottla",
+        timeout_s: float = 10.0,
+        security: Security = PLAINTEXT,
     ) -> Connection:
-        """Open a connection and learn what the node speaks; raises NetworkFailed or RequestTimedOut."""
+        """Open a connection, learn what the node speaks, and tell it who is there.
+
+        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity for keys that cannot be had.
+        """
+        context = None if security.tls is None else client_context(security.tls)
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
+                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, ssl=context)
         except TimeoutError:
             raise RequestTimedOut(f"{host}:{port} did not answer within {timeout_s:g} s") from None
+        except NO_HANDSHAKE as error:
+            raise NetworkFailed(handshake_failure(f"{host}:{port}", error)) from error
         except OSError as error:
             raise NetworkFailed(f"{host}:{port} cannot be reached: {_reason(error)}") from error
         connection = cls(reader, writer, client_id, f"{host}:{port}")
         try:
             await connection._negotiate(timeout_s)
+            if security.sasl is not None:
+                connection._sasl = security.sasl
+                await connection._authenticate(security.sasl, timeout_s)
         except BaseException:
             connection.close()
             raise
@@ -102,6 +127,11 @@ class Connection:
 
     async def send(self, request: Any, *, version: int | None = None, timeout_s: float = 30.0) -> Any:
         """The answer to a request; raises RequestTimedOut, NetworkFailed or UnsupportedVersion."""
+        if self._authenticate_at_s is not None:
+            await self._stay_authenticated(timeout_s)
+        return await self._ask(request, version, timeout_s)
+
+    async def _ask(self, request: Any, version: int | None, timeout_s: float) -> Any:
         api = BY_KEY[schema_of(type(request)).key]
         if version is None:
             version = self.version_of(api.key)
@@ -117,6 +147,8 @@ class Connection:
 
     async def post(self, request: Any, *, version: int) -> None:
         """Send a request that is not answered: a Produce with acks=0. Returns when it is on its way."""
+        if self._authenticate_at_s is not None:
+            await self._stay_authenticated()
         self._transmit(BY_KEY[schema_of(type(request)).key], request, version)
         try:
             await self._writer.drain()
@@ -130,12 +162,38 @@ class Connection:
 
     async def _negotiate(self, timeout_s: float) -> None:
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-        answer: ApiVersionsResponse = await self.send(request, version=3, timeout_s=timeout_s)
+        answer: ApiVersionsResponse = await self._ask(request, 3, timeout_s)
         if answer.error_code == UnsupportedVersion.code:
-            answer = await self.send(ApiVersionsRequest(), version=0, timeout_s=timeout_s)
+            answer = await self._ask(ApiVersionsRequest(), 0, timeout_s)
         if answer.error_code:
             raise by_code(answer.error_code)(f"{self.address} does not tell which versions it speaks")
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    async def _authenticate(self, sasl: Sasl, timeout_s: float) -> None:
+        exchange = await asyncio.to_thread(sasl.exchange)  # it may ask another server for a token
+        steps = authentication(sasl.mechanism, exchange, self.address)
+        request = next(steps)
+        while True:
+            version = HANDSHAKE_VERSION if type(request) is SaslHandshakeRequest else None
+            answer = await self._ask(request, version, timeout_s)
+            try:
+                request = steps.send(answer)
+            except StopIteration as done:
+                again_s = done.value
+                break
+        self._authenticate_at_s = None if again_s is None else asyncio.get_running_loop().time() + again_s
+
+    async def _stay_authenticated(self, timeout_s: float = 30.0) -> None:
+        """Prove again who is there, if it is time for that; nothing else is sent meanwhile."""
+        async with self._authenticating:
+            due_s = self._authenticate_at_s
+            if due_s is not None and asyncio.get_running_loop().time() >= due_s:
+                assert self._sasl is not None
+                try:
+                    await self._authenticate(self._sasl, timeout_s)
+                except ApiError as error:
+                    self._fail(error)
+                    raise
 
     def _write(self, api: Api, request: Any, version: int) -> asyncio.Future[Any]:
         correlation = self._transmit(api, request, version)
@@ -154,14 +212,14 @@ class Connection:
         if is_flexible(type(request), version):
             head += b"\x00"
         body = encode(request, version)
-        self._writer.write(_length.pack(len(head) + len(body)) + head + body)
+        self._writer.write(LENGTH.pack(len(head) + len(body)) + head + body)
         return self._correlation
 
     async def _receive(self) -> None:
         try:
             while True:
-                (size,) = _length.unpack(await self._reader.readexactly(_length.size))
-                self._take(await self._reader.readexactly(size))
+                head = await self._reader.readexactly(LENGTH.size)
+                self._take(await self._reader.readexactly(answer_size(head, _MAX_ANSWER_BYTES)))
         except asyncio.IncompleteReadError:
             self._fail(NetworkFailed(f"{self.address} closed the connection"))
         except (OSError, ProtocolError) as error:
@@ -171,10 +229,10 @@ class Connection:
         if not self._waiting:
             raise ProtocolError("an answer that nobody asked for")
         correlation, api, version, future = self._waiting[0]  # it fails with the others, should this be unreadable
-        (answered,) = _length.unpack_from(frame)
+        (answered,) = LENGTH.unpack_from(frame)
         if answered != correlation:
             raise ProtocolError(f"an answer to request {answered}, where {correlation} is next")
-        start = _length.size
+        start = LENGTH.size
         # The answer may be read by clients that do not know the node's versions yet.
         if api.key == _API_VERSIONS:
             response = self._take_versions(frame[start:], version)
@@ -194,7 +252,7 @@ class Connection:
     def _fail(self, error: ApiError) -> None:
         if self._failure is None:
             self._failure = error
-            self._writer.close()
+            self._hang_up()
             if self.on_broken is not None:
                 asyncio.get_running_loop().call_soon(self.on_broken)
         while self._waiting:
@@ -202,6 +260,13 @@ class Connection:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # whoever was waiting may have given up
+
+    def _hang_up(self) -> None:
+        transport = self._writer.transport
+        if transport.get_extra_info("ssl_object") is None or transport.get_write_buffer_size():
+            transport.close()
+        else:
+            transport.abort()  # TLS would wait for the other side's farewell, longer than the event loop may last
 
 
 def _reason(error: OSError) -> str:

@@ -3,8 +3,6 @@
 A client sends the salted password, from which the keys are made here; the password itself is nowhere kept (KIP-554).
 """
 
-import hashlib
-import hmac
 from collections import Counter
 
 from ottla.controller.decision import Decision, decide_all
@@ -27,10 +25,9 @@ from ottla.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.messages.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, keys_of
 
-HASHES = {1: "sha256", 2: "sha512"}
-"""By the number of the mechanism."""
-MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
+_BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
 
 
 def alter_scram_credentials(
@@ -58,7 +55,7 @@ def alter_scram_credentials(
 def _record(view: View, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
     if not alteration.name:
         raise UnacceptableCredential("Username must not be empty")
-    if alteration.mechanism not in HASHES:
+    if alteration.mechanism not in _BY_NUMBER:
         raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
     if isinstance(alteration, ScramCredentialDeletion):
         if ScramUser(alteration.mechanism, alteration.name) not in view.image.scram:
@@ -68,14 +65,12 @@ def _record(view: View, alteration: ScramCredentialDeletion | ScramCredentialUps
         raise UnacceptableCredential("Too few iterations")
     if alteration.iterations > MAX_ITERATIONS:
         raise UnacceptableCredential("Too many iterations")
-    hash_name = HASHES[alteration.mechanism]
-    salted_password = bytes(alteration.salted_password)
-    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    keys = keys_of(_BY_NUMBER[alteration.mechanism], bytes(alteration.salted_password))
     return UserScramCredentialRecord(
         name=alteration.name,
         mechanism=alteration.mechanism,
         salt=bytes(alteration.salt),
-        stored_key=hashlib.new(hash_name, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+        stored_key=keys.stored,
+        server_key=keys.server,
         iterations=alteration.iterations,
     )

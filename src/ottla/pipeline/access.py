@@ -33,6 +33,7 @@ class Access:
             timeout_s=settings.api_timeout_s,
             request_timeout_s=settings.request_timeout_s,
             connect_timeout_s=settings.connect_timeout_s,
+            security=settings.security,
         )
         self._links: dict[int, list[Link]] = {}
 
@@ -88,7 +89,9 @@ class Access:
         self.run(self.cluster.connection(node))  # so that a node that is gone is told as everywhere else
         address = self.cluster.nodes[node].address
         settings = self._settings
-        return Link.connect(address, settings.client_id, settings.connect_timeout_s, settings.request_timeout_s)
+        return Link.connect(
+            address, settings.client_id, settings.connect_timeout_s, settings.request_timeout_s, settings.security
+        )
 
     def return_link(self, node: int, link: Link) -> None:
         self._links.setdefault(node, []).append(link)

@@ -9,6 +9,10 @@ from typing import Final, NamedTuple
 
 from ottla.client.addresses import Address, InvalidAddress, parse_addresses
 from ottla.pipeline.option_values import OptionError, parse_boolean, parse_choice, parse_number
+from ottla.security.errors import InvalidSecurity
+from ottla.security.settings import NAMES as SECURITY
+from ottla.security.settings import Security, parse_security
+from ottla.security.tls import client_context
 from ottla.wire.compression import LEVELS, Compression
 
 PREFIX: Final = "kafka."
@@ -70,8 +74,6 @@ _REFUSED: Final = {
     "transactional.id": "exactly-once writes choose their own; see the option transactionalIdPrefix",
 }
 
-_SECURITY: Final = ("sasl.", "security.", "ssl.")
-
 
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _COMPRESSIONS: Final = tuple(each.name.lower() for each in Compression)
@@ -106,6 +108,7 @@ class ClientSettings(NamedTuple):
     """What is read from the `kafka.*` options."""
 
     servers: tuple[Address, ...]
+    security: Security
     client_id: str
     group_id: str | None
     committed: bool
@@ -149,6 +152,7 @@ def parse_client_settings(options: Mapping[str, str]) -> ClientSettings:
     compression = Compression[choice("compression.type", "none", tuple(_COMPRESSIONS)).upper()]
     return ClientSettings(
         servers=servers,
+        security=_security(given),
         client_id=given.get("client.id", "ottla-spark"),
         group_id=given.get("group.id"),
         committed=choice("isolation.level", "read_committed", ("read_committed", "read_uncommitted"))
@@ -172,15 +176,21 @@ def parse_client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def _refuse(given: Mapping[str, str]) -> None:
-    for name, value in given.items():
-        if name == "security.protocol" and value.upper() == "PLAINTEXT":
-            continue
+    for name in given:
         if name in _REFUSED:
             raise OptionError(PREFIX + name, f"cannot be set: {_REFUSED[name]}")
-        if name.startswith(_SECURITY):
-            raise OptionError(PREFIX + name, "this client speaks PLAINTEXT only, without TLS and SASL")
-        if name not in _USED and name not in _NO_EFFECT:
+        if name not in _USED and name not in _NO_EFFECT and name not in SECURITY:
             raise OptionError(PREFIX + name, "Kafka's clients have no such setting")
+
+
+def _security(given: Mapping[str, str]) -> Security:
+    try:
+        security = parse_security(given)
+        if security.tls is not None:
+            client_context(security.tls)  # keys that cannot be had are told at once, not by tasks
+    except InvalidSecurity as error:
+        raise OptionError(PREFIX + error.setting, error.reason) from None
+    return security
 
 
 def _level(given: Mapping[str, str], compression: Compression) -> int | None:

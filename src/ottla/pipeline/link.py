@@ -2,25 +2,33 @@
 
 Fetches bring megabytes. They are received into one buffer that is used again: what an answer holds of records is a view
 of it, and good until the next answer is taken.
+
+With TLS and SASL it is as with `client/connection.py`, which this has in common with it but the event loop.
 """
 
 import socket
 import struct
+import time
 from typing import Any, Final
 
 from ottla import __version__
 from ottla.client.addresses import Address
+from ottla.client.authenticating import AUTHENTICATE, HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
+from ottla.client.framing import LENGTH, answer_size
 from ottla.errors import NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
 from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.messages.apis import BY_KEY, Api
+from ottla.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.security.settings import Sasl, Security
+from ottla.security.tls import client_context
 from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
 _FIRST_BUFFER_BYTES: Final = 1 << 16
+_MAX_ANSWER_BYTES: Final = (1 << 31) - 1
 _head = struct.Struct(">hhih").pack
-_length = struct.Struct(">i")
 
 
 class Link:
@@ -35,20 +43,36 @@ class Link:
         self._correlation = 0
         self._versions: dict[int, tuple[int, int]] = {}
         self._sent: tuple[Api, int] | None = None
+        self._sasl: Sasl | None = None
+        self._authenticate_at_s: float | None = None
+        """When the client has to prove again who it is."""
 
     @classmethod
-    def connect(cls, address: Address, client_id: str, connect_timeout_s: float, timeout_s: float) -> "Link":
-        """Open a connection and learn what the node speaks; raises NetworkFailed or RequestTimedOut."""
+    def connect(
+        cls, address: Address, client_id: str, connect_timeout_s: float, timeout_s: float, security: Security
+    ) -> "Link":
+        """Open a connection, learn what the node speaks, and tell it who is there.
+
+        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity for keys that cannot be had.
+        """
+        context = None if security.tls is None else client_context(security.tls)
         try:
             opened = socket.create_connection(address, connect_timeout_s)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                opened = context.wrap_socket(opened, server_hostname=address.host)
         except TimeoutError:
             raise RequestTimedOut(f"{address} did not answer within {connect_timeout_s:g} s") from None
+        except NO_HANDSHAKE as error:
+            raise NetworkFailed(handshake_failure(str(address), error)) from error
         except OSError as error:
             raise NetworkFailed(f"{address} cannot be reached: {error.strerror or error}") from error
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = cls(opened, str(address), client_id, timeout_s)
         try:
             link._negotiate()
+            if security.sasl is not None:
+                link._sasl = security.sasl
+                link._authenticate(security.sasl)
         except BaseException:
             link.close()
             raise
@@ -71,6 +95,9 @@ class Link:
     def send(self, request: Any, version: int) -> None:
         """Send a request; its answer must be taken before the next one."""
         assert self._sent is None, "an answer is due"
+        if self._authenticate_at_s is not None and time.monotonic() >= self._authenticate_at_s:
+            assert self._sasl is not None
+            self._authenticate(self._sasl)
         api = BY_KEY[schema_of(type(request)).key]
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         head = _head(api.key, version, self._correlation, len(self._client_id)) + self._client_id
@@ -79,7 +106,7 @@ class Link:
         body = encode(request, version)
         self._socket.settimeout(self._timeout_s)
         try:
-            self._socket.sendall(_length.pack(len(head) + len(body)) + head + body)
+            self._socket.sendall(LENGTH.pack(len(head) + len(body)) + head + body)
         except OSError as error:
             raise NetworkFailed(f"the connection to {self.address} failed: {error}") from error
         self._sent = api, version
@@ -91,9 +118,9 @@ class Link:
         self._socket.settimeout(self._timeout_s + wait_s)
         try:
             frame = self._receive()
-            if _length.unpack_from(frame)[0] != self._correlation:
+            if LENGTH.unpack_from(frame)[0] != self._correlation:
                 raise ProtocolError(f"an answer to another request than {self._correlation}")
-            answer = self._decode(api, version, frame[_length.size :])
+            answer = self._decode(api, version, frame[LENGTH.size :])
         except TimeoutError:
             raise RequestTimedOut(f"{self.address} did not answer {api.name} within {self._timeout_s:g} s") from None
         except (OSError, ProtocolError) as error:
@@ -121,11 +148,22 @@ class Link:
             raise by_code(answer.error_code)(f"{self.address} does not tell which versions it speaks")
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
+    def _authenticate(self, sasl: Sasl) -> None:
+        self._authenticate_at_s = None
+        steps = authentication(sasl.mechanism, sasl.exchange(), self.address)
+        request = next(steps)
+        while True:
+            shakes_hands = type(request) is SaslHandshakeRequest
+            self.send(request, HANDSHAKE_VERSION if shakes_hands else self.version_of(AUTHENTICATE))
+            try:
+                request = steps.send(self.take())
+            except StopIteration as done:
+                if done.value is not None:
+                    self._authenticate_at_s = time.monotonic() + done.value
+                return
+
     def _receive(self) -> memoryview:
-        (size,) = _length.unpack(self._fill(_length.size))
-        if size < _length.size:
-            raise ProtocolError(f"an answer of {size} bytes")
-        return self._fill(size)
+        return self._fill(answer_size(self._fill(LENGTH.size), _MAX_ANSWER_BYTES))
 
     def _fill(self, size: int) -> memoryview:
         if size > len(self._buffer):

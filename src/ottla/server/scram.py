@@ -6,26 +6,12 @@ An argument: `SCRAM-SHA-256=[name=alice,password=secret]`; `iterations` and `sal
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
-from typing import Final, NamedTuple
 
 from ottla.messages.metadata_records import UserScramCredentialRecord
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, Mechanism, keys_of, salted_password
 
-DEFAULT_ITERATIONS: Final = 4096
-_MAX_ITERATIONS: Final = 16384
 _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
-
-
-class Mechanism(NamedTuple):
-    """A SCRAM mechanism: its number in records, and its hash."""
-
-    number: int
-    hash: str
-
-
-MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": Mechanism(2, "sha512")}
 
 
 class InvalidCredential(Exception):
@@ -46,20 +32,20 @@ def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecor
     name = parts.pop("name", None)
     if name is None:
         raise InvalidCredential("a credential needs a name")
-    iterations = _iterations(parts.pop("iterations", str(DEFAULT_ITERATIONS)))
+    iterations = _iterations(parts.pop("iterations", str(MIN_ITERATIONS)))
     given_salt = parts.pop("salt", None)
     if given_salt is not None:
         salt = _decoded("salt", given_salt)
     salted = _salted_password(parts, mechanism, salt, iterations, has_salt=given_salt is not None)
     if parts:
         raise InvalidCredential(f"unknown in a credential: {', '.join(sorted(parts))}")
-    client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
+    keys = keys_of(mechanism, salted)
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism.number,
         salt=salt,
-        stored_key=hashlib.new(mechanism.hash, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", mechanism.hash),
+        stored_key=keys.stored,
+        server_key=keys.server,
         iterations=iterations,
     )
 
@@ -76,8 +62,8 @@ def _part(text: str) -> tuple[str, str]:
 def _iterations(text: str) -> int:
     if not _integer(text):
         raise InvalidCredential(f"iterations {text!r} is not a number")
-    if not DEFAULT_ITERATIONS <= int(text) <= _MAX_ITERATIONS:
-        raise InvalidCredential(f"iterations must be from {DEFAULT_ITERATIONS} to {_MAX_ITERATIONS}, not {text}")
+    if not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
+        raise InvalidCredential(f"iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}, not {text}")
     return int(text)
 
 
@@ -86,7 +72,7 @@ def _salted_password(
 ) -> bytes:
     password, salted = parts.pop("password", None), parts.pop("saltedpassword", None)
     if password is not None:
-        return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
+        return salted_password(mechanism, password, salt, iterations)
     if salted is None:
         raise InvalidCredential("a credential needs a password or a saltedpassword")
     if not has_salt:

@@ -50,6 +50,8 @@ class Definition:
     catalog: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, str] = field(default_factory=dict)
     """Settings of Kafka's clients, such as isolation.level."""
+    client_file: str | None = None
+    """A properties file with more of them, read by each run: passwords are not kept here."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name.endswith(DEAD_LETTERS_SUFFIX):

@@ -7,6 +7,7 @@ that whatever happens in between, the next run passes over what is there.
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from ottla.errors import UnknownTopicOrPartition
 from ottla.pipeline.access import Access, shared
 from ottla.pipeline.read_options import EARLIEST, ReadOptions, parse_read_options
+from ottla.settings.properties import InvalidProperties, parse_properties
 from ottla.tables.definition import Definition, Home
 from ottla.tables.evolution import extended, needs_rewrite
 from ottla.tables.failures import TableError
@@ -253,10 +255,24 @@ def source_options(definition: Definition) -> Mapping[str, str]:
     return {
         # Each table has connections of its own: its batches run in a thread of their own.
         "kafka.client.id": f"ottla-table-{definition.name}",
+        **{f"kafka.{name}": value for name, value in _from_file(definition).items()},
         **{f"kafka.{name}": value for name, value in definition.client.items()},
         "kafka.bootstrap.servers": definition.servers,
         "subscribe": definition.topic,
     }
+
+
+def _from_file(definition: Definition) -> dict[str, str]:
+    if definition.client_file is None:
+        return {}
+    try:
+        found = parse_properties(Path(definition.client_file).read_bytes())
+    except OSError as error:
+        way = f"`ottla table alter {definition.name} --command-config FILE` says where its settings are now"
+        raise TableError(f"{definition.client_file} cannot be read: {error.strerror}; {way}") from error
+    except InvalidProperties as error:
+        raise TableError(f"{definition.client_file}: {error}") from error
+    return {name: each.value for name, each in found.items()}
 
 
 def _overlaps(file: StoredFile, least: Any, greatest: Any) -> bool:

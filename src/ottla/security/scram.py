@@ -1,0 +1,95 @@
+"""SCRAM (RFC 5802, RFC 7677): proof of a password that neither side sends, nor the server has.
+
+Kafka adds one thing: `tokenauth=true` behind the client's nonce says that the user is a delegation token's id, and the
+password its HMAC.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import Final, NamedTuple
+
+from ottla.errors import SaslAuthenticationFailed
+
+
+class Mechanism(NamedTuple):
+    """A SCRAM mechanism: its number in records, and its hash."""
+
+    number: int
+    hash: str
+
+
+MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": Mechanism(2, "sha512")}
+MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
+_GS2_HEADER: Final = b"n,,"
+_server_first = re.compile(
+    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})"
+).match
+
+
+class Keys(NamedTuple):
+    """What a server keeps of a password."""
+
+    stored: bytes
+    server: bytes
+
+
+def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
+
+
+def keys_of(mechanism: Mechanism, salted: bytes) -> Keys:
+    """The keys that a salted password makes."""
+    client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
+    return Keys(hashlib.new(mechanism.hash, client_key).digest(), hmac.digest(salted, b"Server Key", mechanism.hash))
+
+
+class ScramClient:
+    """The client's side of one exchange. `nonce` must be random, and of printable characters without commas."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False) -> None:
+        self._mechanism = MECHANISMS[mechanism]
+        self._password = password
+        self._nonce = nonce
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._bare = f"n={name},r={nonce}{',tokenauth=true' if is_token else ''}".encode()
+        self._expected: bytes | None = None
+
+    def first(self) -> bytes:
+        return _GS2_HEADER + self._bare
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The proof, and then None when the server has proved that it knows the user; raises where it did not."""
+        if self._expected is None:
+            return self._prove(challenge)
+        if not hmac.compare_digest(challenge, b"v=" + base64.b64encode(self._expected)):
+            raise SaslAuthenticationFailed("the server did not prove that it knows the user")
+        return None
+
+    def _prove(self, challenge: bytes) -> bytes:
+        found = _server_first(challenge.decode("ascii", "replace"))
+        if found is None or not found["nonce"].startswith(self._nonce) or found["nonce"] == self._nonce:
+            raise SaslAuthenticationFailed("the server's first message is not one of SCRAM")
+        try:
+            salt = base64.b64decode(found["salt"], validate=True)
+        except binascii.Error:
+            raise SaslAuthenticationFailed("the server's salt is not base64") from None
+        iterations = int(found["iterations"])
+        if iterations < MIN_ITERATIONS:
+            raise SaslAuthenticationFailed(
+                f"the server asks for {iterations} iterations; {MIN_ITERATIONS} is the least"
+            )
+        hash_name = self._mechanism.hash
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        keys = keys_of(self._mechanism, salted)
+        final = b"c=%b,r=%b" % (base64.b64encode(_GS2_HEADER), found["nonce"].encode())
+        signed = b",".join((self._bare, challenge, final))
+        client_key = hmac.digest(salted, b"Client Key", hash_name)
+        self._expected = hmac.digest(keys.server, signed, hash_name)
+        return final + b",p=" + base64.b64encode(xor(client_key, hmac.digest(keys.stored, signed, hash_name)))
+
+
+def xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))

@@ -1,0 +1,301 @@
+"""The settings by which Kafka's clients are secured: `security.protocol`, `ssl.*` and `sasl.*`.
+
+All become plain values, which may travel to other processes; files are read and servers asked where a connection is
+made. What only a JVM can do is refused with what to do instead.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.security.errors import InvalidSecurity
+from ottla.security.exchanges import BearerExchange, Exchange, PlainExchange, scram_exchange
+from ottla.security.jaas import InvalidJaas, Login, parse_jaas
+from ottla.security.keystores import Store
+from ottla.security.scram import MECHANISMS
+from ottla.security.tls import PROTOCOLS, Tls
+from ottla.security.tokens import TokenSource, token_of
+from ottla.settings.values import Password
+
+T = TypeVar("T")
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_BEARER: Final = "OAUTHBEARER"
+_LOGINS: Final = {"PLAIN": "PlainLoginModule", _BEARER: "OAuthBearerLoginModule"} | dict.fromkeys(
+    MECHANISMS, "ScramLoginModule"
+)
+"""Mechanism → the class that its `sasl.jaas.config` names."""
+_STORE_KINDS: Final = ("JKS", "PKCS12", "PEM")
+_ISSUED_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
+_UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredLoginCallbackHandler"
+_RETRIEVERS: Final = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+_comma = re.compile(r"\s*,\s*").split
+
+_NO_EFFECT: Final = frozenset(
+    [
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    ]
+)
+"""They tune the JVM's ways, or are a server's."""
+_USED: Final = frozenset(
+    [
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "sasl.login.read.timeout.ms",
+        "sasl.mechanism",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    ]
+)
+_REFUSED: Final = {
+    "sasl.client.callback.handler.class": "classes of Java cannot be loaded; give credentials by sasl.jaas.config",
+    "sasl.login.class": "classes of Java cannot be loaded; give credentials by sasl.jaas.config",
+    "security.providers": "classes of Java cannot be loaded; TLS is OpenSSL's here",
+    "ssl.engine.factory.class": "classes of Java cannot be loaded; TLS is OpenSSL's here",
+    "ssl.provider": "classes of Java cannot be loaded; TLS is OpenSSL's here",
+}
+NAMES: Final = _USED | _NO_EFFECT | frozenset(_REFUSED)
+
+
+class Sasl(NamedTuple):
+    """How a client proves who it is."""
+
+    mechanism: str
+    user: str = ""
+    password: Password = Password("")
+    is_token: bool = False
+    tokens: TokenSource = TokenSource()
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    def exchange(self) -> Exchange:
+        """One authentication; with OAUTHBEARER it may wait for a token, and raise SaslAuthenticationFailed."""
+        if self.mechanism == _BEARER:
+            return BearerExchange(token_of(self.tokens), dict(self.extensions))
+        if self.mechanism == "PLAIN":
+            return PlainExchange(self.user, self.password.value)
+        return scram_exchange(self.mechanism, self.user, self.password.value, is_token=self.is_token)
+
+
+class Security(NamedTuple):
+    """How a client's connections are secured: in no way, by TLS, by SASL, or by both."""
+
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+
+
+PLAINTEXT: Final = Security()
+
+
+def parse_security(given: Mapping[str, str]) -> Security:
+    """What the settings among `given` ask for; raises InvalidSecurity."""
+    for name, reason in _REFUSED.items():
+        if given.get(name):
+            raise InvalidSecurity(name, f"cannot be set: {reason}")
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise InvalidSecurity("security.protocol", f"must be one of {', '.join(SECURITY_PROTOCOLS)}, not {protocol}")
+    return Security(
+        parse_tls(given) if protocol.endswith("SSL") else None,
+        _parse_sasl(given) if protocol.startswith("SASL") else None,
+    )
+
+
+def parse_tls(given: Mapping[str, str]) -> Tls:
+    """What the settings `ssl.*` ask for."""
+    protocols = _items(given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"))
+    for each in protocols:
+        if each not in PROTOCOLS:
+            raise InvalidSecurity("ssl.enabled.protocols", f"{each} is none of {', '.join(PROTOCOLS)}")
+    if not protocols:
+        raise InvalidSecurity("ssl.enabled.protocols", f"names none of {', '.join(PROTOCOLS)}")
+    algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("https", ""):
+        raise InvalidSecurity("ssl.endpoint.identification.algorithm", "must be https, or empty for no check")
+    key_password = given.get("ssl.key.password")
+    return Tls(
+        identity=_identity(given),
+        key_password=None if key_password is None else Password(key_password),
+        trusted=_store(given, "truststore", "certificates"),
+        protocols=protocols,
+        ciphers=_items(given.get("ssl.cipher.suites", "")),
+        checks_host=algorithm == "https",
+    )
+
+
+def _items(text: str) -> tuple[str, ...]:
+    return tuple(each for each in _comma(text.strip()) if each)
+
+
+def _identity(given: Mapping[str, str]) -> Store | None:
+    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
+    if (key is None) is not (chain is None):
+        there, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
+        raise InvalidSecurity(f"ssl.keystore.{there}", f"needs ssl.keystore.{missing} beside it")
+    if key is None or chain is None:
+        return _store(given, "keystore", "key")
+    return _store({**given, "ssl.keystore.key": f"{key}\n{chain}\n"}, "keystore", "key")
+
+
+def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
+    """The key store or trust store that settings name: a file, or text of PEM among the settings."""
+    prefix = f"ssl.{which}."
+    location, text = given.get(prefix + "location"), given.get(prefix + inline)
+    kind = given.get(prefix + "type", "JKS").upper()
+    if not location and not text:
+        return None
+    if kind not in _STORE_KINDS:
+        raise InvalidSecurity(prefix + "type", f"must be one of {', '.join(_STORE_KINDS)}, not {kind}")
+    if text:
+        if location:
+            raise InvalidSecurity(prefix + inline, f"cannot be set beside {prefix}location")
+        if kind != "PEM":
+            raise InvalidSecurity(prefix + inline, f"needs {prefix}type=PEM")
+        return Store(prefix + inline, kind, text=Password(text))
+    password = given.get(prefix + "password")
+    if kind == "PEM" and password is not None:
+        raise InvalidSecurity(prefix + "password", "is for JKS and PKCS12; ssl.key.password opens a key in PEM")
+    return Store(prefix + "location", kind, location, None if password is None else Password(password))
+
+
+def _parse_sasl(given: Mapping[str, str]) -> Sasl:
+    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _LOGINS:
+        there = ", ".join(sorted(_LOGINS))
+        hint = " (Kafka's default; set sasl.mechanism)" if "sasl.mechanism" not in given else ""
+        raise InvalidSecurity("sasl.mechanism", f"{mechanism}{hint} is not spoken here; there are {there}")
+    if "sasl.jaas.config" not in given:
+        example = f'org.apache.kafka.common.security…{_LOGINS[mechanism]} required username="…" password="…";'
+        raise InvalidSecurity("sasl.jaas.config", f"is missing: who the client is, such as {example}")
+    try:
+        login = parse_jaas(given["sasl.jaas.config"])
+    except InvalidJaas as error:
+        raise InvalidSecurity("sasl.jaas.config", str(error)) from None
+    if login.name != _LOGINS[mechanism]:
+        raise InvalidSecurity(
+            "sasl.jaas.config", f"{login.module} is not for {mechanism}, which takes a {_LOGINS[mechanism]}"
+        )
+    if mechanism == _BEARER:
+        return _parse_bearer(given, login)
+    for name in ("username", "password"):
+        if name not in login.options:
+            raise InvalidSecurity("sasl.jaas.config", f"has no {name} for its {login.name}")
+    return Sasl(
+        mechanism,
+        login.options["username"],
+        Password(login.options["password"]),
+        is_token=login.options.get("tokenauth", "").lower() == "true",
+    )
+
+
+def _parse_bearer(given: Mapping[str, str], login: Login) -> Sasl:
+    handler = given.get("sasl.login.callback.handler.class", _UNSECURED_HANDLER).rpartition(".")[2]
+    if handler == _UNSECURED_HANDLER:
+        return _parse_unsecured(login)
+    if handler != _ISSUED_HANDLER:
+        name = given["sasl.login.callback.handler.class"]
+        raise InvalidSecurity(
+            "sasl.login.callback.handler.class",
+            f"{name} cannot be loaded, as a class of Java; {_ISSUED_HANDLER} can",
+        )
+    retriever = given.get("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS[0])
+    if retriever.rpartition(".")[2] not in _RETRIEVERS:
+        known = ", ".join(_RETRIEVERS)
+        raise InvalidSecurity(
+            "sasl.oauthbearer.jwt.retriever.class", f"{retriever} cannot be loaded; there are {known}"
+        )
+    url = given.get("sasl.oauthbearer.token.endpoint.url")
+    if not url or not url.startswith(("http://", "https://", "file:")):
+        raise InvalidSecurity("sasl.oauthbearer.token.endpoint.url", "must be an address (https:, http: or file:)")
+    own = "sasl.oauthbearer.client.credentials.client."
+    client_id = given.get(own + "id", login.options.get("clientId"))
+    secret = given.get(own + "secret", login.options.get("clientSecret"))
+    if not url.startswith("file:") and (client_id is None or secret is None):
+        raise InvalidSecurity(own + "id", f"is missing, or {own}secret: who asks for tokens at {url}")
+    timeout = given.get("sasl.login.read.timeout.ms", "10000")
+    if not timeout.isdecimal():
+        raise InvalidSecurity("sasl.login.read.timeout.ms", f"must be a number of milliseconds, not {timeout!r}")
+    source = TokenSource(
+        url,
+        client_id or "",
+        Password(secret or ""),
+        given.get("sasl.oauthbearer.scope", login.options.get("scope")),
+        parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
+        int(timeout) / 1000,
+        given.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
+    )
+    return Sasl(_BEARER, tokens=source, extensions=_prefixed(login, "extension_", str))
+
+
+def _parse_unsecured(login: Login) -> Sasl:
+    def number(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidSecurity("sasl.jaas.config", f"the claim {text!r} is no number") from None
+
+    def items(text: str) -> tuple[str, ...]:
+        # The first character separates: "|a|b".
+        return tuple(text[1:].split(text[0])) if text else ()
+
+    claims: list[tuple[str, str | float | tuple[str, ...]]] = [
+        *_prefixed(login, "unsecuredLoginStringClaim_", str),
+        *_prefixed(login, "unsecuredLoginNumberClaim_", number),
+        *_prefixed(login, "unsecuredLoginListClaim_", items),
+    ]
+    principal = login.options.get("unsecuredLoginPrincipalClaimName", "sub")
+    if principal not in dict(claims):
+        raise InvalidSecurity("sasl.jaas.config", f"has no unsecuredLoginStringClaim_{principal}: who the client is")
+    life_s = number(login.options.get("unsecuredLoginLifetimeSeconds", "3600"))
+    return Sasl(
+        _BEARER,
+        tokens=TokenSource(claims=tuple(claims), life_s=life_s),
+        extensions=_prefixed(login, "unsecuredLoginExtension_", str),
+    )
+
+
+def _prefixed(login: Login, prefix: str, read: Callable[[str], T]) -> tuple[tuple[str, T], ...]:
+    found = login.options.items()
+    return tuple((name.removeprefix(prefix), read(value)) for name, value in found if name.startswith(prefix))

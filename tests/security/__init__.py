@@ -1,0 +1,1 @@
+"""TLS and SASL, beside Apache Kafka's."""
