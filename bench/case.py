@@ -29,7 +29,7 @@ SHARE_GROUPS = frozenset({76, 78, 79})
 TRANSACTIONS = frozenset({22, 24, 25, 26, 28})
 MODULES = (
     *("produce", "consume", "latency", "mixed", "start", "topics", "groups", "transactions"),
-    *("spark", "cluster", "controller", "idle", "growth"),
+    *("tls", "spark", "cluster", "controller", "idle", "growth"),
 )
 
 # What is asked of Ottla, as ratios to Kafka.
@@ -59,6 +59,8 @@ class Case:
     quick_sizes: tuple[int, ...] = ()
     named_only: bool = False
     """Whether it takes too long for a full run: it is run by its name."""
+    secured: bool = False
+    """Whether there is a listener with TLS, too."""
 
     @property
     def group(self) -> str:
@@ -84,6 +86,7 @@ def case(
     sizes: tuple[int, ...] = (),
     quick_sizes: tuple[int, ...] = (),
     named_only: bool = False,
+    secured: bool = False,
 ) -> "Callable[[Callable[[Trial], Figures]], Callable[[Trial], Figures]]":
     """Declare a case: the function below does its work once."""
 
@@ -104,6 +107,7 @@ def case(
             sizes=sizes,
             quick_sizes=quick_sizes,
             named_only=named_only,
+            secured=secured,
         )
         return work
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from bench import securing
 from bench.asking import Unanswered
 from bench.case import Case, Trial
 from bench.figures import FIGURES, KAFKA, OTTLA, CaseResult, Figures, Sample, shown
@@ -111,7 +112,8 @@ def _start(case: Case, plan: Plan, folder: Path, stack: ExitStack, result: CaseR
         trial = Trial(system, own, plan.scale)
         if case.nodes:
             try:
-                trial.running = stack.enter_context(running(system, own, nodes=case.nodes, settings=case.settings))
+                settings = {**case.settings, **(securing.server_settings() if case.secured else {})}
+                trial.running = stack.enter_context(running(system, own, nodes=case.nodes, settings=settings))
                 if not _can(trial.running, case):
                     result.problems[name] = "left out: it does not serve the APIs that this case needs"
                     continue

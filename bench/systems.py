@@ -30,6 +30,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.interop.kafka_jars import class_path, java, kafka_libs
 from tests.ports import free_ports
 
+from bench import securing
 from bench.asking import Unanswered, known_brokers, served_apis
 from bench.figures import KAFKA, OTTLA
 
@@ -179,7 +180,7 @@ class Node:
         self.system = system
         self.number = number
         self.folder = folder
-        self.port, self.controller_port = free_ports(2)
+        self.port, self.controller_port, self.secured_port = free_ports(3)
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
 
@@ -194,11 +195,14 @@ class Node:
 
     def configure(self, settings: Mapping[str, str], voters: str) -> None:
         """Write its `server.properties`, and a formatted directory."""
+        listeners = f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}"
+        if securing.LISTENER in settings.get("listener.security.protocol.map", ""):
+            listeners += f",{securing.LISTENER}://127.0.0.1:{self.secured_port}"
         values = {
             **SETTINGS,
             "node.id": str(self.number),
             "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "listeners": listeners,
             "log.dirs": str(self.folder / "logs"),
             **settings,
         }
@@ -284,6 +288,11 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(node.address for node in self.nodes)
+
+    @property
+    def secured_bootstrap(self) -> str:
+        """For clients over TLS, of a case that has that."""
+        return ",".join(f"127.0.0.1:{node.secured_port}" for node in self.nodes)
 
     @property
     def pids(self) -> list[int]:

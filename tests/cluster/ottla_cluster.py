@@ -17,7 +17,7 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
@@ -158,6 +158,7 @@ class OttlaCluster:
         kinds: Mapping[int, type[ClusterNode]] | None = None,
         tolerant: bool = False,
         network: Network | None = None,
+        broker_listeners: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._network = network
@@ -167,6 +168,9 @@ class OttlaCluster:
             number: (kinds or {}).get(number, ClusterNode)(folder / f"node{number}", number, its, network)
             for number, its in (roles or dict.fromkeys(range(1, nodes + 1), BOTH)).items()
         }
+        for node in self.nodes.values():
+            if node.is_broker:
+                node.ports |= {name: free_port() for name in broker_listeners}
         brokers = sum(node.is_broker for node in self.nodes.values())
         controllers = [node for node in self.nodes.values() if node.is_controller]
         self.settings = {

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,10 +32,11 @@ class NodeFailed(Exception):
 class OttlaNode:
     """One Ottla node: its data, its ports, its settings."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], more_listeners: Sequence[str] = ()) -> None:
         self.directory = folder / "logs"
         self.words = folder / "ottla.log"
-        self.ports = dict(zip(("PLAINTEXT", "CONTROLLER"), free_ports(2), strict=True))
+        names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         values = {

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 from tests.security.certificates import Authority
 
@@ -56,6 +57,9 @@ def server_settings(authority: Authority) -> dict[str, str]:
         "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items())
         + ",CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.brief.sasl.enabled.mechanisms": ",".join(each for each in MECHANISMS if each != "SCRAM-SHA-512"),
         "ssl.keystore.type": "PEM",
@@ -100,9 +104,11 @@ def _protocol(listener: str) -> str:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[Secured]:
+def secured(kind: str, folder: Path) -> Iterator[Secured]:
+    """Such a node of Apache Kafka or of Ottla."""
     authority = Authority(folder)
-    node = KafkaNode(folder, {**SETTINGS, **server_settings(authority)}, SECURED)
+    settings = {**SETTINGS, **server_settings(authority)}
+    node: KafkaNode | OttlaNode = (KafkaNode if kind == "kafka" else OttlaNode)(folder, settings, SECURED)
     node.format(*scram_arguments())
     with node.running():
         yield Secured({name: f"127.0.0.1:{port}" for name, port in node.ports.items()}, authority)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from ottla.wire.types import Chunk
 
 if TYPE_CHECKING:
+    from ottla.api.authentication import Authentication
     from ottla.api.dispatch import Route
 
 N = TypeVar("N")
@@ -31,13 +32,15 @@ class Exchange(Protocol):
 class Client:
     """Who is at the other end of a connection; kept as long as it lasts."""
 
-    __slots__ = ("address", "listener", "port", "principal", "software_name", "software_version")
+    __slots__ = ("address", "authentication", "listener", "port", "principal", "software_name", "software_version")
 
     def __init__(self, address: str, listener: str, port: int | None = None) -> None:
         self.address = address
         self.port = port
         self.listener = listener
         self.principal = ANONYMOUS
+        self.authentication: Authentication | None = None
+        """How far it is with SASL; None where there is none."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 

@@ -160,6 +160,18 @@ class Dispatch(Generic[N]):
                 self._finish(call, result)
         self._after()
 
+    def fail(self, exchange: Exchange, client: Client, error: ApiError) -> None:
+        """Answer a request with an error, without having it handled."""
+        frame = exchange.frame
+        assert frame is not None
+        try:
+            call, request = self._open(frame, exchange, client)
+        except (ProtocolError, CloseConnection) as reason:
+            exchange.refuse(str(reason))
+            return
+        exchange.note = call.route.meter
+        self._fail(call, request, error)
+
     def _open(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
         """Read the header and the request behind it."""
         if len(frame) < _HEAD_BYTES:

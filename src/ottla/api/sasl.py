@@ -1,33 +1,44 @@
-"""SaslHandshake (key 17) and SaslAuthenticate (key 36), where there is nothing to authenticate.
+"""SaslHandshake (key 17) and SaslAuthenticate (key 36): who the client is.
 
-A listener with SASL takes these requests before any other. Who sends one on a connection that is open for requests
-already is told that it comes at the wrong time, as by Kafka.
+A listener with SASL takes these requests before any other (`authentication.py` sees to that). On one without, and on a
+connection whose client is known already, they come at the wrong time, as with Kafka.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ottla.api.authentication import State
 from ottla.api.call import Call
 from ottla.api.endpoint import Endpoint, endpoint
-from ottla.errors import IllegalSaslState
+from ottla.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
 from ottla.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 @endpoint(17)
 def sasl_handshake(call: Call[Any], request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """The connection needs no mechanism."""
-    return SaslHandshakeResponse(error_code=IllegalSaslState.code)
+    """Agree on a mechanism."""
+    known = call.client.authentication
+    if known is None or known.state is State.KNOWN:
+        return SaslHandshakeResponse(error_code=IllegalSaslState.code)
+    offered = known.rules.mechanisms
+    is_there = known.begin(request.mechanism, bare=call.version == 0)
+    return SaslHandshakeResponse(error_code=0 if is_there else UnsupportedSaslMechanism.code, mechanisms=offered)
 
 
-@endpoint(36)
+def authentication_failed(request: SaslAuthenticateRequest, version: int, error: ApiError) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
+
+
+@endpoint(36, failed=authentication_failed)
 def sasl_authenticate(call: Call[Any], request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """The connection is as authenticated as it will be."""
-    return SaslAuthenticateResponse(
-        error_code=IllegalSaslState.code,
-        error_message="SaslAuthenticate request received after successful authentication",
-    )
+    """Take one token of the exchange."""
+    known = call.client.authentication
+    if known is None:
+        raise IllegalSaslState("SaslAuthenticate request received after successful authentication")
+    answer, lifetime_ms = known.take(call.client, bytes(request.auth_bytes))
+    return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (sasl_handshake, sasl_authenticate)

@@ -13,6 +13,7 @@ from ottla.client.connection import Connection
 from ottla.errors import ApiError, NetworkFailed
 from ottla.image.image import Image
 from ottla.image.values import Endpoint
+from ottla.security.settings import Security, SecurityNow, plaintext
 
 _CONNECT_S: Final = 5.0
 
@@ -23,11 +24,20 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 class BrokerLinks:
     """Connections to other brokers, each opened when it is first needed."""
 
-    def __init__(self, client_id: str, image: Callable[[], Image], listener: str, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        image: Callable[[], Image],
+        listener: str,
+        *,
+        timeout_s: float,
+        security: SecurityNow = plaintext,
+    ) -> None:
         self._client_id = client_id
         self._image = image
         self._listener = listener
         self._timeout_s = timeout_s
+        self._security = security
         self._lanes: dict[int, _Lane] = {}
 
     async def send(self, broker_id: int, request: Any) -> Any:
@@ -40,7 +50,7 @@ class BrokerLinks:
             if lane is not None:
                 lane.close()
             lane = self._lanes[broker_id] = _Lane(endpoint)
-        connection = await lane.connection(self._client_id, min(self._timeout_s, _CONNECT_S))
+        connection = await lane.connection(self._client_id, min(self._timeout_s, _CONNECT_S), self._security())
         return await connection.send(request, timeout_s=self._timeout_s)
 
     def close(self) -> None:
@@ -58,11 +68,13 @@ class _Lane:
         self._opening = asyncio.Lock()
         self._connection: Connection | None = None
 
-    async def connection(self, client_id: str, timeout_s: float) -> Connection:
+    async def connection(self, client_id: str, timeout_s: float, security: Security) -> Connection:
         async with self._opening:
             if self._connection is None or not self._connection.is_open:
                 host, port = self.endpoint.host, self.endpoint.port
-                self._connection = await Connection.connect(host, port, client_id=client_id, timeout_s=timeout_s)
+                self._connection = await Connection.connect(
+                    host, port, client_id=client_id, timeout_s=timeout_s, security=security
+                )
             return self._connection
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from ottla.log.reading import searches
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions, Timer, complete_or_wait
+from ottla.security.settings import SecurityNow, plaintext
 from ottla.share.acknowledging import Ack
 from ottla.share.acquiring import Asked
 from ottla.share.behaviour import ShareStatesBehaviour
@@ -57,6 +58,7 @@ class Sharing:
         completions: Completions,
         timer: Timer,
         now_ms: Callable[[], int],
+        security: SecurityNow = plaintext,
     ) -> None:
         self._partitions = partitions
         self._settings = settings
@@ -66,7 +68,11 @@ class Sharing:
         self._now_ms = now_ms
         node_id = partitions.broker_id
         self.links = BrokerLinks(
-            f"broker-{node_id}-share", lambda: partitions.image, listener, timeout_s=timeout_ms / 1000
+            f"broker-{node_id}-share",
+            lambda: partitions.image,
+            listener,
+            timeout_s=timeout_ms / 1000,
+            security=security,
         )
         self.shards: Shards[ShareStates] = Shards(
             ShareStatesBehaviour(self.context),

@@ -17,6 +17,7 @@ from ottla.image.versions import TRANSACTION_VERSION
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer
+from ottla.security.settings import SecurityNow, plaintext
 from ottla.transactions.behaviour import TransactionBehaviour
 from ottla.transactions.context import Context
 from ottla.transactions.state import TransactionsState
@@ -42,6 +43,7 @@ class Transactions:
         completions: Completions,
         timer: Timer,
         now_ms: Callable[[], int],
+        security: SecurityNow = plaintext,
     ) -> None:
         self._partitions = partitions
         self._settings = settings
@@ -50,7 +52,11 @@ class Transactions:
         self.producer_ids = producer_ids
         node_id = partitions.broker_id
         self._links = BrokerLinks(
-            f"broker-{node_id}-transactions", lambda: partitions.image, listener, timeout_s=timeout_ms / 1000
+            f"broker-{node_id}-transactions",
+            lambda: partitions.image,
+            listener,
+            timeout_s=timeout_ms / 1000,
+            security=security,
         )
         self.writer = MarkerWriter(partitions, groups, timer, now_ms=now_ms, timeout_ms=timeout_ms)
         self.sender = MarkerSender(

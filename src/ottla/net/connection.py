@@ -138,6 +138,10 @@ class Connection:
         elif not self._is_parsing and not self.closed:
             self._proceed()
 
+    def mute(self) -> None:
+        """Take up no more requests."""
+        self._muted = True
+
     def refuse(self, why: str) -> None:
         """End the connection, but not before answers leave that were held for those to the requests behind theirs."""
         if self._out and not self._is_writing and not self.closed:

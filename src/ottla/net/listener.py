@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from time import perf_counter_ns
 from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.request import Request
+from ottla.net.tls import TlsConnection
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class Listener:
         limits: Limits,
         counts: Connections,
         on_sent: Callable[[Request], None],
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.loop = loop
         self.name = name
@@ -72,6 +75,7 @@ class Listener:
         self.limits = limits
         self.on_sent = on_sent
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.encrypted = memoryview(bytearray(0 if tls is None else _SCRATCH_BYTES))
         self.connections: set[Connection] = set()
         self.accepted = 0
         self.refused = 0
@@ -80,6 +84,8 @@ class Listener:
         self.on_closed: Callable[[Connection], None] | None = None
         """Told of each connection that has ended."""
         self._counts = counts
+        self._tls = tls
+        """Says what new connections are encrypted with: certificates may be renewed while running."""
         self._delayed: set[socket.socket] = set()
         """Connections that came too often for their address, and are closed in a while."""
         self._socket: socket.socket | None = None
@@ -235,7 +241,9 @@ class Listener:
         self.accepted += 1
         self._counts.count += 1
         self._counts.by_ip[ip] += 1
-        self.connections.add(Connection(self, sock, ip))
+        self.connections.add(
+            Connection(self, sock, ip) if self._tls is None else TlsConnection(self, sock, ip, self._tls())
+        )
 
     def _close_delayed(self, sock: socket.socket) -> None:
         self._delayed.discard(sock)

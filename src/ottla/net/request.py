@@ -70,6 +70,12 @@ class Request:
         self.connection.refuse(why)
         self.connection.listener.on_sent(self)
 
+    def hang_up(self, after_ms: int, why: str) -> None:
+        """End the connection in a while, and take no more requests from it until then; for whoever was answered."""
+        connection = self.connection
+        connection.mute()
+        connection.listener.loop.call_later(after_ms / 1000, connection.close, why)
+
     def keep(self) -> None:
         """Hold on to the bytes: whoever answers later and still needs them must say so before it returns."""
         if self.frame is not None:

@@ -127,6 +127,13 @@ class Security(NamedTuple):
 
 
 PLAINTEXT: Final = Security()
+SecurityNow = Callable[[], Security]
+"""Says how connections are secured that are made now: certificates may be renewed while running."""
+
+
+def plaintext() -> Security:
+    """Connections that are not secured."""
+    return PLAINTEXT
 
 
 def parse_security(given: Mapping[str, str]) -> Security:

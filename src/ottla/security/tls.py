@@ -23,6 +23,7 @@ _VERSIONS: Final = {
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
 PROTOCOLS: Final = tuple(_VERSIONS)
+_CLIENT_AUTH: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
 class Tls(NamedTuple):
@@ -50,6 +51,24 @@ def client_context(tls: Tls) -> ssl.SSLContext:
     context.check_hostname = tls.checks_host
     if tls.identity is not None:
         _identify(context, tls.identity, tls.key_password)
+    return context
+
+
+def server_context(tls: Tls, client_auth: str) -> ssl.SSLContext:
+    """What a listener's connections use; `client_auth` says whether clients show certificates: `required`, `requested`
+    or `none`. Raises InvalidSecurity."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _restrict(context, tls)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if tls.identity is None:
+        raise InvalidSecurity("ssl.keystore.location", "is missing: the key and the certificate of this node")
+    _identify(context, tls.identity, tls.key_password)
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    if context.verify_mode != ssl.CERT_NONE:
+        if tls.trusted is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        else:
+            _trust(context, tls.trusted)
     return context
 
 

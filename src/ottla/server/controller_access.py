@@ -24,6 +24,7 @@ from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.messages.broker_registration import BrokerRegistrationRequest
 from ottla.messages.describe_quorum import DescribeQuorumRequest
 from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.security.settings import SecurityNow, plaintext
 from ottla.server.absence import Absence
 from ottla.server.active_controller import ITSELF, ActiveController
 from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
@@ -51,10 +52,10 @@ _OWN: Final = "own"
 class ControllerAccess:
     """Asks whoever is in charge. Controller and quorum are put in when the node has them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int = -1) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int = -1, security: SecurityNow = plaintext) -> None:
         self._loop = loop
         self._news = asyncio.Event()
-        self.link = ControllerLink(node_id)
+        self.link = ControllerLink(node_id, security)
         self.controller: ActiveController | None = None
         self.quorum: Quorum | None = None
         self.throttling: Throttling | None = None

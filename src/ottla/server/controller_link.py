@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from ottla.client.connection import Connection
 from ottla.consensus.voters import Node
-from ottla.errors import NetworkFailed, NotController, RequestTimedOut
+from ottla.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
 from ottla.metrics.errors_in import Look, errors_in
+from ottla.security.settings import SecurityNow, plaintext
 
 HEARTBEATS: Final = "heartbeat"
 FORWARDING: Final = "forwarding"
@@ -25,8 +26,9 @@ _ANSWER_S: Final = 30.0
 class ControllerLink:
     """The active controller, as far as this node can reach it over the network."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, security: SecurityNow = plaintext) -> None:
         self._client_id = f"node-{node_id}"
+        self._security = security
         self.leader: Node | None = None
         """The node with the active controller, if it is another one and known."""
         self._connected_to: Node | None = None
@@ -68,7 +70,7 @@ class ControllerLink:
         try:
             connection = await self._connection(lane, leader, min(timeout_s, _CONNECT_S))
             answer = await connection.send(request, timeout_s=min(timeout_s, _ANSWER_S))
-        except (NetworkFailed, RequestTimedOut) as error:
+        except (NetworkFailed, RequestTimedOut, AuthenticationError) as error:
             raise NotController(f"controller {leader.id} does not answer: {error}") from error
         if NotController.code in self._errors(answer):
             raise NotController(f"node {leader.id} is not the active controller")
@@ -81,7 +83,9 @@ class ControllerLink:
         async with lane.opening:
             if lane.connection is None or not lane.connection.is_open:
                 client_id = f"{self._client_id}-{name}"
-                made = await Connection.connect(leader.host, leader.port, client_id=client_id, timeout_s=timeout_s)
+                made = await Connection.connect(
+                    leader.host, leader.port, client_id=client_id, timeout_s=timeout_s, security=self._security()
+                )
                 if self._lanes.get(name) is not lane:  # another node leads by now
                     made.close()
                     raise NotController("another controller is active now")

@@ -19,6 +19,7 @@ from ottla.image.changes import Changes
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer
+from ottla.security.settings import SecurityNow
 from ottla.server.node_settings import NodeSettings
 from ottla.wire.compression import Compression
 
@@ -73,6 +74,7 @@ class Coordinators:
         ask_controller: Callable[[Any], Awaitable[Any]],
         broker_epoch: Callable[[], int],
         now_ms: Callable[[], int],
+        security: SecurityNow,
     ) -> None:
         self.producer_ids = ProducerIds(settings.node_id, broker_epoch, ask_controller)
         self.groups = group_coordinators(
@@ -96,6 +98,7 @@ class Coordinators:
             completions=completions,
             timer=Timer(loop.call_later, now_ms),
             now_ms=now_ms,
+            security=security,
         )
         self.sharing = Sharing(
             partitions,
@@ -109,6 +112,7 @@ class Coordinators:
             completions=completions,
             timer=Timer(loop.call_later, now_ms),
             now_ms=now_ms,
+            security=security,
         )
         self.share_groups = ShareGroups(
             self.groups, self.sharing, partitions, group_context(partitions, setting, now_ms), spawn

@@ -68,6 +68,8 @@ class DynamicSettings:
         self.current = settings
         """The settings in force."""
         self.on_change: list[OnChange] = []
+        self.checks: list[Callable[[NodeSettings], None]] = []
+        """Raise WrongSetting for settings that those who act on changes could not take."""
         self._layers: tuple[object, BrokerLayers] | None = None
         """What `layers` said last, and of which settings."""
         self._log_settings: dict[Map[str, str], LogSettings] = {}
@@ -109,7 +111,10 @@ class DynamicSettings:
             _check_names(settings, of_one=bool(broker))
             layers = self.layers(image)
             layers = layers._replace(broker=settings) if broker else layers._replace(default=settings)
-            self._check_step(rebuild_settings(self._file, layers.combined()))
+            rebuilt = rebuild_settings(self._file, layers.combined())
+            self._check_step(rebuilt)
+            for check in self.checks:
+                check(rebuilt)
         except (InvalidSetting, WrongSetting) as wrong:
             raise InvalidRequest(str(wrong)) from None
 

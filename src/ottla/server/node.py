@@ -68,14 +68,14 @@ from ottla.server.plugins import Plugins
 from ottla.server.quorum import Quorum
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
+from ottla.server.securing import Handle, Securing
+from ottla.server.tasks import Tasks
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
 from ottla.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.telemetry.pushed import PushedMetrics
 
 logger = logging.getLogger(__name__)
-
-_WORKERS = 2
 
 
 def now_ms() -> int:
@@ -95,15 +95,16 @@ class Node:
         self.observation = Observation(settings, now_ms)
         self._disk = self.observation.disk
         self._directories = Directories(settings, self._disk)
+        self._spawn = Tasks(loop).spawn
         self._metas = self._directories.metas
         self.cluster_id = next(iter(self._metas.values())).cluster_id
         # Batches that take long, a few at a time: each may need as much memory as its records decompress to.
-        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="ottla-records")
+        self._workers = ThreadPoolExecutor(2, thread_name_prefix="ottla-records")
         self._threads = Threads(lambda action: loop.call_soon_threadsafe(action), loop.call_later, workers=4)
         self._completions = Completions()
         self._intake = Intake(self._handle, workers=settings.num_io_threads, capacity=settings.queued_max_requests)
         self._counts = Connections()
-        self._dispatches: dict[str, Dispatch[Any]] = {}
+        self._handlers: dict[str, Handle] = {}
         self._listeners: list[Listener] = []
         self.ports: dict[str, int] = {}
         self.logs = Logs([self._log_directory(path) for path in settings.log_dirs if path in self._metas])
@@ -117,16 +118,17 @@ class Node:
         self._partitions = Partitions(
             settings.node_id, self.logs, self._completions, settings_of=self._dynamic.log_settings, now_ms=now_ms
         )
+        self._securing = Securing(settings, lambda: self._metadata.image, now_ms)
         self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
         self._plugins = Plugins(settings)
-        self._access = ControllerAccess(loop, settings.node_id)
+        self._access = ControllerAccess(loop, settings.node_id, self._securing.to_controllers)
         self._access.throttling = self._rights.throttling
         self._ask = self._access.ask
         self._make_services(settings, loop)
         self._controller: ActiveController | None = None
         self._quorum: Quorum | None = None
-        self._peers = QuorumPeers(loop, settings.node_id)
+        self._peers = QuorumPeers(loop, settings.node_id, self._securing.to_controllers)
         self._lifecycle: Lifecycle | None = None
         self._is_registered = False
         self._loading: asyncio.Future[None] | None = None
@@ -135,9 +137,8 @@ class Node:
         self.observation.watch_logs(self.logs, compaction)
         self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
         self._reconfiguration.apply(settings, settings)
-        self._dynamic.on_change.append(self._reconfiguration.apply)
-        self._dynamic.on_change.append(self._replication.reconfigure)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._dynamic.checks.append(self._securing.check)
+        self._dynamic.on_change += [self._reconfiguration.apply, self._securing.apply, self._replication.reconfigure]
 
     def _make_services(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
         """What a broker does with its partitions beside answering for them."""
@@ -151,6 +152,7 @@ class Node:
             ask_controller=lambda request: self._ask(request),
             broker_epoch=self._broker_epoch,
             now_ms=now_ms,
+            security=self._securing.between_brokers,
         )
         self._departures = Departures(
             settings.inter_broker_listener_name,
@@ -178,6 +180,7 @@ class Node:
             completions=self._completions,
             now_ms=now_ms,
             on_lost=self._departures.lost,
+            security=self._securing.between_brokers,
         )
 
     async def start(self) -> None:
@@ -300,11 +303,13 @@ class Node:
                 limits=settings.limits_of(endpoint.name),
                 counts=self._counts,
                 on_sent=on_sent,
+                tls=self._securing.context_of(endpoint.name),
             )
             self.ports[endpoint.name] = listener.bind(endpoint.host, endpoint.port)
             self._listeners.append(listener)
             is_of_controller = endpoint.name in settings.controller_listener_names
-            self._dispatches[endpoint.name] = of_controller if is_of_controller else of_broker
+            dispatch: Dispatch[Any] = of_controller if is_of_controller else of_broker
+            self._handlers[endpoint.name] = self._securing.gated(endpoint.name, dispatch)
             if not is_of_controller:
                 listener.on_closed = partial(self._disconnected, of_broker.node)
 
@@ -380,13 +385,8 @@ class Node:
         connection = request.connection
         client = connection.session
         if not isinstance(client, Client):
-            client = connection.session = Client(connection.peer, connection.listener.name, connection.peer_port)
-        self._dispatches[client.listener].handle(request, client)
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            client = connection.session = self._securing.client_of(connection)
+        self._handlers[client.listener](request, client)
 
     # -- metadata --
 

@@ -14,6 +14,7 @@ from ottla.client.connection import Connection
 from ottla.consensus.voters import Node
 from ottla.errors import ApiError, UnsupportedVersion
 from ottla.messages.vote import VoteRequest
+from ottla.security.settings import SecurityNow, plaintext
 from ottla.wire.declare import schema_of
 
 logger = logging.getLogger(__name__)
@@ -24,9 +25,10 @@ _PRE_VOTE_VERSION = 2
 class QuorumPeers:
     """The other members of the quorum, as far as they can be reached."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int, security: SecurityNow = plaintext) -> None:
         self._loop = loop
         self._client_id = f"raft-client-{node_id}"
+        self._security = security
         self._connections: dict[tuple[str, int], Connection] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +88,9 @@ class QuorumPeers:
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
-                connection = await Connection.connect(*address, client_id=self._client_id, timeout_s=timeout_s)
+                connection = await Connection.connect(
+                    *address, client_id=self._client_id, timeout_s=timeout_s, security=self._security()
+                )
                 self._connections[address] = connection
             return connection
 

@@ -26,6 +26,7 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions
 from ottla.replica.whereabouts import Whereabouts
+from ottla.security.settings import SecurityNow, plaintext
 from ottla.server.node_settings import NodeSettings
 from ottla.wire.declare import schema_of
 
@@ -54,8 +55,10 @@ class Replication:
         completions: Completions,
         now_ms: Callable[[], int],
         on_lost: Callable[[int], None],
+        security: SecurityNow = plaintext,
     ) -> None:
         self._settings = settings
+        self._security = security
         self._partitions = partitions
         self._loop = loop
         self._ask_controller = ask_controller
@@ -168,7 +171,9 @@ class Replication:
         endpoint = self._partitions.image.endpoint(source, self._settings.inter_broker_listener_name)
         if endpoint is None:
             raise BrokerNotAvailable(f"broker {source} has no listener {self._settings.inter_broker_listener_name}")
-        return await Connection.connect(endpoint.host, endpoint.port, client_id=name, timeout_s=self._timeout_s)
+        return await Connection.connect(
+            endpoint.host, endpoint.port, client_id=name, timeout_s=self._timeout_s, security=self._security()
+        )
 
 
 def _fetch_limits(settings: NodeSettings) -> FetchLimits:

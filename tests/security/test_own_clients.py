@@ -1,4 +1,4 @@
-"""Ottla's clients speak with Apache Kafka in every way in which it can be spoken to."""
+"""Ottla's clients speak with Apache Kafka, and with Ottla, in every way in which a node can be spoken to."""
 
 import asyncio
 import json
@@ -29,23 +29,17 @@ from ottla.security.settings import parse_security
 from ottla.settings.properties import show_properties
 from tests.cli.commands import ottla, refuses, says
 from tests.security.certificates import PASSWORD
-from tests.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of, secured_kafka
+from tests.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 VALUES = pa.schema([("value", TYPES["value"])])
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with secured_kafka(tmp_path_factory.mktemp("kafka")) as secured:
-        yield secured
-
-
-@pytest.fixture(scope="module")
-def topic(kafka: Secured) -> str:
+@pytest.fixture(scope="session")
+def topic(node: Secured) -> str:
     """A topic with three records."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
-    plain: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.addresses["PLAINTEXT"], "log_level": 0}
+    plain: dict[str, str | int | float | bool] = {"bootstrap.servers": node.addresses["PLAINTEXT"], "log_level": 0}
     admin = AdminClient(plain)
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     producer = Producer(plain)
@@ -77,19 +71,19 @@ def read(given: dict[str, str], topic: str) -> list[bytes]:
     ("listener", "mechanism"),
     [("SSL", ""), *((listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS)],
 )
-def test_a_client_is_let_in_and_reads(kafka: Secured, topic: str, listener: str, mechanism: str) -> None:
-    given = kafka.client(listener, mechanism)
+def test_a_client_is_let_in_and_reads(node: Secured, topic: str, listener: str, mechanism: str) -> None:
+    given = node.client(listener, mechanism)
     assert topic in names_of_topics(given)
     assert read(given, topic) == [b"0", b"1", b"2"]
 
 
-def test_a_password_may_have_any_characters(kafka: Secured, topic: str) -> None:
-    assert topic in names_of_topics(kafka.client("SASL_PLAINTEXT", "PLAIN", "ann"))
+def test_a_password_may_have_any_characters(node: Secured, topic: str) -> None:
+    assert topic in names_of_topics(node.client("SASL_PLAINTEXT", "PLAIN", "ann"))
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_stores_that_keytool_made_are_taken(kafka: Secured, topic: str, kind: str) -> None:
-    authority = kafka.authority
+def test_stores_that_keytool_made_are_taken(node: Secured, topic: str, kind: str) -> None:
+    authority = node.authority
     stores = {
         "ssl.keystore.type": kind,
         "ssl.keystore.location": str(authority.key_store("client", authority.sign("CN=client"), kind)),
@@ -98,42 +92,42 @@ def test_stores_that_keytool_made_are_taken(kafka: Secured, topic: str, kind: st
         "ssl.truststore.location": str(authority.trust_store(kind)),
         "ssl.truststore.password": PASSWORD,
     }
-    assert read(kafka.client("SSL") | stores, topic) == [b"0", b"1", b"2"]
+    assert read(node.client("SSL") | stores, topic) == [b"0", b"1", b"2"]
 
 
-def test_certificates_may_stand_in_the_settings(kafka: Secured, topic: str) -> None:
-    client = kafka.authority.sign("CN=client")
+def test_certificates_may_stand_in_the_settings(node: Secured, topic: str) -> None:
+    client = node.authority.sign("CN=client")
     inline = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": client.key_pem("secret"),
         "ssl.keystore.certificate.chain": client.certificate_pem,
         "ssl.key.password": "secret",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": kafka.authority.identity.certificate_pem,
+        "ssl.truststore.certificates": node.authority.identity.certificate_pem,
     }
-    given = {name: value for name, value in kafka.client("SSL").items() if not name.startswith("ssl.")}
+    given = {name: value for name, value in node.client("SSL").items() if not name.startswith("ssl.")}
     assert read(given | inline, topic) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told(kafka: Secured, mechanism: str) -> None:
-    given = kafka.client("SASL_SSL", mechanism, sasl__jaas__config=login_of(mechanism, "bob", "wrong"))
+def test_a_wrong_password_is_told(node: Secured, mechanism: str) -> None:
+    given = node.client("SASL_SSL", mechanism, sasl__jaas__config=login_of(mechanism, "bob", "wrong"))
     with pytest.raises(AuthenticationError, match=r"does not let this client in: Authentication failed") as raised:
         names_of_topics(given)
     assert "wrong" not in str(raised.value)
 
 
-def test_a_mechanism_that_is_not_taken_is_told(kafka: Secured) -> None:
+def test_a_mechanism_that_is_not_taken_is_told(node: Secured) -> None:
     with pytest.raises(AuthenticationError, match=r"does not take sasl\.mechanism=SCRAM-SHA-512; it takes .*PLAIN"):
-        names_of_topics(kafka.client("BRIEF", "SCRAM-SHA-512"))
+        names_of_topics(node.client("BRIEF", "SCRAM-SHA-512"))
 
 
-def test_a_token_that_is_refused_is_told(kafka: Secured) -> None:
+def test_a_token_that_is_refused_is_told(node: Secured) -> None:
     expired = login(
         "oauthbearer.OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="bob", unsecuredLoginLifetimeSeconds="-10"
     )
     with pytest.raises(AuthenticationError, match="invalid_token"):
-        names_of_topics(kafka.client("SASL_PLAINTEXT", "OAUTHBEARER", sasl__jaas__config=expired))
+        names_of_topics(node.client("SASL_PLAINTEXT", "OAUTHBEARER", sasl__jaas__config=expired))
 
 
 @contextmanager
@@ -174,13 +168,13 @@ def issued(url: str, **options: str) -> dict[str, str]:
     }
 
 
-def test_a_token_is_asked_for_once(kafka: Secured, topic: str) -> None:
-    made = parse_security(kafka.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
+def test_a_token_is_asked_for_once(node: Secured, topic: str) -> None:
+    made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
     assert made is not None
     token = made.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0].decode()
     asked: list[tuple[str, str, str]] = []
     with token_endpoint(token, asked) as url:
-        given = kafka.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
+        given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
         assert topic in names_of_topics(given)
         assert read(given, topic) == [b"0", b"1", b"2"]
     ((basic, form, body),) = asked
@@ -189,21 +183,21 @@ def test_a_token_is_asked_for_once(kafka: Secured, topic: str) -> None:
     assert body == "grant_type=client_credentials&scope=a+b"
 
 
-def test_a_token_may_be_in_a_file(kafka: Secured, topic: str, tmp_path: Path) -> None:
-    made = parse_security(kafka.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
+def test_a_token_may_be_in_a_file(node: Secured, topic: str, tmp_path: Path) -> None:
+    made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
     assert made is not None
     file = tmp_path / "a token"
     file.write_bytes(made.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0] + b"\n")
-    given = kafka.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(file.as_uri())
+    given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(file.as_uri())
     assert topic in names_of_topics(given)
-    missing = kafka.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued((tmp_path / "none").as_uri())
+    missing = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued((tmp_path / "none").as_uri())
     with pytest.raises(AuthenticationError, match="none cannot be read: No such file"):
         names_of_topics(missing)
 
 
-def test_an_endpoint_without_tokens_is_told(kafka: Secured) -> None:
+def test_an_endpoint_without_tokens_is_told(node: Secured) -> None:
     with token_endpoint("", []) as url:
-        given = kafka.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
+        given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
         with pytest.raises(AuthenticationError, match=f"{url} gives no token: 401"):
             names_of_topics(given)
     with pytest.raises(AuthenticationError, match=f"{url} gives no token: .*refused"):
@@ -223,8 +217,8 @@ def test_an_endpoint_without_tokens_is_told(kafka: Secured) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(kafka: Secured, listener: str, change: dict[str, str], said: str) -> None:
-    given = kafka.client(listener) | change
+def test_what_does_not_fit_is_told(node: Secured, listener: str, change: dict[str, str], said: str) -> None:
+    given = node.client(listener) | change
     with pytest.raises(ApiError, match=said):
         names_of_topics(given)
     (address,) = parse_addresses(given["bootstrap.servers"])
@@ -232,8 +226,8 @@ def test_what_does_not_fit_is_told(kafka: Secured, listener: str, change: dict[s
         Link.connect(address, "test", 5.0, 5.0, parse_security(given))
 
 
-def test_a_certificate_of_another_host_is_told(kafka: Secured, topic: str) -> None:
-    given = kafka.client("SSL")
+def test_a_certificate_of_another_host_is_told(node: Secured, topic: str) -> None:
+    given = node.client("SSL")
     given["bootstrap.servers"] = given["bootstrap.servers"].replace("127.0.0.1", "localhost")
     with pytest.raises(ApiError, match=r"is not believed: .*ssl\.endpoint\.identification\.algorithm="):
         names_of_topics(given)
@@ -241,9 +235,9 @@ def test_a_certificate_of_another_host_is_told(kafka: Secured, topic: str) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
-def test_a_connection_stays_open_beyond_its_session(kafka: Secured, mechanism: str) -> None:
-    """Kafka ends connections whose client goes on without having proved again who it is (KIP-368)."""
-    given = kafka.client("BRIEF", mechanism)
+def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: str) -> None:
+    """A node ends connections whose client goes on without having proved again who it is (KIP-368)."""
+    given = node.client("BRIEF", mechanism)
     security = parse_security(given)
     (address,) = parse_addresses(given["bootstrap.servers"])
     request = MetadataRequest(topics=[])
@@ -279,9 +273,9 @@ def test_a_connection_stays_open_beyond_its_session(kafka: Secured, mechanism: s
         ({"sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism: GSSAPI is not spoken here"),
     ],
 )
-def test_options_of_spark_are_told_by_their_names(kafka: Secured, change: dict[str, str], said: str) -> None:
+def test_options_of_spark_are_told_by_their_names(node: Secured, change: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        read(kafka.client("SASL_SSL") | change, "orders")
+        read(node.client("SASL_SSL") | change, "orders")
 
 
 def config_file(folder: Path, given: dict[str, str]) -> str:
@@ -290,8 +284,8 @@ def config_file(folder: Path, given: dict[str, str]) -> str:
     return str(file)
 
 
-def test_commands_take_the_settings_of_kafkas_tools(kafka: Secured, topic: str, tmp_path: Path) -> None:
-    given = kafka.client("SASL_SSL", "SCRAM-SHA-512")
+def test_commands_take_the_settings_of_kafkas_tools(node: Secured, topic: str, tmp_path: Path) -> None:
+    given = node.client("SASL_SSL", "SCRAM-SHA-512")
     server = given["bootstrap.servers"]
 
     def with_settings(settings: dict[str, str]) -> tuple[str, ...]:
@@ -310,8 +304,8 @@ def test_commands_take_the_settings_of_kafkas_tools(kafka: Secured, topic: str, 
     assert (done.returncode, "none cannot be read: No such file" in done.stderr) == (2, True)
 
 
-def test_tables_keep_no_passwords(kafka: Secured, topic: str, tmp_path: Path) -> None:
-    given = kafka.client("SASL_SSL")
+def test_tables_keep_no_passwords(node: Secured, topic: str, tmp_path: Path) -> None:
+    given = node.client("SASL_SSL")
     server = given.pop("bootstrap.servers")
     file = config_file(tmp_path, given)
     home = ("--home", str(tmp_path / "home"))

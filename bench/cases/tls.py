@@ -1,0 +1,38 @@
+"""Over TLS: what is encrypted cannot go from the file to the socket past the process, with either system."""
+
+from bench import securing
+from bench.case import LOAD_GOALS, Trial, case
+from bench.cases.consume import filled
+from bench.figures import Figures
+from bench.load import librdkafka
+from bench.tools import producer_performance
+
+
+@case("tls-produce", "300 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS)
+def tls_produce(trial: Trial) -> Figures:
+    with trial.topic() as topic, trial.measured() as figures:
+        figures |= producer_performance(
+            trial.cluster.secured_bootstrap,
+            topic,
+            records=trial.scaled(300_000),
+            record_bytes=1_000,
+            settings={"acks": "1", "batch.size": "65536", **securing.java_settings()},
+        )
+    return figures
+
+
+@case("tls-consume", "500 k × 1,000 B, one consumer (librdkafka)", secured=True, goals=LOAD_GOALS)
+def tls_consume(trial: Trial) -> Figures:
+    count = trial.scaled(500_000)
+    topic = filled(trial, count)
+    with trial.measured() as figures:
+        figures |= librdkafka(
+            "consume",
+            bootstrap=trial.cluster.secured_bootstrap,
+            topic=topic,
+            partitions=1,
+            consumers=1,
+            records=count,
+            settings=securing.librdkafka_settings(),
+        )
+    return figures

@@ -1,0 +1,245 @@
+"""The server's side of SASL: one exchange for each mechanism, and what it needs to know of its users.
+
+An exchange takes what the client says, one message after the other, and gives what is said to it, until it knows who
+the client is. What is wrong leaves as SaslAuthenticationFailed with what the client may be told.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from ottla.errors import SaslAuthenticationFailed
+from ottla.security.scram import MECHANISMS, Keys, xor
+
+_client_first = re.compile(
+    r"n,(?:a=(?P<authzid>(?:[^=,]|=2C|=3D)+))?,"
+    r"(?P<bare>(?:m=[^,]+,)?n=(?P<user>(?:[^=,\0]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^\0,]+)*))"
+).fullmatch
+_client_final = re.compile(
+    r"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]=[^,]+)*),p=(?P<proof>[A-Za-z0-9+/=]+)"
+).fullmatch
+_bearer_first = re.compile(
+    r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\r\n\t]+\x01)*)\x01"
+).fullmatch
+_extension = re.compile(r"[A-Za-z]+").fullmatch
+_INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
+_SEPARATOR: Final = "\x01"
+_BEARER: Final = "OAUTHBEARER"
+
+
+def _invalid(mechanism: str) -> SaslAuthenticationFailed:
+    return SaslAuthenticationFailed(
+        f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+    )
+
+
+class Proven(NamedTuple):
+    """Who the client is, once that is known."""
+
+    user: str
+    until_ms: int | None = None
+    """When what it proved that with expires, by the wall clock."""
+    is_token: bool = False
+    """Whether it was a delegation token."""
+
+
+class ServerExchange(Protocol):
+    """One authentication of a connection."""
+
+    proven: Proven | None
+
+    def take(self, message: bytes) -> bytes:
+        """What is said to a client's message; raises SaslAuthenticationFailed."""
+        ...
+
+
+class PlainServer:
+    """PLAIN: the server knows the passwords."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.proven: Proven | None = None
+
+    def take(self, message: bytes) -> bytes:
+        parts = message.decode(errors="replace").split("\0")
+        if len(parts) != 3:
+            raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        acts_for, user, password = parts
+        if not user:
+            raise SaslAuthenticationFailed("Authentication failed: username not specified")
+        if not password:
+            raise SaslAuthenticationFailed("Authentication failed: password not specified")
+        expected = self._passwords.get(user)
+        if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
+            raise SaslAuthenticationFailed("Authentication failed: Invalid username or password")
+        if acts_for and acts_for != user:
+            raise SaslAuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.proven = Proven(user)
+        return b""
+
+
+class ScramCredential(NamedTuple):
+    """What is kept of a password, and how it was made."""
+
+    salt: bytes
+    keys: Keys
+    iterations: int
+    owner: str | None = None
+    """Of a delegation token: whose it is."""
+    until_ms: int | None = None
+
+
+FindCredential = Callable[[str, bool], ScramCredential | None]
+"""The credential of a user, or of a delegation token by its id."""
+
+
+class ScramServer:
+    """SCRAM: the server knows what can check a password's proof, and proves that it does."""
+
+    def __init__(self, mechanism: str, find: FindCredential, nonce: str) -> None:
+        self._name = mechanism
+        self._hash = MECHANISMS[mechanism].hash
+        self._find = find
+        self._nonce = nonce
+        self._first: tuple[str, str, bool, ScramCredential, str] | None = None
+        self.proven: Proven | None = None
+
+    def take(self, message: bytes) -> bytes:
+        text = message.decode("utf-8", "replace")
+        return self._begin(text) if self._first is None else self._check(text)
+
+    def _begin(self, text: str) -> bytes:
+        found = _client_first(text)
+        if found is None:
+            raise _invalid(self._name)
+        user = found["user"].replace("=2C", ",").replace("=3D", "=")
+        extensions = dict(each.split("=", 1) for each in found["extensions"].split(",") if each)
+        is_token = extensions.get("tokenauth", "").lower() == "true"
+        acts_for = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+        if acts_for and acts_for != user:
+            raise SaslAuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        credential = self._find(user, is_token)
+        if credential is None:
+            raise _invalid(self._name)
+        nonce = found["nonce"] + self._nonce
+        salt = base64.b64encode(credential.salt).decode()
+        first = f"r={nonce},s={salt},i={credential.iterations}"
+        self._first = user, found["bare"], is_token, credential, first
+        return first.encode()
+
+    def _check(self, text: str) -> bytes:
+        assert self._first is not None
+        user, bare, is_token, credential, first = self._first
+        found = _client_final(text)
+        nonce = first[2 : first.index(",")]
+        if found is None or found["nonce"] != nonce:
+            raise _invalid(self._name)
+        signed = ",".join((bare, first, found["without"])).encode()
+        try:
+            proof = base64.b64decode(found["proof"], validate=True)
+        except binascii.Error:
+            raise _invalid(self._name) from None
+        signature = hmac.digest(credential.keys.stored, signed, self._hash)
+        if len(proof) != len(signature):
+            raise _invalid(self._name)
+        client_key = xor(proof, signature)
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.keys.stored):
+            raise _invalid(self._name)
+        self.proven = Proven(credential.owner or user, credential.until_ms, is_token)
+        return b"v=" + base64.b64encode(hmac.digest(credential.keys.server, signed, self._hash))
+
+
+class Claims(NamedTuple):
+    """What a token that holds says: of whom it is, and for how long."""
+
+    user: str
+    until_ms: int
+
+
+CheckToken = Callable[[str], Claims | None]
+"""What a token says, if it is one that is to be believed."""
+
+
+class BearerServer:
+    """OAUTHBEARER: another has issued a token, and the server believes it."""
+
+    def __init__(self, check: CheckToken) -> None:
+        self._check = check
+        self._has_failed = False
+        self.proven: Proven | None = None
+
+    def take(self, message: bytes) -> bytes:
+        text = message.decode("utf-8", "replace")
+        if self._has_failed:
+            # The client has heard what is wrong; now the exchange fails.
+            raise SaslAuthenticationFailed(_INVALID_TOKEN.decode())
+        found = _bearer_first(text)
+        pairs = dict(each.split("=", 1) for each in (found["pairs"] if found else "").split(_SEPARATOR) if each)
+        scheme, _, token = pairs.pop("auth", "").partition(" ")
+        if found is None or scheme.lower() != "bearer" or not token.strip():
+            raise _invalid(_BEARER)
+        claims = self._check(token.strip())
+        if claims is None:
+            self._has_failed = True
+            return _INVALID_TOKEN
+        acts_for = found["authzid"]
+        if acts_for and acts_for != claims.user:
+            raise SaslAuthenticationFailed(
+                "Authentication failed: Client requested an authorization id"
+                f" ({acts_for}) that is different from the token's principal name ({claims.user})"
+            )
+        self.proven = Proven(claims.user, claims.until_ms)
+        return b""
+
+
+class Unsigned(NamedTuple):
+    """Which tokens without a signature are believed (Kafka's default, for tests and trusted networks)."""
+
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+    required_scope: frozenset[str] = frozenset()
+    skew_ms: int = 0
+
+    def check(self, token: str, now_ms: int) -> Claims | None:
+        """What it says, if nothing is wrong with it."""
+        head, _, rest = token.partition(".")
+        body, _, signature = rest.partition(".")
+        try:
+            header, claims = _decoded(head), _decoded(body)
+        except (ValueError, binascii.Error):
+            return None
+        if signature or not isinstance(header, dict) or header.get("alg") != "none" or not isinstance(claims, dict):
+            return None
+        user, expires, issued = claims.get(self.user_claim), _number(claims.get("exp")), claims.get("iat")
+        if not isinstance(user, str) or not user or expires is None or now_ms - self.skew_ms >= expires * 1000:
+            return None
+        if issued is not None:
+            began = _number(issued)
+            if began is None or began >= expires or int(began * 1000) > now_ms + self.skew_ms:
+                return None
+        if not self.required_scope <= _scopes(claims.get(self.scope_claim)):
+            return None
+        return Claims(user, int(expires * 1000))
+
+
+def _decoded(part: str) -> object:
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _scopes(value: object) -> frozenset[str]:
+    if isinstance(value, str):
+        return frozenset(value.split())
+    return frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list) else frozenset()

@@ -1,0 +1,294 @@
+"""How a node's listeners are secured, and the connections that it makes to other nodes.
+
+Settings of one listener (`listener.name.<name>.ssl.*`, `listener.name.<name>.<mechanism>.sasl.jaas.config`) go before
+those of all. Everything is read when a node starts, so that what is wrong is told then; certificates are read again
+when a setting of theirs is changed, or set anew to what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from ottla.api.authentication import SaslGate, SaslRules
+from ottla.api.call import Client
+from ottla.api.dispatch import Dispatch
+from ottla.groups.consumer.java_order import grown, hash_order, text_hash
+from ottla.image.image import Image
+from ottla.image.values import ScramUser, SecurityProtocol
+from ottla.net.connection import Connection
+from ottla.net.tls import TlsConnection
+from ottla.security.errors import InvalidSecurity
+from ottla.security.jaas import InvalidJaas, Login, parse_jaas
+from ottla.security.listening import (
+    BearerServer,
+    Claims,
+    PlainServer,
+    ScramCredential,
+    ScramServer,
+    ServerExchange,
+    Unsigned,
+)
+from ottla.security.principals import InvalidRules, Rule, parse_rules, principal_name
+from ottla.security.scram import MECHANISMS as SCRAM
+from ottla.security.scram import Keys
+from ottla.security.settings import PLAINTEXT, Security, parse_security, parse_tls
+from ottla.security.tls import client_context, server_context
+from ottla.server.directories import NodeFailed
+from ottla.server.listeners import WrongSetting
+from ottla.server.node_settings import NodeSettings
+
+logger = logging.getLogger(__name__)
+
+_TLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+_BEARER: Final = "OAUTHBEARER"
+_SPOKEN: Final = ("PLAIN", *SCRAM, _BEARER)
+_UNSIGNED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+_USER: Final = "user_"
+
+Handle = Callable[[Any, Client], None]
+
+
+@dataclass(frozen=True)
+class _Secured:
+    """What the settings of a moment make, by listeners."""
+
+    contexts: Mapping[str, ssl.SSLContext]
+    rules: Mapping[str, SaslRules]
+    mapping: Mapping[str, tuple[Rule, ...]]
+    """What names of certificates become."""
+    between_brokers: Security
+    to_controllers: Security
+
+
+class Securing:
+    """How a node's listeners are secured now."""
+
+    def __init__(self, settings: NodeSettings, image: Callable[[], Image], now_ms: Callable[[], int]) -> None:
+        self._image = image
+        self._now_ms = now_ms
+        self._given = settings.given
+        try:
+            self._now = self._read(settings)
+        except WrongSetting as wrong:
+            raise NodeFailed(str(wrong)) from None
+
+    def check(self, settings: NodeSettings) -> None:
+        """Raise WrongSetting unless listeners could be secured as the settings say.
+
+        Who sets a setting to what it is wants its file to be read again: there will be no change to act on.
+        """
+        read = self._read(settings)
+        if settings.given == self._given:
+            self._now = read
+
+    def apply(self, old: NodeSettings, new: NodeSettings) -> None:
+        """Take the settings that are in force now. A file may be gone that was there when they were checked."""
+        try:
+            self._now, self._given = self._read(new), new.given
+        except WrongSetting as wrong:
+            logger.error("listeners stay secured as they were: %s", wrong)
+
+    def between_brokers(self) -> Security:
+        """How this node speaks with other brokers."""
+        return self._now.between_brokers
+
+    def to_controllers(self) -> Security:
+        """How it speaks with controllers."""
+        return self._now.to_controllers
+
+    def context_of(self, listener: str) -> Callable[[], ssl.SSLContext] | None:
+        """What a listener's new connections are encrypted with; None if they are not."""
+        return (lambda: self._now.contexts[listener]) if listener in self._now.contexts else None
+
+    def gated(self, listener: str, dispatch: Dispatch[Any]) -> Handle:
+        """What requests of a listener go to: where clients have to prove who they are, they come past a gate."""
+        if listener not in self._now.rules:
+            return dispatch.handle
+        return SaslGate(lambda: self._now.rules[listener], dispatch.handle, dispatch.fail).handle
+
+    def client_of(self, connection: Connection) -> Client:
+        """Who is at the other end, as far as that is known by how it came."""
+        listener = connection.listener.name
+        client = Client(connection.peer, listener, connection.peer_port)
+        if isinstance(connection, TlsConnection) and (subject := connection.subject):
+            # What no rule is about stays nobody, as does who shows no certificate.
+            name = principal_name(subject, self._now.mapping[listener])
+            if name is not None:
+                client.principal = f"User:{name}"
+        return client
+
+    def _read(self, settings: NodeSettings) -> _Secured:
+        encrypted = [each.name for each in settings.listeners if each.protocol in _TLS]
+        guarded = [each.name for each in settings.listeners if each.protocol in _SASL]
+        brokers, controllers = settings.inter_broker_listener_name, settings.controller_listener_names[0]
+        return _Secured(
+            contexts={name: _server_context(settings, name) for name in encrypted},
+            rules={name: self._sasl_rules(settings, name) for name in guarded},
+            mapping={name: _mapping(settings, name) for name in encrypted},
+            between_brokers=_own_security(settings, brokers, "sasl.mechanism.inter.broker.protocol"),
+            to_controllers=_own_security(settings, controllers, "sasl.mechanism.controller.protocol"),
+        )
+
+    def _sasl_rules(self, settings: NodeSettings, listener: str) -> SaslRules:
+        exchanges = {each: self._exchanges(settings, listener, each) for each in _mechanisms(settings, listener)}
+        return SaslRules(
+            exchanges=exchanges,
+            session_ms={each: _session_ms(settings, listener, each) for each in exchanges},
+            max_token_bytes=settings.number("sasl.server.max.receive.size"),
+            failure_delay_ms=settings.number("connection.failed.authentication.delay.ms"),
+            now_ms=self._now_ms,
+            now_ns=time.monotonic_ns,
+        )
+
+    def _exchanges(self, settings: NodeSettings, listener: str, mechanism: str) -> Callable[[], ServerExchange]:
+        name, login = _login(settings, listener, mechanism)
+        if mechanism in SCRAM:
+            return lambda: ScramServer(mechanism, partial(self._credential, mechanism), secrets.token_urlsafe(24))
+        if login is None:
+            raise WrongSetting(name, "is missing: it says who may come in")
+        if mechanism == _BEARER:
+            check = partial(self._claims, _unsigned(name, login))
+            return lambda: BearerServer(check)
+        passwords = {
+            each.removeprefix(_USER): password for each, password in login.options.items() if each.startswith(_USER)
+        }
+        return lambda: PlainServer(passwords)
+
+    def _credential(self, mechanism: str, user: str, is_token: bool) -> ScramCredential | None:
+        if is_token:
+            return None
+        found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, user))
+        if found is None:
+            return None
+        return ScramCredential(found.salt, Keys(found.stored_key, found.server_key), found.iterations)
+
+    def _claims(self, rules: Unsigned, token: str) -> Claims | None:
+        return rules.check(token, self._now_ms())
+
+
+def _texts(settings: NodeSettings, listener: str) -> dict[str, str]:
+    """What was given for a listener: for it alone, else for all."""
+    return {**settings.given, **settings.listener_settings.get(listener, {})}
+
+
+def _named(settings: NodeSettings, listener: str, name: str) -> str:
+    """The name under which a setting was given."""
+    own = name in settings.listener_settings.get(listener, {})
+    return f"listener.name.{listener.lower()}.{name}" if own else name
+
+
+def _server_context(settings: NodeSettings, listener: str) -> ssl.SSLContext:
+    given = _texts(settings, listener)
+    try:
+        return server_context(parse_tls(given), given.get("ssl.client.auth", "none").lower())
+    except InvalidSecurity as wrong:
+        raise WrongSetting(_named(settings, listener, wrong.setting), wrong.reason) from None
+    except KeyError:
+        raise WrongSetting(
+            _named(settings, listener, "ssl.client.auth"), "must be required, requested or none"
+        ) from None
+
+
+def _mapping(settings: NodeSettings, listener: str) -> tuple[Rule, ...]:
+    name = "ssl.principal.mapping.rules"
+    try:
+        return parse_rules(_texts(settings, listener).get(name, "DEFAULT"))
+    except InvalidRules as wrong:
+        raise WrongSetting(_named(settings, listener, name), str(wrong)) from None
+
+
+def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
+    name = "sasl.enabled.mechanisms"
+    given = _texts(settings, listener).get(name, "GSSAPI")
+    enabled = [each.strip() for each in given.split(",") if each.strip()]
+    for each in enabled:
+        if each not in _SPOKEN:
+            hint = "" if name in _texts(settings, listener) else " (Kafka's default)"
+            raise WrongSetting(
+                _named(settings, listener, name), f"{each}{hint} is not spoken here; there are {', '.join(_SPOKEN)}"
+            )
+    if not enabled:
+        raise WrongSetting(_named(settings, listener, name), f"names none of {', '.join(_SPOKEN)}")
+    return hash_order(dict.fromkeys(enabled), text_hash, grown(len(enabled)))  # clients are told in Kafka's order
+
+
+def _of_mechanism(settings: NodeSettings, listener: str, mechanism: str, name: str) -> tuple[str, str | None]:
+    """A setting of one mechanism on one listener, of the listener, or of all; with the name that it was given under."""
+    own = settings.listener_settings.get(listener, {})
+    for each in (f"{mechanism.lower()}.{name}", name):
+        if each in own:
+            return f"listener.name.{listener.lower()}.{each}", own[each]
+    if name in settings.given:
+        return name, settings.given[name]
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}", None
+
+
+def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, Login | None]:
+    for setting, known in (
+        ("sasl.server.callback.handler.class", (_UNSIGNED_HANDLER,)),
+        ("sasl.login.class", ()),
+    ):
+        name, handler = _of_mechanism(settings, listener, mechanism, setting)
+        if handler is not None and handler.rpartition(".")[2] not in known:
+            raise WrongSetting(name, f"{handler} is a class of Java, and cannot be loaded")
+    name, text = _of_mechanism(settings, listener, mechanism, "sasl.jaas.config")
+    if text is None:
+        return name, None
+    try:
+        return name, parse_jaas(text)
+    except InvalidJaas as wrong:
+        raise WrongSetting(name, str(wrong)) from None
+
+
+def _unsigned(name: str, login: Login) -> Unsigned:
+    options, prefix = login.options, "unsecuredValidator"
+    skew = options.get(f"{prefix}AllowableClockSkewMs", "0")
+    if not skew.isdecimal():
+        raise WrongSetting(name, f"{prefix}AllowableClockSkewMs must be a number of milliseconds, not {skew!r}")
+    return Unsigned(
+        user_claim=options.get(f"{prefix}PrincipalClaimName", "sub"),
+        scope_claim=options.get(f"{prefix}ScopeClaimName", "scope"),
+        required_scope=frozenset(options.get(f"{prefix}RequiredScope", "").split()),
+        skew_ms=int(skew),
+    )
+
+
+def _session_ms(settings: NodeSettings, listener: str, mechanism: str) -> int:
+    name, text = _of_mechanism(settings, listener, mechanism, "connections.max.reauth.ms")
+    if text is None:
+        return 0
+    if not text.strip().lstrip("-").isdecimal():
+        raise WrongSetting(name, f"must be a number of milliseconds, not {text!r}")
+    return max(int(text), 0)
+
+
+def _own_security(settings: NodeSettings, listener: str, mechanism_setting: str) -> Security:
+    """How this node speaks with others on their listener of this name."""
+    protocol = settings.protocols.get(listener)
+    if protocol is None or protocol == SecurityProtocol.PLAINTEXT:
+        return PLAINTEXT
+    mechanism = str(settings[mechanism_setting])
+    given = {name: text for name, text in _texts(settings, listener).items() if name.startswith(("ssl.", "sasl.oauth"))}
+    given |= {"security.protocol": SecurityProtocol(protocol).name, "sasl.mechanism": mechanism}
+    names = {"sasl.mechanism": mechanism_setting}
+    for name in ("sasl.jaas.config", "sasl.login.callback.handler.class"):
+        names[name], text = _of_mechanism(settings, listener, mechanism, name)
+        if text is not None:
+            given[name] = text
+    try:
+        security = parse_security(given)
+        if security.tls is not None:
+            client_context(security.tls)
+    except InvalidSecurity as wrong:
+        raise WrongSetting(
+            names.get(wrong.setting) or _named(settings, listener, wrong.setting), f"{wrong.reason}, for {listener}"
+        ) from None
+    return security

@@ -1,0 +1,81 @@
+"""Nodes prove to each other who they are, over TLS: Ottla's alone, and with Apache Kafka's among them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cluster.kafka_member import KafkaMember
+from tests.cluster.ottla_cluster import BOTH, ClusterNode, OttlaCluster, eventually
+from tests.cluster.test_mixed import LIGHT, creation, in_service, round_trip
+from tests.security.certificates import Authority
+from tests.security.secured import login
+
+SECRET = "between nodes"
+
+
+def secured_cluster(folder: Path, kinds: Mapping[int, type[ClusterNode]] | None = None) -> OttlaCluster:
+    """Three nodes: controllers by PLAIN, replicas by SCRAM, both over TLS with certificates on both sides."""
+    authority = Authority(folder)
+    identity = authority.sign("CN=node", "127.0.0.1")
+    plain = login("plain.PlainLoginModule", username="node", password=SECRET, user_node=SECRET)
+    scram = login("scram.ScramLoginModule", username="replica", password=SECRET)
+    cluster = OttlaCluster(
+        folder,
+        roles=dict.fromkeys((1, 2, 3), BOTH),
+        kinds=kinds,
+        broker_listeners=["REPLICATION"],
+        settings={
+            **LIGHT,
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:SASL_SSL,CONTROLLER:SASL_SSL",
+            "inter.broker.listener.name": "REPLICATION",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.replication.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.replication.scram-sha-256.sasl.jaas.config": scram,
+            "listener.name.controller.plain.sasl.jaas.config": plain,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(authority.file("node", identity)),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority.trusted),
+            "ssl.client.auth": "required",
+        },
+    )
+    for node in cluster.nodes.values():
+        node.format("--add-scram", f"SCRAM-SHA-256=[name=replica,password={SECRET}]")
+    return cluster
+
+
+@pytest.mark.parametrize("kafka", [None, 1], ids=["Ottla alone", "one Apache of three"])
+def test_nodes_replicate_and_fail_over(tmp_path: Path, kafka: int | None) -> None:
+    cluster = secured_cluster(tmp_path, {} if kafka is None else {kafka: KafkaMember})
+    with cluster.running():
+        eventually(lambda: in_service(cluster) == {1, 2, 3}, "all brokers are in service")
+        cluster.ask(creation("orders", partitions=6, replicas=3), timeout_s=60)
+        round_trip(cluster, "orders", 6)
+        cluster.kill(cluster.controller())
+        alive = set(cluster.alive)
+        eventually(lambda: in_service(cluster) == alive, "the node that died is fenced")
+        cluster.ask(creation("payments", partitions=2, replicas=2), timeout_s=60)
+        producer = Producer({"bootstrap.servers": cluster.address, "acks": "all", "log_level": 0})
+        for number in range(100):
+            producer.produce("orders", b"%d" % number)
+        assert producer.flush(60) == 0
+
+
+def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
+    cluster = secured_cluster(tmp_path)
+    stranger = cluster.nodes[3]
+    with cluster.running():
+        eventually(lambda: in_service(cluster) == {1, 2, 3}, "all brokers are in service")
+        cluster.kill(3)
+        wrong = login("plain.PlainLoginModule", username="node", password="guessed", user_node=SECRET)
+        cluster.reconfigure({"listener.name.controller.plain.sasl.jaas.config": wrong}, 3)
+        stranger.launch()
+        eventually(lambda: "Invalid username or password" in stranger.last_words(), "the node is told why")
+        assert in_service(cluster) == {1, 2}
+        cluster.kill(3)

@@ -1,0 +1,54 @@
+"""Names of certificates, and the rules that change them; expectations are Kafka's documentation and Java's names."""
+
+import pytest
+
+from ottla.security.principals import InvalidRules, distinguished_name, parse_rules, principal_name
+
+SUBJECT = (
+    (("countryName", "US"),),
+    (("stateOrProvinceName", "NY"),),
+    (("organizationName", "Example, Inc."),),
+    (("organizationalUnitName", "Data"), ("organizationalUnitName", "Ops")),
+    (("commonName", "Ann"),),
+)
+
+
+def test_a_subject_is_written_from_the_name_up() -> None:
+    assert distinguished_name(SUBJECT) == "CN=Ann,OU=Data+OU=Ops,O=Example\\, Inc.,ST=NY,C=US"
+
+
+def test_what_has_no_short_name_is_written_by_number() -> None:
+    assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(" a", "\\ a"), ("a ", "a\\ "), ("#a", "\\#a"), ('a"b', 'a\\"b'), ("a=b", "a\\=b")]
+)
+def test_signs_are_escaped(value: str, written: str) -> None:
+    assert distinguished_name(((("commonName", value),),)) == f"CN={written}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        ("DEFAULT", "CN=Ann,OU=Data+OU=Ops,O=Example\\, Inc.,ST=NY,C=US"),
+        ("", "CN=Ann,OU=Data+OU=Ops,O=Example\\, Inc.,ST=NY,C=US"),
+        ("RULE:^CN=(.*?),.*$/$1/", "Ann"),
+        ("RULE:^CN=(.*?),.*$/$1/L", "ann"),
+        ("RULE:^CN=(.*?),.*$/user-$1@$0/U".replace("@$0", ""), "USER-ANN"),
+        ("RULE:^CN=Bob.*$/bob/, RULE:^CN=(.*?),OU=(.*?)\\+.*$/$1@$2/L, DEFAULT", "ann@data"),
+        ("RULE:^CN=Bob.*$/bob/, DEFAULT", "CN=Ann,OU=Data+OU=Ops,O=Example\\, Inc.,ST=NY,C=US"),
+        ("RULE:^CN=Bob.*$/bob/", None),
+        ("RULE:^CN=(.*?),.*$/a\\/$1/", "a/Ann"),
+    ],
+)
+def test_the_first_rule_that_is_about_a_name_counts(rules: str, name: str | None) -> None:
+    assert principal_name(SUBJECT, parse_rules(rules)) == name
+
+
+@pytest.mark.parametrize(
+    "rules", ["x", "RULE:a", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "DEFAULT,,"]
+)
+def test_rules_that_cannot_be_read_are_told(rules: str) -> None:
+    with pytest.raises(InvalidRules):
+        parse_rules(rules)
