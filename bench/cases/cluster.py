@@ -27,17 +27,17 @@ PATIENCE_S = 60.0
 QUICK_TO_RETRY = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 
 
-@case("cluster-produce", "300 k × 1,000 B, three nodes, three replicas, acks=all", nodes=NODES, goals=LOAD_GOALS)
+@case("cluster-produce", "200 k × 1,000 B, three nodes, three replicas, acks=all", nodes=NODES, goals=LOAD_GOALS)
 def cluster_produce(trial: Trial) -> Figures:
     settings = {**BATCHES_64K, "enable.idempotence": "false"}
-    return produce(trial, records=300_000, partitions=3, acks="all", settings=settings)
+    return produce(trial, records=200_000, partitions=3, acks="all", settings=settings)
 
 
 @case(
     "cluster-failover",
     "a leader of three nodes is killed: nothing is acknowledged for so long",
     nodes=NODES,
-    warm_rounds=1,
+    warm_rounds=0,
     goals={"time_ms": 1 / 8},
 )
 def cluster_failover(trial: Trial) -> Figures:

@@ -56,14 +56,14 @@ def consume(
     return figures
 
 
-@case("consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=3, goals=LOAD_GOALS)
+@case("consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=2, goals=LOAD_GOALS)
 def consume_2gb(trial: Trial) -> Figures:
     return consume(trial, records=2_000_000)
 
 
-@case("consume-10", "1 M × 1,000 B, ten consumers (librdkafka) of ten partitions", goals=LOAD_GOALS)
+@case("consume-10", "600 k × 1,000 B, ten consumers (librdkafka) of ten partitions", goals=LOAD_GOALS)
 def consume_10(trial: Trial) -> Figures:
-    return consume(trial, records=1_000_000, partitions=10, consumers=10)
+    return consume(trial, records=600_000, partitions=10, consumers=10)
 
 
 @case("consume-java", "500 k × 1,000 B, Kafka's consumer in a group of its own", needs=GROUPS, goals=LOAD_GOALS)
@@ -77,12 +77,12 @@ def consume_java(trial: Trial) -> Figures:
 
 @case(
     "consume-share",
-    "150 k × 1,000 B, Kafka's share consumer, each record acknowledged",
+    "100 k × 1,000 B, Kafka's share consumer, each record acknowledged",
     needs=SHARE_GROUPS,
     goals=LOAD_GOALS,
 )
 def consume_share(trial: Trial) -> Figures:
-    records = trial.scaled(150_000)
+    records = trial.scaled(100_000)
     topic, group = filled(trial, records), f"share-{time.monotonic_ns()}"
     _begin_with_the_first(trial, group)
     with trial.measured() as figures:
@@ -102,12 +102,12 @@ def _begin_with_the_first(trial: Trial, group: str) -> None:
 
 @case(
     "consume-committed",
-    "1 M × 1,000 B in transactions of 20 ms, read_committed (librdkafka)",
+    "600 k × 1,000 B in transactions of 20 ms, read_committed (librdkafka)",
     needs=TRANSACTIONS,
     goals=LOAD_GOALS,
 )
 def consume_committed(trial: Trial) -> Figures:
-    return consume(trial, records=1_000_000, transaction_ms=20)
+    return consume(trial, records=600_000, transaction_ms=20)
 
 
 @case("consume-tail", "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing", goals=LOAD_GOALS)

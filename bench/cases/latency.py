@@ -31,23 +31,23 @@ def latency_1(trial: Trial) -> Figures:
 
 @case("latency-1000", "end to end at 1,000 records/s", quick=True, goals=GOALS)
 def latency_1000(trial: Trial) -> Figures:
-    return steady(trial, records_per_s=1_000, seconds=6)
+    return steady(trial, records_per_s=1_000, seconds=4)
 
 
 @case("latency-20000", "end to end at 20,000 records/s", goals=GOALS)
 def latency_20000(trial: Trial) -> Figures:
-    return steady(trial, records_per_s=20_000, seconds=5)
+    return steady(trial, records_per_s=20_000, seconds=4)
 
 
 @case("latency-tail10", "end to end at 1,000 records/s, ten consumers of one partition", goals=GOALS)
 def latency_tail_10(trial: Trial) -> Figures:
-    return steady(trial, records_per_s=1_000, seconds=6, consumers=10)
+    return steady(trial, records_per_s=1_000, seconds=4, consumers=10)
 
 
-@case("latency-java", "10,000 × 100 B one after the other, sent and read (EndToEndLatency)", needs=GROUPS, goals=GOALS)
+@case("latency-java", "6,000 × 100 B one after the other, sent and read (EndToEndLatency)", needs=GROUPS, goals=GOALS)
 def latency_java(trial: Trial) -> Figures:
     with trial.topic() as topic, trial.measured() as figures:
         figures |= end_to_end_latency(
-            trial.cluster.bootstrap, topic, records=trial.scaled(10_000), record_bytes=RECORD_BYTES, acks="1"
+            trial.cluster.bootstrap, topic, records=trial.scaled(6_000), record_bytes=RECORD_BYTES, acks="1"
         )
     return figures

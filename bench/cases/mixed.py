@@ -15,7 +15,7 @@ PARTITIONS = 10
 def mixed_load(trial: Trial) -> Figures:
     """Percentiles are those of the records that somebody waits for; the throughput is that of both others together."""
     bootstrap = trial.cluster.bootstrap
-    old = trial.scaled(600_000)
+    old = trial.scaled(400_000)
     topic = filled(trial, old, PARTITIONS)
     with (
         trial.topic(PARTITIONS) as written,

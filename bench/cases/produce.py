@@ -46,53 +46,53 @@ def produce_100b(trial: Trial) -> Figures:
 
 
 @case(
-    "produce-single", "100 k × 100 B, one record a batch, acks=1", quick=True, lives=2, warm_rounds=1, goals=UNDER_LOAD
+    "produce-single", "60 k × 100 B, one record a batch, acks=1", quick=True, lives=2, warm_rounds=1, goals=UNDER_LOAD
 )
 def produce_single(trial: Trial) -> Figures:
-    return produce(trial, records=100_000, record_bytes=100, settings={"batch.size": "0", "linger.ms": "0"})
+    return produce(trial, records=60_000, record_bytes=100, settings={"batch.size": "0", "linger.ms": "0"})
 
 
-@case("produce-acks0", "300 k × 1,000 B, acks=0", goals=LOAD_GOALS)
+@case("produce-acks0", "200 k × 1,000 B, acks=0", goals=LOAD_GOALS)
 def produce_acks0(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, acks="0", settings=BATCHES_64K)
+    return produce(trial, records=200_000, acks="0", settings=BATCHES_64K)
 
 
-@case("produce-acksall", "300 k × 1,000 B, acks=all", goals=LOAD_GOALS)
+@case("produce-acksall", "200 k × 1,000 B, acks=all", goals=LOAD_GOALS)
 def produce_acksall(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "false"})
+    return produce(trial, records=200_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "false"})
 
 
-@case("produce-idempotent", "300 k × 1,000 B, idempotent, acks=all", quick=True, goals=LOAD_GOALS)
+@case("produce-idempotent", "200 k × 1,000 B, idempotent, acks=all", quick=True, goals=LOAD_GOALS)
 def produce_idempotent(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "true"})
+    return produce(trial, records=200_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "true"})
 
 
-@case("produce-lz4", "300 k × 1,000 B, lz4", goals=LOAD_GOALS)
+@case("produce-lz4", "200 k × 1,000 B, lz4", goals=LOAD_GOALS)
 def produce_lz4(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, settings={**BATCHES_64K, "compression.type": "lz4"})
+    return produce(trial, records=200_000, settings={**BATCHES_64K, "compression.type": "lz4"})
 
 
-@case("produce-zstd", "300 k × 1,000 B, zstd", goals=LOAD_GOALS)
+@case("produce-zstd", "200 k × 1,000 B, zstd", goals=LOAD_GOALS)
 def produce_zstd(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, settings={**BATCHES_64K, "compression.type": "zstd"})
+    return produce(trial, records=200_000, settings={**BATCHES_64K, "compression.type": "zstd"})
 
 
-@case("produce-10p", "300 k × 1,000 B over 10 partitions", goals=LOAD_GOALS)
+@case("produce-10p", "200 k × 1,000 B over 10 partitions", goals=LOAD_GOALS)
 def produce_10_partitions(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, partitions=10, settings=BATCHES_64K)
+    return produce(trial, records=200_000, partitions=10, settings=BATCHES_64K)
 
 
-@case("produce-100p", "300 k × 1,000 B over 100 partitions", goals=LOAD_GOALS)
+@case("produce-100p", "200 k × 1,000 B over 100 partitions", goals=LOAD_GOALS)
 def produce_100_partitions(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, partitions=100, settings=BATCHES_64K)
+    return produce(trial, records=200_000, partitions=100, settings=BATCHES_64K)
 
 
-@case("produce-1000p", "100 k × 1,000 B over 1,000 partitions", warm_rounds=1, goals=LOAD_GOALS)
+@case("produce-1000p", "60 k × 1,000 B over 1,000 partitions", warm_rounds=1, goals=LOAD_GOALS)
 def produce_1000_partitions(trial: Trial) -> Figures:
-    return produce(trial, records=100_000, partitions=1_000, settings=BATCHES_64K)
+    return produce(trial, records=60_000, partitions=1_000, settings=BATCHES_64K)
 
 
-@case("produce-20", "300 k × 1,000 B by 20 producers (librdkafka) over 10 partitions", goals=LOAD_GOALS)
+@case("produce-20", "200 k × 1,000 B by 20 producers (librdkafka) over 10 partitions", goals=LOAD_GOALS)
 def produce_20(trial: Trial) -> Figures:
     with trial.topic(10) as topic, trial.measured() as figures:
         figures |= librdkafka(
@@ -100,13 +100,13 @@ def produce_20(trial: Trial) -> Figures:
             bootstrap=trial.cluster.bootstrap,
             topic=topic,
             producers=20,
-            records=trial.scaled(300_000),
+            records=trial.scaled(200_000),
             record_bytes=1_000,
             settings={"acks": "1"},
         )
     return figures
 
 
-@case("produce-transactions", "300 k × 1,000 B in transactions of 100 ms", needs=TRANSACTIONS, goals=LOAD_GOALS)
+@case("produce-transactions", "200 k × 1,000 B in transactions of 100 ms", needs=TRANSACTIONS, goals=LOAD_GOALS)
 def produce_transactions(trial: Trial) -> Figures:
-    return produce(trial, records=300_000, acks="all", settings=BATCHES_64K, transaction_ms=100)
+    return produce(trial, records=200_000, acks="all", settings=BATCHES_64K, transaction_ms=100)

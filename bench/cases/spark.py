@@ -157,32 +157,32 @@ def into_topic(trial: Trial, records: int, record_bytes: int, **extra: str) -> F
         return charged(trial, writer.save)
 
 
-@case("spark-noop-100", "2 M × 100 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=3)
+@case("spark-noop-100", "2 M × 100 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=2)
 def noop_100(trial: Trial) -> Figures:
     return into_nothing(trial, 2_000_000, 100)
 
 
-@case("spark-noop-1k", "1 M × 1,000 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=3)
+@case("spark-noop-1k", "1 M × 1,000 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=2)
 def noop_1k(trial: Trial) -> Figures:
     return into_nothing(trial, 1_000_000, 1_000)
 
 
-@case("spark-parquet-100", "2 M × 100 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=3)
+@case("spark-parquet-100", "2 M × 100 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=2)
 def parquet_100(trial: Trial) -> Figures:
     return into_parquet(trial, 2_000_000, 100)
 
 
-@case("spark-parquet-1k", "1 M × 1,000 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=3)
+@case("spark-parquet-1k", "1 M × 1,000 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=2)
 def parquet_1k(trial: Trial) -> Figures:
     return into_parquet(trial, 1_000_000, 1_000)
 
 
-@case("spark-table-100", "2 M × 100 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=3)
+@case("spark-table-100", "2 M × 100 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=2)
 def table_100(trial: Trial) -> Figures:
     return into_raw_table(trial, 2_000_000, 100)
 
 
-@case("spark-table-1k", "1 M × 1,000 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=3)
+@case("spark-table-1k", "1 M × 1,000 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=2)
 def table_1k(trial: Trial) -> Figures:
     return into_raw_table(trial, 1_000_000, 1_000)
 
@@ -210,12 +210,12 @@ def orders(numbers: range) -> list[bytes]:
     ]
 
 
-@case("spark-sink-100", "2 M × 100 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=3)
+@case("spark-sink-100", "2 M × 100 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=2)
 def sink_100(trial: Trial) -> Figures:
     return into_topic(trial, 2_000_000, 100, guarantee="at-least-once")
 
 
-@case("spark-sink-1k", "1 M × 1,000 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=3)
+@case("spark-sink-1k", "1 M × 1,000 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=2)
 def sink_1k(trial: Trial) -> Figures:
     return into_topic(trial, 1_000_000, 1_000, guarantee="at-least-once")
 

@@ -8,22 +8,22 @@ from bench.load import librdkafka
 from bench.tools import producer_performance
 
 
-@case("tls-produce", "300 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS)
+@case("tls-produce", "200 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS)
 def tls_produce(trial: Trial) -> Figures:
     with trial.topic() as topic, trial.measured() as figures:
         figures |= producer_performance(
             trial.cluster.secured_bootstrap,
             topic,
-            records=trial.scaled(300_000),
+            records=trial.scaled(200_000),
             record_bytes=1_000,
             settings={"acks": "1", "batch.size": "65536", **securing.java_settings()},
         )
     return figures
 
 
-@case("tls-consume", "500 k × 1,000 B, one consumer (librdkafka)", secured=True, goals=LOAD_GOALS)
+@case("tls-consume", "300 k × 1,000 B, one consumer (librdkafka)", secured=True, goals=LOAD_GOALS)
 def tls_consume(trial: Trial) -> Figures:
-    count = trial.scaled(500_000)
+    count = trial.scaled(300_000)
     topic = filled(trial, count)
     with trial.measured() as figures:
         figures |= librdkafka(

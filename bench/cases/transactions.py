@@ -22,7 +22,7 @@ GOALS = {"records_per_s": 1.0}
 _CONCURRENT = 51
 
 
-@case("transactions-librdkafka", "1,000 transactions of 10 records, librdkafka", needs=TRANSACTIONS, goals=GOALS)
+@case("transactions-librdkafka", "600 transactions of 10 records, librdkafka", needs=TRANSACTIONS, goals=GOALS)
 def transactions_librdkafka(trial: Trial) -> Figures:
     topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
     settings = {
@@ -34,7 +34,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
     producer.init_transactions(PATIENCE_S)
     times = []
     with trial.measured() as figures:
-        for _ in range(trial.scaled(1_000)):
+        for _ in range(trial.scaled(600)):
             began = time.perf_counter()
             producer.begin_transaction()
             for _ in range(RECORDS):
@@ -46,9 +46,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
     return figures
 
 
-@case(
-    "transactions-version2", "1,000 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS
-)
+@case("transactions-version2", "600 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS)
 def transactions_version2(trial: Trial) -> Figures:
     """Produce and EndTxn without a client's own time: the partition is added by the write, the end raises the epoch."""
     topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
@@ -62,7 +60,7 @@ def transactions_version2(trial: Trial) -> Figures:
         producer_id, epoch = made.producer_id, made.producer_epoch
         records = [Record(number, 1_700_000_000_000, None, bytes(100)) for number in range(RECORDS)]
         with trial.measured() as figures:
-            for _ in range(trial.scaled(1_000)):
+            for _ in range(trial.scaled(600)):
                 began = time.perf_counter()
                 batch = build_batch(
                     records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True

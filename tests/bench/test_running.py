@@ -24,7 +24,7 @@ def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
             assert sample.figures["server_cpu_s"] > 0
             assert sample.figures["rss_peak_mb"] > 10
     assert produced.samples[0].figures["records_per_s"] > 0
-    assert produced.samples[0].figures["disk_mb"] > 0.6  # 600 records of 1,000 bytes
+    assert produced.samples[0].figures["disk_mb"] > 0.4  # 400 records of 1,000 bytes
     assert created.samples[0].figures["time_ms"] > 0
     assert not list(tmp_path.iterdir()), "servers' data are left behind"
 

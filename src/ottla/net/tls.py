@@ -60,32 +60,45 @@ class TlsSocket:
         """Receive and decrypt; 0 at the end. Raises BlockingIOError if nothing is there."""
         size, got = len(buffer), 0
         self.has_more = False
+        incoming = self._incoming
         while True:
+            # Asking OpenSSL for what it cannot have is an exception, which costs more than looking first.
+            if not incoming.pending and not self._object.pending():
+                if got:
+                    return got
+                if not self._receive():
+                    return 0
             try:
                 if not self.is_open:
                     self._object.do_handshake()
                     self.is_open = True
-                while got < size:
-                    count = self._object.read(size - got, buffer[got:])
-                    assert isinstance(count, int), "into a buffer"
-                    if not count:
-                        return got
-                    got += count
-                self.has_more = True
-                return got
+                    self._push()
+                    continue
+                count = self._object.read(size - got, buffer[got:])
+                assert isinstance(count, int), "into a buffer"
             except ssl.SSLWantReadError:
                 self._push()
                 if got:
                     return got
-                received = self._socket.recv_into(self._room)
-                if not received:
+                if not self._receive():
                     return 0
-                self._incoming.write(self._room[:received])
+                continue
             except ssl.SSLZeroReturnError:
                 return got
             except ssl.SSLError:
                 self._push_last()  # the alert that tells the client why
                 raise
+            got += count
+            if not count or got == size:
+                self.has_more = got == size
+                return got
+
+    def _receive(self) -> bool:
+        """Take in encrypted bytes; False at the end."""
+        received = self._socket.recv_into(self._room)
+        if received:
+            self._incoming.write(self._room[:received])
+        return received > 0
 
     def send(self, data: Buffer) -> int:
         """Encrypt and send; how much of the data that was. After BlockingIOError the same data must come again."""
