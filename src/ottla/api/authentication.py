@@ -67,7 +67,6 @@ class Authentication:
         "_first",
         "_problem",
         "_renewed_ns",
-        "has_token",
         "is_bare",
         "mechanism",
         "rules",
@@ -80,8 +79,6 @@ class Authentication:
         self.mechanism = ""
         self.is_bare = False
         """Whether tokens come without headers."""
-        self.has_token = False
-        """Whether the client proved who it is with a delegation token."""
         self._exchange: ServerExchange | None = None
         self._first: str | None = None
         """Who the client was when it proved it for the first time."""
@@ -152,17 +149,16 @@ class Authentication:
         self._first = proven.user
         self._exchange = None
         self.state = State.KNOWN
-        self.has_token = proven.is_token
         client.principal = f"User:{proven.user}"
-        limits = [self.rules.session_ms.get(self.mechanism, 0)]
+        session_ms = self.rules.session_ms[self.mechanism]
+        limits_ms = [session_ms] if session_ms > 0 else []
         if proven.until_ms is not None:
-            limits.append(max(proven.until_ms - self.rules.now_ms(), 0))
-        given = [limit for limit in limits if limit > 0] or ([0] if proven.until_ms is not None else [])
-        if not given:
+            limits_ms.append(max(proven.until_ms - self.rules.now_ms(), 0))
+        if not limits_ms:
             self._ends_ns = None
             return 0
-        self._ends_ns = self.rules.now_ns() + min(given) * 1_000_000
-        return min(given)
+        self._ends_ns = self.rules.now_ns() + min(limits_ms) * 1_000_000
+        return min(limits_ms)
 
 
 _ALLOWED: Final[Mapping[State, tuple[int, ...]]] = {

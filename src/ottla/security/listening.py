@@ -44,8 +44,6 @@ class Proven(NamedTuple):
     user: str
     until_ms: int | None = None
     """When what it proved that with expires, by the wall clock."""
-    is_token: bool = False
-    """Whether it was a delegation token."""
 
 
 class ServerExchange(Protocol):
@@ -91,13 +89,10 @@ class ScramCredential(NamedTuple):
     salt: bytes
     keys: Keys
     iterations: int
-    owner: str | None = None
-    """Of a delegation token: whose it is."""
-    until_ms: int | None = None
 
 
-FindCredential = Callable[[str, bool], ScramCredential | None]
-"""The credential of a user, or of a delegation token by its id."""
+FindCredential = Callable[[str], ScramCredential | None]
+"""The credential of a user."""
 
 
 class ScramServer:
@@ -108,7 +103,7 @@ class ScramServer:
         self._hash = MECHANISMS[mechanism].hash
         self._find = find
         self._nonce = nonce
-        self._first: tuple[str, str, bool, ScramCredential, str] | None = None
+        self._first: tuple[str, str, ScramCredential, str] | None = None
         self.proven: Proven | None = None
 
     def take(self, message: bytes) -> bytes:
@@ -121,24 +116,25 @@ class ScramServer:
             raise _invalid(self._name)
         user = found["user"].replace("=2C", ",").replace("=3D", "=")
         extensions = dict(each.split("=", 1) for each in found["extensions"].split(",") if each)
-        is_token = extensions.get("tokenauth", "").lower() == "true"
+        if extensions.get("tokenauth", "").lower() == "true":
+            raise _invalid(self._name)  # of a delegation token, of which there are none
         acts_for = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
         if acts_for and acts_for != user:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential = self._find(user, is_token)
+        credential = self._find(user)
         if credential is None:
             raise _invalid(self._name)
         nonce = found["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
         first = f"r={nonce},s={salt},i={credential.iterations}"
-        self._first = user, found["bare"], is_token, credential, first
+        self._first = user, found["bare"], credential, first
         return first.encode()
 
     def _check(self, text: str) -> bytes:
         assert self._first is not None
-        user, bare, is_token, credential, first = self._first
+        user, bare, credential, first = self._first
         found = _client_final(text)
         nonce = first[2 : first.index(",")]
         if found is None or found["nonce"] != nonce:
@@ -154,7 +150,7 @@ class ScramServer:
         client_key = xor(proof, signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.keys.stored):
             raise _invalid(self._name)
-        self.proven = Proven(credential.owner or user, credential.until_ms, is_token)
+        self.proven = Proven(user)
         return b"v=" + base64.b64encode(hmac.digest(credential.keys.server, signed, self._hash))
 
 

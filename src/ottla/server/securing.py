@@ -162,9 +162,7 @@ class Securing:
         }
         return lambda: PlainServer(passwords)
 
-    def _credential(self, mechanism: str, user: str, is_token: bool) -> ScramCredential | None:
-        if is_token:
-            return None
+    def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
         found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, user))
         if found is None:
             return None
