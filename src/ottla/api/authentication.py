@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
-from ottla.api.call import Client
+from ottla.api.call import Client, Exchange
 from ottla.errors import ApiError, IllegalSaslState, SaslAuthenticationFailed
 from ottla.messages.apis import BY_KEY
 from ottla.security.listening import Proven, ServerExchange
-from ottla.wire.types import Chunk
 
 HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
@@ -170,19 +169,8 @@ _ALLOWED: Final[Mapping[State, tuple[int, ...]]] = {
 }
 
 
-class GatedExchange(Protocol):
+class GatedExchange(Exchange, Protocol):
     """A request of a connection that can be ended."""
-
-    frame: memoryview | None
-    note: object
-
-    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None: ...
-
-    def skip(self, *, mute_ms: int = 0) -> None: ...
-
-    def refuse(self, why: str) -> None: ...
-
-    def keep(self) -> None: ...
 
     def hang_up(self, after_ms: int, why: str) -> None: ...
 
