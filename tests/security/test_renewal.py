@@ -13,6 +13,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from ottla.image.image import Image
+from ottla.security.tls import client_context
+from ottla.server.securing import Securing
+from ottla.server.settings import load_settings
+from ottla.settings.properties import show_properties
 from tests.cluster.ottla_cluster import eventually
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
@@ -58,6 +63,27 @@ def test_a_certificate_is_renewed_while_a_node_runs(tmp_path: Path, kind: str) -
         set_for_listener(node, "ssl.keystore.location", str(path))
         eventually(lambda: same(shown(node), again), "the file was read again")
         assert not same(before, again)
+
+
+def test_what_a_node_shows_to_others_is_renewed_too(tmp_path: Path) -> None:
+    """The same file with another certificate: the connections that the node makes itself have it as well."""
+    authority = Authority(tmp_path)
+    file = tmp_path / "server.properties"
+    values = {**server_settings(authority), "inter.broker.listener.name": "SSL", "log.dirs": str(tmp_path / "logs")}
+    listeners = {
+        "listeners": "SSL://127.0.0.1:9,CONTROLLER://127.0.0.1:10",
+        "controller.quorum.voters": "1@127.0.0.1:10",
+    }
+    file.write_text(show_properties({**SETTINGS, **values, **listeners}))
+    settings = load_settings(file)
+    securing = Securing(settings, Image, lambda: 0)
+    tls = securing.between_brokers().tls
+    assert tls is not None
+    before = client_context(tls)
+    authority.file("server", authority.sign("CN=server,O=shop", "127.0.0.1"))
+    assert client_context(tls) is before
+    securing.check(settings)
+    assert client_context(tls) is not before
 
 
 PLAIN = "listener.name.sasl_ssl.plain.sasl.jaas.config"

@@ -81,22 +81,18 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
 
 def _security(file: str | None) -> "Security":
     from ottla.security.errors import InvalidSecurity
-    from ottla.security.settings import PLAINTEXT, parse_security
-    from ottla.security.tls import client_context
+    from ottla.security.settings import PLAINTEXT, read_security
     from ottla.settings.properties import InvalidProperties, parse_properties
 
     if file is None:
         return PLAINTEXT
     try:
         given = parse_properties(Path(file).read_bytes())
-        security = parse_security({name: each.value for name, each in given.items()})
-        if security.tls is not None:
-            client_context(security.tls)
+        return read_security({name: each.value for name, each in given.items()})
     except OSError as error:
         raise NotUnderstood(f"--command-config: {file} cannot be read: {error.strerror}") from None
     except (InvalidProperties, InvalidSecurity) as error:
         raise NotUnderstood(f"--command-config: {file}: {error}") from None
-    return security
 
 
 def explain(error: "ApiError", servers: str) -> str:

@@ -32,7 +32,6 @@ from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
 _HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", getattr(select, "POLLHUP", 0))  # not every system can tell
-_MAX_ANSWER_BYTES: Final = (1 << 31) - 1
 _head = struct.Struct(">hhih").pack
 
 
@@ -219,7 +218,7 @@ class Connection:
         try:
             while True:
                 head = await self._reader.readexactly(LENGTH.size)
-                self._take(await self._reader.readexactly(answer_size(head, _MAX_ANSWER_BYTES)))
+                self._take(await self._reader.readexactly(answer_size(head)))
         except asyncio.IncompleteReadError:
             self._fail(NetworkFailed(f"{self.address} closed the connection"))
         except (OSError, ProtocolError) as error:

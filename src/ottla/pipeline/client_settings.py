@@ -11,8 +11,7 @@ from ottla.client.addresses import Address, InvalidAddress, parse_addresses
 from ottla.pipeline.option_values import OptionError, parse_boolean, parse_choice, parse_number
 from ottla.security.errors import InvalidSecurity
 from ottla.security.settings import NAMES as SECURITY
-from ottla.security.settings import Security, parse_security
-from ottla.security.tls import client_context
+from ottla.security.settings import Security, read_security
 from ottla.wire.compression import LEVELS, Compression
 
 PREFIX: Final = "kafka."
@@ -185,12 +184,9 @@ def _refuse(given: Mapping[str, str]) -> None:
 
 def _security(given: Mapping[str, str]) -> Security:
     try:
-        security = parse_security(given)
-        if security.tls is not None:
-            client_context(security.tls)  # keys that cannot be had are told at once, not by tasks
+        return read_security(given)
     except InvalidSecurity as error:
         raise OptionError(PREFIX + error.setting, error.reason) from None
-    return security
 
 
 def _level(given: Mapping[str, str], compression: Compression) -> int | None:

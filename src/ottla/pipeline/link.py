@@ -27,7 +27,6 @@ from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
 _FIRST_BUFFER_BYTES: Final = 1 << 16
-_MAX_ANSWER_BYTES: Final = (1 << 31) - 1
 _head = struct.Struct(">hhih").pack
 
 
@@ -163,7 +162,7 @@ class Link:
                 return
 
     def _receive(self) -> memoryview:
-        return self._fill(answer_size(self._fill(LENGTH.size), _MAX_ANSWER_BYTES))
+        return self._fill(answer_size(self._fill(LENGTH.size)))
 
     def _fill(self, size: int) -> memoryview:
         if size > len(self._buffer):

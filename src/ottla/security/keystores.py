@@ -149,10 +149,7 @@ def _jks(store: Store, data: bytes) -> list[_Entry]:
     if store.password is not None:
         salted = store.password.value.encode("utf-16-be") + _JKS_PEPPER
         if not hmac.compare_digest(hashlib.sha1(salted + body).digest(), digest):  # noqa: S324 - the format's own
-            name = store.setting.replace("location", "password")
-            raise InvalidSecurity(
-                store.setting, f"{store.location} cannot be opened: {name} is wrong, or the file is broken"
-            )
+            raise _not_opened(store, "the file is broken")
     try:
         return _jks_entries(body)
     except (struct.error, IndexError, UnicodeDecodeError):

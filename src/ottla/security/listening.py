@@ -26,7 +26,6 @@ _client_final = re.compile(
 _bearer_first = re.compile(
     r"n,(?:a=(?P<authzid>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\r\n\t]+\x01)*)\x01"
 ).fullmatch
-_extension = re.compile(r"[A-Za-z]+").fullmatch
 _INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 _SEPARATOR: Final = "\x01"
 _BEARER: Final = "OAUTHBEARER"

@@ -13,7 +13,7 @@ from ottla.security.exchanges import BearerExchange, Exchange, PlainExchange, sc
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
 from ottla.security.keystores import Store
 from ottla.security.scram import MECHANISMS
-from ottla.security.tls import PROTOCOLS, Tls
+from ottla.security.tls import PROTOCOLS, Tls, client_context
 from ottla.security.tokens import TokenSource, token_of
 from ottla.settings.values import Password
 
@@ -148,6 +148,14 @@ def parse_security(given: Mapping[str, str]) -> Security:
         parse_tls(given) if protocol.endswith("SSL") else None,
         _parse_sasl(given) if protocol.startswith("SASL") else None,
     )
+
+
+def read_security(given: Mapping[str, str]) -> Security:
+    """The same, with keys and certificates looked at: what cannot be had is told now, not by each connection."""
+    security = parse_security(given)
+    if security.tls is not None:
+        client_context(security.tls)
+    return security
 
 
 def parse_tls(given: Mapping[str, str]) -> Tls:

@@ -38,7 +38,7 @@ from ottla.security.listening import (
 from ottla.security.principals import InvalidRules, Rule, parse_rules, principal_name
 from ottla.security.scram import MECHANISMS as SCRAM
 from ottla.security.scram import Keys
-from ottla.security.settings import PLAINTEXT, Security, parse_security, parse_tls
+from ottla.security.settings import PLAINTEXT, Security, parse_tls, read_security
 from ottla.security.tls import client_context, server_context
 from ottla.server.directories import NodeFailed
 from ottla.server.listeners import WrongSetting
@@ -128,6 +128,7 @@ class Securing:
     def _read(self, settings: NodeSettings) -> _Secured:
         encrypted = [each.name for each in settings.listeners if each.protocol in _TLS]
         guarded = [each.name for each in settings.listeners if each.protocol in _SASL]
+        client_context.cache_clear()  # the files may hold something else by now
         brokers, controllers = settings.inter_broker_listener_name, settings.controller_listener_names[0]
         return _Secured(
             contexts={name: _server_context(settings, name) for name in encrypted},
@@ -282,11 +283,8 @@ def _own_security(settings: NodeSettings, listener: str, mechanism_setting: str)
         if text is not None:
             given[name] = text
     try:
-        security = parse_security(given)
-        if security.tls is not None:
-            client_context(security.tls)
+        return read_security(given)
     except InvalidSecurity as wrong:
         raise WrongSetting(
             names.get(wrong.setting) or _named(settings, listener, wrong.setting), f"{wrong.reason}, for {listener}"
         ) from None
-    return security
