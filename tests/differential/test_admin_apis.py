@@ -299,9 +299,13 @@ def test_brokers_take_other_settings(both: Both, broker: str, settings: dict[str
     ids=str,
 )
 def test_other_resources_are_altered(both: Both, kind: int, name: str, alteration: list[Alteration]) -> None:
-    for version in (0, 1):
-        both.same(alter((kind, name, alteration)), version)
-    same_entries(both, describe((GROUP, "g1"), (METRICS, "m1")))
+    try:
+        for version in (0, 1):
+            both.same(alter((kind, name, alteration)), version)
+        same_entries(both, describe((GROUP, "g1"), (METRICS, "m1")))
+    finally:  # what is subscribed to would be asked of the clients of other tests
+        taken = ("metrics", "interval.ms", "match")
+        both.same(alter((METRICS, "m1", [(setting, DELETE, None) for setting in taken])), 1)
 
 
 @pytest.mark.parametrize(
