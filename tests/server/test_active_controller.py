@@ -1,5 +1,6 @@
 """The active controller on simulated time: what it decides, when it answers, what it does by itself, what survives."""
 
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from ottla.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
+from ottla.image.placement import Placement, placement_of
+from ottla.image.values import Topic
 from ottla.messages import incremental_alter_configs as configs
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -40,6 +43,29 @@ def test_a_topic_is_there_when_its_creation_is_answered(controller: OneControlle
     controller.run(0)
     assert [topic.error_code for topic in future.result().topics] == [0]
     assert len(controller.image.topics["t"].partitions) == 2
+
+
+@pytest.mark.parametrize("life", ["first", "next"])
+def test_partitions_are_found_by_broker_before_a_broker_fails(
+    controller: OneController, life: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+
+    def counted(topics: Iterable[Topic]) -> Placement:
+        topics = list(topics)
+        looked_at.append(len(topics))
+        return placement_of(topics)
+
+    for number in range(3):
+        controller.decide(creation(f"t{number}"))
+    if life == "next":
+        controller = OneController(controller.crash())
+        controller.run(3000)
+    monkeypatch.setattr("ottla.image.image.placement_of", counted)
+    controller.run(10_000)  # without a heartbeat
+    assert controller.image.brokers[ME].fenced
+    assert {each.leader for topic in controller.image.topics.values() for each in topic.partitions} == {-1}
+    assert looked_at == [], "all partitions were looked at when it failed"
 
 
 def test_requests_that_cannot_be_decided_are_told_so(controller: OneController) -> None:

@@ -169,7 +169,7 @@ class _Draft:
                 self.record.leader_recovery_state = LeaderRecovery.RECOVERING
 
     def _bump_epoch_if_replicas_go(self) -> None:
-        if self.record.leader == LEADER_UNCHANGED and any(each not in self.replicas for each in self.old.replicas):
+        if self.record.leader == LEADER_UNCHANGED and not set(self.old.replicas).issubset(self.replicas):
             self.record.leader = self.old.leader
 
     def _write_eligible(self) -> None:

@@ -19,8 +19,8 @@ from ottla.image.values import NO_ENTRIES, NO_LEADER, Partition, Topic
 TopicMasks: TypeAlias = Map[bytes, int]
 """A set of partitions: for each topic's id the mask of its partitions."""
 BrokerMasks: TypeAlias = Map[int, TopicMasks]
-Flips: TypeAlias = dict[bytes, int]
-"""For each topic the partitions that join or leave a set."""
+Flips: TypeAlias = defaultdict[bytes, list[int]]
+"""For each topic the partitions that join or leave a set, each once."""
 Move: TypeAlias = tuple[bytes, int, Partition | None, Partition | None]
 """A partition that changed: topic id, number, old, new; None where there is none."""
 
@@ -53,28 +53,29 @@ class Placement:
 
     def updated(self, moves: Iterable[Move]) -> "Placement":
         """The placement after partitions changed, each named once."""
-        replicas, isr, elr, leaders = (defaultdict[int, Flips](dict) for _ in range(4))
-        leaderless: Flips = {}
-        reassigning: Flips = {}
-        imbalanced: Flips = {}
-        for (topic, was, now), bits in _alike(moves).items():
+        replicas, isr, elr, leaders = (defaultdict[int, Flips](_no_flips) for _ in range(4))
+        leaderless, reassigning, imbalanced = _no_flips(), _no_flips(), _no_flips()
+        for topic, number, was, now in moves:
+            # One that is absent has no leader, but is neither leaderless nor imbalanced.
             old, new = was or _ABSENT, now or _ABSENT
-            if old.replicas != new.replicas:
-                _flip_members(replicas, topic, bits, old.replicas, new.replicas)
-            if old.isr != new.isr:
-                _flip_members(isr, topic, bits, old.isr, new.isr)
-            if old.elr != new.elr:
-                _flip_members(elr, topic, bits, old.elr, new.elr)
-            if old.leader != new.leader:
-                _flip_leader(leaders, topic, bits, old.leader)
-                _flip_leader(leaders, topic, bits, new.leader)
-            # The one that is absent has no leader, but is not leaderless.
-            if (old.leader == NO_LEADER and old is not _ABSENT) != (new.leader == NO_LEADER and new is not _ABSENT):
-                leaderless[topic] = leaderless.get(topic, 0) | bits
+            if old.replicas is not new.replicas:
+                _flip_members(replicas, topic, number, old.replicas, new.replicas)
+            if old.isr is not new.isr:
+                _flip_members(isr, topic, number, old.isr, new.isr)
+            if old.elr is not new.elr:
+                _flip_members(elr, topic, number, old.elr, new.elr)
+            led, leads = old.leader, new.leader
+            if led != leads:
+                if led != NO_LEADER:
+                    leaders[led][topic].append(number)
+                if leads != NO_LEADER:
+                    leaders[leads][topic].append(number)
+            if (led == NO_LEADER and was is not None) != (leads == NO_LEADER and now is not None):
+                leaderless[topic].append(number)
             if old.is_reassigning != new.is_reassigning:
-                reassigning[topic] = reassigning.get(topic, 0) | bits
-            if (old.leader != old.preferred_leader) != (new.leader != new.preferred_leader):
-                imbalanced[topic] = imbalanced.get(topic, 0) | bits
+                reassigning[topic].append(number)
+            if (led != old.preferred_leader) != (leads != new.preferred_leader):
+                imbalanced[topic].append(number)
         return Placement(
             replicas=_apply_by_broker(self.replicas, replicas),
             isr=_apply_by_broker(self.isr, isr),
@@ -89,47 +90,44 @@ class Placement:
 _ABSENT = Partition((), (), (), (), NO_LEADER, 0, 0, (), 0, (), ())
 
 
-def _alike(moves: Iterable[Move]) -> dict[tuple[bytes, Partition | None, Partition | None], int]:
-    """The partitions of each topic that change in the same way, as a mask: those of a new topic mostly do."""
-    found: defaultdict[tuple[bytes, Partition | None, Partition | None], int] = defaultdict(int)
-    for topic, number, old, new in moves:
-        found[topic, old, new] |= 1 << number
-    return found
-
-
 def placement_of(topics: Iterable[Topic]) -> Placement:
     """The placement of all partitions of these topics."""
     moves = ((topic.id, number, None, new) for topic in topics for number, new in enumerate(topic.partitions))
     return Placement().updated(moves)
 
 
+def _no_flips() -> Flips:
+    return defaultdict(list)
+
+
 def _flip_members(
-    flips: defaultdict[int, Flips], topic: bytes, bits: int, was: tuple[int, ...], now: tuple[int, ...]
+    flips: defaultdict[int, Flips], topic: bytes, number: int, was: tuple[int, ...], now: tuple[int, ...]
 ) -> None:
     for broker in was:
         if broker not in now:
-            found = flips[broker]
-            found[topic] = found.get(topic, 0) | bits
+            flips[broker][topic].append(number)
     for broker in now:
         if broker not in was:
-            found = flips[broker]
-            found[topic] = found.get(topic, 0) | bits
+            flips[broker][topic].append(number)
 
 
-def _flip_leader(flips: defaultdict[int, Flips], topic: bytes, bits: int, leader: int) -> None:
-    if leader != NO_LEADER:
-        found = flips[leader]
-        found[topic] = found.get(topic, 0) | bits
+def _mask_of(numbers: list[int]) -> int:
+    """The mask of some partitions. Those of a large topic are put together byte by byte: a mask that grows bit by bit
+    would be copied for each."""
+    if len(numbers) == 1:
+        return 1 << numbers[0]
+    mask = bytearray((max(numbers) >> 3) + 1)
+    for number in numbers:
+        mask[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(mask, "little")
 
 
 def _apply(masks: TopicMasks, flips: Flips) -> TopicMasks:
     if not flips:
         return masks
-    if not masks:
-        return Map(flips)
     changing = masks.mutate()
     for topic, flipped in flips.items():
-        mask = changing.get(topic, 0) ^ flipped
+        mask = changing.get(topic, 0) ^ _mask_of(flipped)
         if mask:
             changing[topic] = mask
         else:
