@@ -7,7 +7,7 @@
 The runner starts a cluster of each system (`nodes` says how large), calls the function in turns, and compares. The
 group of a case is its name up to the first dash. A case with `sizes` runs at each of them (`trial.x`) and becomes a
 curve. A case with `needs` runs on systems that serve those APIs. A case with `nodes=0` starts what it wants by itself
-(`trial.system`, `trial.folder`).
+(`trial.system`, `trial.folder`). Cases of a group that say `shares=True` follow each other on the same servers.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from bench import measure
+from bench import measure, securing
 from bench.figures import Figures
 from bench.systems import Cluster, System
 
@@ -61,10 +61,29 @@ class Case:
     """Whether it takes too long for a full run: it is run by its name."""
     secured: bool = False
     """Whether there is a listener with TLS, too."""
+    shares: bool = False
+    """Whether it goes on with the servers of the case before, where that shares too and they are set the same."""
+    clients_stay: bool = False
+    """Whether clients outlive a round, as a session of Spark does: its first round is cold on warm servers, too."""
+    seconds: float = 25.0
+    """What it takes with the fewest rounds, about, on two cores: what a full run sets aside for it."""
 
     @property
     def group(self) -> str:
         return self.name.partition("-")[0]
+
+    def can_follow(self, other: "Case") -> bool:
+        """Whether the servers of the other will do for this one."""
+        return self.shares and other.shares and self._servers == other._servers
+
+    @property
+    def _servers(self) -> tuple[object, ...]:
+        return self.group, self.nodes, self.settings, self.secured
+
+    @property
+    def server_settings(self) -> dict[str, str]:
+        """What its servers are set to beside what all have."""
+        return {**self.settings, **(securing.server_settings() if self.secured else {})}
 
 
 CASES: dict[str, Case] = {}
@@ -87,6 +106,9 @@ def case(
     quick_sizes: tuple[int, ...] = (),
     named_only: bool = False,
     secured: bool = False,
+    shares: bool = False,
+    clients_stay: bool = False,
+    seconds: float = Case.seconds,
 ) -> "Callable[[Callable[[Trial], Figures]], Callable[[Trial], Figures]]":
     """Declare a case: the function below does its work once."""
 
@@ -108,6 +130,9 @@ def case(
             quick_sizes=quick_sizes,
             named_only=named_only,
             secured=secured,
+            shares=shares,
+            clients_stay=clients_stay,
+            seconds=seconds,
         )
         return work
 
@@ -161,6 +186,7 @@ class Trial:
     def measured(self) -> Iterator[Figures]:
         """Figures of the servers while the work inside runs; the work adds its own."""
         figures: Figures = {}
+        there = measure.disk_bytes(self.cluster.folder)
         with measure.measured(self.cluster.pids, figures):
             yield figures
-        figures["disk_mb"] = measure.disk_bytes(self.cluster.folder) / measure.MEGABYTE
+        figures["disk_mb"] = max(0, measure.disk_bytes(self.cluster.folder) - there) / measure.MEGABYTE

@@ -10,9 +10,10 @@ import platform
 import resource
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -39,11 +40,43 @@ def family(pids: Iterable[int]) -> list[int]:
     return found
 
 
+class Used(NamedTuple):
+    """What a process has used so far, in ticks of the kernel's clock, and the children that it has waited for."""
+
+    parent: int
+    own: int
+    children: int
+
+
+def used(pids: Iterable[int]) -> dict[int, Used]:
+    """What each of the processes has used, and all that they have started."""
+    found = {}
+    for pid in family(pids):
+        if fields := _stat(pid):
+            user, system, *waited_for = (int(field) for field in fields[_UTIME : _CSTIME + 1])
+            found[pid] = Used(int(fields[_PARENT]), user + system, sum(waited_for))
+    return found
+
+
 def cpu_seconds(pids: Iterable[int]) -> float:
     """CPU that the processes have used so far, with their children, dead or alive."""
-    ticks = 0
-    for pid in family(pids):
-        ticks += sum(int(field) for field in _stat(pid)[_UTIME : _CSTIME + 1])
+    return sum(each.own + each.children for each in used(pids).values()) / _TICKS
+
+
+def spent_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
+    """CPU that was used in between.
+
+    What a child has used goes to its parent when that waits for it, and to nobody where it does not: Spark's daemon of
+    workers in Python does not, and ends those that had nothing to do for a minute.
+    """
+    ticks = sum(each.own + each.children for each in after.values())
+    ticks -= sum(each.own + each.children for each in before.values())
+    gone: dict[int, int] = {}
+    for pid in before.keys() - after.keys():
+        gone[before[pid].parent] = gone.get(before[pid].parent, 0) + before[pid].own + before[pid].children
+    for parent, theirs in gone.items():
+        inherited = after[parent].children - before[parent].children if parent in after and parent in before else 0
+        ticks += max(0, theirs - inherited)
     return ticks / _TICKS
 
 
@@ -86,8 +119,8 @@ def busy_seconds() -> float:
 def own_seconds() -> float:
     """CPU of this process and of the clients that it has waited for."""
     return sum(
-        used.ru_utime + used.ru_stime
-        for used in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+        usage.ru_utime + usage.ru_stime
+        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     )
 
 
@@ -102,12 +135,12 @@ def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2
             peak[0] = max(peak[0], resident_bytes(pids))
 
     watching = threading.Thread(target=watch, daemon=True)
-    wall, server, own, busy = time.perf_counter(), cpu_seconds(pids), own_seconds(), busy_seconds()
+    wall, before, own, busy = time.perf_counter(), used(pids), own_seconds(), busy_seconds()
     watching.start()
     try:
         yield
     finally:
-        wall, server = time.perf_counter() - wall, cpu_seconds(pids) - server
+        wall, server = time.perf_counter() - wall, spent_seconds(before, used(pids))
         own, busy = own_seconds() - own, busy_seconds() - busy
         done.set()
         watching.join()

@@ -54,7 +54,7 @@ def profile(case: Case, scale: float, options: list[str]) -> tuple[float, str]:
     folder = Path(tempfile.mkdtemp(prefix="ottla-profile-"))
     out = folder / "stacks.txt"
     try:
-        with running(SYSTEMS[OTTLA], folder / OTTLA, nodes=case.nodes, settings=case.settings) as cluster:
+        with running(SYSTEMS[OTTLA], folder / OTTLA, nodes=case.nodes, settings=case.server_settings) as cluster:
             trial = Trial(SYSTEMS[OTTLA], folder, scale, case.sizes[-1] if case.sizes else None, cluster)
             case.work(trial)
             watcher = subprocess.Popen(

@@ -1,6 +1,7 @@
 """Rounds: both systems are up, take turns (who begins changes), and every round gives a sample of each.
 
-The first round of a fresh pair of servers is cold, the others are warm. A case that fails on a system says so in the
+The first round of a fresh pair of servers is cold, the others are warm. Cases that are variations of each other share a
+pair: then the first of them has the cold round. A case that fails on a system says so in the
 results, and the next case goes on.
 """
 
@@ -16,11 +17,10 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench import securing
 from bench.asking import Unanswered
 from bench.case import Case, Trial
 from bench.figures import FIGURES, KAFKA, OTTLA, CaseResult, Figures, Sample, shown
-from bench.systems import SYSTEMS, Cluster, ServerFailed, running
+from bench.systems import SYSTEMS, ServerFailed, running
 from bench.tools import ToolFailed
 
 Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
@@ -30,8 +30,8 @@ TOLD = (
     *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
 )
 
-_SHARE = 0.75
-"""How much of its fair share of the time a case may begin rounds in: some take longer with the least that is done."""
+_QUICK = 0.5
+"""How much of its time a case takes at the size of a quick run: what starts and stops does not shrink."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Plan:
     folder: Path | None = None
     """Where the servers keep their data; else in the system's folder for temporary files."""
     minutes: float | None = None
-    """What all may take. Each case has its share of what is left: when that is used up, it has had its last round. A
-    case is left out when one as long as the last would end too late."""
+    """What all may take. What the cases take at least is set aside, and the rest is shared: when a case has used up its
+    part, it has had its last round. One is left out when there is no time for it any more."""
 
     def lives_of(self, case: Case) -> int:
         return self.lives or (1 if self.quick else case.lives)
@@ -57,6 +57,9 @@ class Plan:
             return min(self.warm_rounds, case.warm_rounds)
         return min(1, case.warm_rounds) if self.quick else case.warm_rounds
 
+    def seconds_of(self, case: Case) -> float:
+        return case.seconds * (_QUICK if self.quick else 1.0)
+
     def sizes_of(self, case: Case) -> Sequence[int | None]:
         return (case.quick_sizes or case.sizes if self.quick else case.sizes) or (None,)
 
@@ -64,77 +67,110 @@ class Plan:
 def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
     """Run cases one after the other, telling as it goes."""
     results: list[CaseResult] = []
-    waiting = list(cases)
-    first, lasted = time.perf_counter(), 0.0
-    for case in waiting:
-        began = time.perf_counter()
-        left_s = None if plan.minutes is None else plan.minutes * 60 - (began - first)
-        print(f"== {case.name}: {case.title}", flush=True)
-        if left_s is not None and lasted > left_s:
-            result = CaseResult(case.name, case.title, case.group)
-            result.problems = dict.fromkeys(plan.systems, "left out: the time was up")
-        else:
-            share_s = None if left_s is None else _SHARE * left_s / (len(waiting) - len(results))
-            result = run_case(case, plan, share_s)
-            lasted = time.perf_counter() - began
-        for system, problem in result.problems.items():
-            print(f"   {system}: {problem.splitlines()[0]}", file=sys.stderr)
-        print(f"   {time.perf_counter() - began:.0f} s", flush=True)
-        results.append(result)
+    chosen = list(cases)
+    first = time.perf_counter()
+    with Servers(plan) as servers:
+        for number, case in enumerate(chosen):
+            began = time.perf_counter()
+            left_s = None if plan.minutes is None else plan.minutes * 60 - (began - first)
+            print(f"== {case.name}: {case.title}", flush=True)
+            if left_s is not None and plan.seconds_of(case) > left_s:
+                result = CaseResult(case.name, case.title, case.group)
+                result.problems = dict.fromkeys(plan.systems, "left out: the time was up")
+            else:
+                share_s = None if left_s is None else share(chosen[number:], plan, left_s)
+                result = run_case(case, plan, servers, share_s)
+            for system, problem in result.problems.items():
+                print(f"   {system}: {problem.splitlines()[0]}", file=sys.stderr)
+            print(f"   {time.perf_counter() - began:.0f} s", flush=True)
+            results.append(result)
     return results
 
 
-def run_case(case: Case, plan: Plan, share_s: float | None = None) -> CaseResult:
-    """All lives and rounds of one case, on each system that can do it; with a share of time, as many as begin in it,
-    and a cold and a warm one in any case."""
+def share(waiting: Sequence[Case], plan: Plan, left_s: float) -> float:
+    """How long the first of the waiting cases may take: as long as the least of it, and an equal part of what nobody
+    needs."""
+    spare_s = left_s - sum(plan.seconds_of(case) for case in waiting)
+    return max(0.0, plan.seconds_of(waiting[0]) + spare_s / len(waiting))
+
+
+def run_case(case: Case, plan: Plan, servers: "Servers", share_s: float | None = None) -> CaseResult:
+    """All lives and rounds of one case, on each system that can do it; with a share of time, as many as come
+    next to it if each takes as long as the one before, and a warm one in any case."""
     result = CaseResult(case.name, case.title, case.group, dict(case.goals), case.axis)
     deadline = math.inf if share_s is None else time.perf_counter() + share_s
+    lasted = 0.0
     for life in range(plan.lives_of(case)):
-        if life and time.perf_counter() > deadline:
+        began = time.perf_counter()
+        if life and began + lasted / 2 > deadline:
             break
-        folder = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=plan.folder))
+        trials = servers.start(case, result)
         try:
-            with ExitStack() as stack:
-                trials = _start(case, plan, folder, stack, result)
-                _take_turns(case, plan, life, trials, result, deadline)
+            first = 0 if servers.fresh or case.clients_stay else 1
+            _take_turns(case, plan, life, first, trials, result, deadline)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            servers.leave(case, result)
+        lasted = time.perf_counter() - began
     return result
 
 
-def _start(case: Case, plan: Plan, folder: Path, stack: ExitStack, result: CaseResult) -> dict[str, Trial]:
-    """A trial for each system that could be started and that serves what the case needs."""
-    trials: dict[str, Trial] = {}
-    for name in plan.systems:
-        if name in result.problems:
-            continue
-        system, own = SYSTEMS[name], folder / name
-        trial = Trial(system, own, plan.scale)
-        if case.nodes:
+class Servers:
+    """The clusters of both systems: those of one case, or those that cases which agree about them share."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._running = ExitStack()
+        self._left_by: Case | None = None
+        """Whose servers still run."""
+        self._trials: dict[str, Trial] = {}
+        self.fresh = True
+        """Whether nobody has asked anything of them before this case."""
+
+    def __enter__(self) -> "Servers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def start(self, case: Case, result: CaseResult) -> dict[str, Trial]:
+        """A trial for each system that runs and that serves what the case needs."""
+        self.fresh = self._left_by is None or not case.can_follow(self._left_by)
+        if self.fresh:
+            self._running.close()
+            self._left_by = None
+            folder = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=self._plan.folder))
+            self._running.callback(shutil.rmtree, folder, ignore_errors=True)
+            systems = [name for name in self._plan.systems if name not in result.problems]
+            self._trials = {name: Trial(SYSTEMS[name], folder / name, self._plan.scale) for name in systems}
+        for name, trial in self._trials.items():
             try:
-                settings = {**case.settings, **(securing.server_settings() if case.secured else {})}
-                trial.running = stack.enter_context(running(system, own, nodes=case.nodes, settings=settings))
-                if not _can(trial.running, case):
+                if self.fresh and case.nodes:
+                    cluster = running(trial.system, trial.folder, nodes=case.nodes, settings=case.server_settings)
+                    trial.running = self._running.enter_context(cluster)
+                if trial.running is not None and case.needs and not trial.running.serves(case.needs):
                     result.problems[name] = "left out: it does not serve the APIs that this case needs"
-                    continue
             except Problem as error:
                 result.problems[name] = str(error)
-                continue
-        trials[name] = trial
-    return trials
+        return {name: trial for name, trial in self._trials.items() if name not in result.problems}
 
-
-def _can(cluster: Cluster, case: Case) -> bool:
-    return not case.needs or cluster.serves(case.needs)
+    def leave(self, case: Case, result: CaseResult) -> None:
+        """End them, unless another case could go on with them."""
+        if case.shares and not result.problems:
+            self._left_by = case
+        else:
+            self._running.close()
+            self._left_by = None
 
 
 def _take_turns(
-    case: Case, plan: Plan, life: int, trials: dict[str, Trial], result: CaseResult, deadline: float
+    case: Case, plan: Plan, life: int, first: int, trials: dict[str, Trial], result: CaseResult, deadline: float
 ) -> None:
     # A curve goes from small to large within one life: its rounds are its sizes, and none is called cold but the first.
     sizes = plan.sizes_of(case)
-    for turn in range(1 + plan.warm_rounds_of(case)):
-        if turn > 1 and time.perf_counter() > deadline:
+    lasted = 0.0
+    for turn in range(first, 1 + max(first, plan.warm_rounds_of(case))):
+        began = time.perf_counter()
+        if turn > 1 and turn > first and began + lasted / 2 > deadline:
             break
         for x in sizes:
             order = list(trials) if (life + turn) % 2 == 0 else list(reversed(trials))
@@ -151,6 +187,7 @@ def _take_turns(
                 sample = Sample(name, life, turn, figures, x)
                 result.samples.append(sample)
                 _tell(sample, figures)
+        lasted = time.perf_counter() - began
 
 
 def _tell(sample: Sample, figures: Figures) -> None:

@@ -10,7 +10,7 @@ from bench.systems import java_tool
 
 TIMEOUT_S = 600
 _NUMBER = r"(\d+(?:[.,]\d+)?)"
-_SENT = re.compile(rf"^(\d+) records sent, {_NUMBER} records/sec \({_NUMBER} MB/sec\).*")
+_SENT = re.compile(rf"^(\d+) (steady state )?records sent, {_NUMBER} records/sec \({_NUMBER} MB/sec\).*")
 _PERCENTILES = re.compile(r"(\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th")
 _LATENCY = re.compile(r"Percentiles: 50th = (\d+), 99th = (\d+), 99\.9th = (\d+)")
 _AVERAGE = re.compile(rf"Avg latency: {_NUMBER} ms")
@@ -42,10 +42,16 @@ def producer_performance(
     settings: Mapping[str, str],
     records_per_s: int = -1,
     transaction_ms: int | None = None,
+    warm_up: int = 0,
 ) -> Figures:
-    """`kafka-producer-perf-test`. A latency begins when the producer is given a record, and ends with its answer."""
+    """`kafka-producer-perf-test`. A latency begins when the producer is given a record, and ends with its answer.
+
+    The first records, while the producer's own code gets warm, may be left out of what is told.
+    """
     given = [f"{name}={value}" for name, value in settings.items()]
     options = ["--transaction-duration-ms", str(transaction_ms)] if transaction_ms else []
+    if warm_up:
+        options += ["--warmup-records", str(warm_up)]
     command = java_tool(
         "ProducerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic),
@@ -53,7 +59,7 @@ def producer_performance(
         *options,
         *(["--command-property", *given] if given else []),
     )
-    return parse_producer(run_tool(command), records)
+    return parse_producer(run_tool(command), records - warm_up)
 
 
 def consumer_performance(bootstrap: str, topic: str, *, records: int, settings: Mapping[str, str]) -> Figures:
@@ -84,13 +90,13 @@ def end_to_end_latency(bootstrap: str, topic: str, *, records: int, record_bytes
 
 
 def parse_producer(text: str, records: int) -> Figures:
-    """Figures from the last line of ProducerPerformance, which must have sent them all."""
+    """Figures from the last line of ProducerPerformance, which must be about so many records."""
     for line in reversed(text.splitlines()):
         sent, latencies = _SENT.match(line), _PERCENTILES.search(line)
         if sent and latencies:
             if int(sent[1]) != records:
                 raise ToolFailed(f"{sent[1]} of {records} records were sent: {text[-2000:]}")
-            figures = {"records_per_s": _number(sent[2]), "mb_per_s": _number(sent[3])}
+            figures = {"records_per_s": _number(sent[3]), "mb_per_s": _number(sent[4])}
             return figures | _three(latencies)
     raise ToolFailed(f"the producer told no figures: {text[-2000:]}")
 

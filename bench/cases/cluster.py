@@ -27,10 +27,16 @@ PATIENCE_S = 60.0
 QUICK_TO_RETRY = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 
 
-@case("cluster-produce", "200 k × 1,000 B, three nodes, three replicas, acks=all", nodes=NODES, goals=LOAD_GOALS)
+@case(
+    "cluster-produce",
+    "300 k × 1,000 B, three nodes, three replicas, acks=all",
+    nodes=NODES,
+    goals=LOAD_GOALS,
+    seconds=46,
+)
 def cluster_produce(trial: Trial) -> Figures:
     settings = {**BATCHES_64K, "enable.idempotence": "false"}
-    return produce(trial, records=200_000, partitions=3, acks="all", settings=settings)
+    return produce(trial, records=300_000, partitions=3, acks="all", settings=settings)
 
 
 @case(
@@ -39,6 +45,7 @@ def cluster_produce(trial: Trial) -> Figures:
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
+    seconds=28,
 )
 def cluster_failover(trial: Trial) -> Figures:
     topic = trial.new_topic()
@@ -51,6 +58,7 @@ def cluster_failover(trial: Trial) -> Figures:
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
+    seconds=33,
 )
 def cluster_failover_controller(trial: Trial) -> Figures:
     """It leads a third of the partitions, as every node does."""
@@ -63,6 +71,7 @@ def cluster_failover_controller(trial: Trial) -> Figures:
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
+    seconds=31,
 )
 def cluster_failover_java(trial: Trial) -> Figures:
     topic = trial.new_topic()

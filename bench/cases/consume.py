@@ -56,19 +56,34 @@ def consume(
     return figures
 
 
-@case("consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=2, goals=LOAD_GOALS)
+@case(
+    "consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=2, goals=LOAD_GOALS, seconds=42
+)
 def consume_2gb(trial: Trial) -> Figures:
     return consume(trial, records=2_000_000)
 
 
-@case("consume-10", "600 k × 1,000 B, ten consumers (librdkafka) of ten partitions", goals=LOAD_GOALS)
+@case(
+    "consume-10",
+    "600 k × 1,000 B, ten consumers (librdkafka) of ten partitions",
+    goals=LOAD_GOALS,
+    shares=True,
+    seconds=26,
+)
 def consume_10(trial: Trial) -> Figures:
     return consume(trial, records=600_000, partitions=10, consumers=10)
 
 
-@case("consume-java", "500 k × 1,000 B, Kafka's consumer in a group of its own", needs=GROUPS, goals=LOAD_GOALS)
+@case(
+    "consume-java",
+    "300 k × 1,000 B, Kafka's consumer in a group of its own",
+    needs=GROUPS,
+    goals=LOAD_GOALS,
+    shares=True,
+    seconds=20,
+)
 def consume_java(trial: Trial) -> Figures:
-    records = trial.scaled(500_000)
+    records = trial.scaled(300_000)
     topic = filled(trial, records)
     with trial.measured() as figures:
         figures |= consumer_performance(trial.cluster.bootstrap, topic, records=records, settings={})
@@ -80,6 +95,8 @@ def consume_java(trial: Trial) -> Figures:
     "100 k × 1,000 B, Kafka's share consumer, each record acknowledged",
     needs=SHARE_GROUPS,
     goals=LOAD_GOALS,
+    shares=True,
+    seconds=24,
 )
 def consume_share(trial: Trial) -> Figures:
     records = trial.scaled(100_000)
@@ -105,12 +122,20 @@ def _begin_with_the_first(trial: Trial, group: str) -> None:
     "600 k × 1,000 B in transactions of 20 ms, read_committed (librdkafka)",
     needs=TRANSACTIONS,
     goals=LOAD_GOALS,
+    shares=True,
+    seconds=22,
 )
 def consume_committed(trial: Trial) -> Figures:
     return consume(trial, records=600_000, transaction_ms=20)
 
 
-@case("consume-tail", "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing", goals=LOAD_GOALS)
+@case(
+    "consume-tail",
+    "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing",
+    goals=LOAD_GOALS,
+    shares=True,
+    seconds=16,
+)
 def consume_tail(trial: Trial) -> Figures:
     """Each reads everything, as it comes. The servers' CPU is that of both sides."""
     records = trial.scaled(300_000)

@@ -20,6 +20,7 @@ GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}
     axis="partitions",
     sizes=(10_000, 100_000),
     quick_sizes=(1_000,),
+    seconds=42,
 )
 def controller_partitions(trial: Trial) -> Figures:
     assert trial.x is not None

@@ -24,9 +24,11 @@ COMMIT_GOALS = {"records_per_s": 1.0, "server_cpu_s": 1.0}
     "ten members join a group and share 30 partitions",
     needs=GROUPS,
     settings=AT_ONCE,
+    shares=True,
+    seconds=6,
 )
 def groups_join(trial: Trial) -> Figures:
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(30))
+    topic = trial.cluster.once("topic of 30", lambda: trial.new_topic(30))
     settings = {
         "bootstrap.servers": trial.cluster.bootstrap,
         "group.id": f"join-{time.monotonic_ns()}",
@@ -55,7 +57,7 @@ def groups_join(trial: Trial) -> Figures:
 def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
     """A hundred members begin at the same moment; the time until the group is at rest with all of them."""
     members = trial.scaled(MEMBERS, least=5)
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(members))
+    topic = trial.cluster.once(f"topic of {members}", lambda: trial.new_topic(members))
     group = Group(trial.cluster.nodes[0].port, f"rest-{time.monotonic_ns()}", members)
     group.find_coordinator()
     with trial.measured() as figures:
@@ -63,7 +65,15 @@ def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
     return figures
 
 
-@case("groups-classic100", "100 members join a classic group", needs=GROUPS, settings=AT_ONCE, goals=GOALS)
+@case(
+    "groups-classic100",
+    "100 members join a classic group",
+    needs=GROUPS,
+    settings=AT_ONCE,
+    goals=GOALS,
+    shares=True,
+    seconds=3,
+)
 def groups_classic_100(trial: Trial) -> Figures:
     return rest(trial, lambda _: classic_member)
 
@@ -74,6 +84,8 @@ def groups_classic_100(trial: Trial) -> Figures:
     needs=CONSUMER_GROUPS,
     settings=AT_ONCE,
     goals=GOALS,
+    shares=True,
+    seconds=3,
 )
 def groups_consumer_100(trial: Trial) -> Figures:
     return rest(trial, consumer_member)
@@ -118,11 +130,18 @@ def _committer(trial: Trial, topic: str, number: int) -> Consumer:
     return member
 
 
-@case("groups-commits", "2,000 commits, one after the other", needs=GROUPS, goals=COMMIT_GOALS)
+@case("groups-commits", "2,000 commits, one after the other", needs=GROUPS, goals=COMMIT_GOALS, shares=True, seconds=9)
 def groups_commits(trial: Trial) -> Figures:
     return commits(trial, 1, trial.scaled(2_000))
 
 
-@case("groups-commits10", "10 clients commit 500 times each, at once", needs=GROUPS, goals=COMMIT_GOALS)
+@case(
+    "groups-commits10",
+    "10 clients commit 500 times each, at once",
+    needs=GROUPS,
+    goals=COMMIT_GOALS,
+    shares=True,
+    seconds=12,
+)
 def groups_commits_10(trial: Trial) -> Figures:
     return commits(trial, 10, trial.scaled(500))

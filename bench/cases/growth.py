@@ -31,6 +31,7 @@ RECORD_BYTES = 1_000
     axis="partitions",
     sizes=(1, 100, 1_000, 10_000),
     quick_sizes=(1, 10, 100),
+    seconds=105,
 )
 def growth_partitions(trial: Trial) -> Figures:
     assert trial.x is not None
@@ -41,7 +42,7 @@ def growth_partitions(trial: Trial) -> Figures:
         figures |= producer_performance(
             trial.cluster.bootstrap,
             topic,
-            records=trial.scaled(20_000),
+            records=trial.scaled(12_000),
             record_bytes=1_000,
             settings={"acks": "1"},
         )
@@ -59,6 +60,7 @@ def growth_partitions(trial: Trial) -> Figures:
     axis="connections",
     sizes=(1, 100, 1_000, 5_000),
     quick_sizes=(10, 1_000),
+    seconds=37,
 )
 def growth_connections(trial: Trial) -> Figures:
     assert trial.x is not None
@@ -84,6 +86,7 @@ def growth_connections(trial: Trial) -> Figures:
     axis="groups",
     sizes=(1, 100, 1_000),
     quick_sizes=(1, 100),
+    seconds=31,
 )
 def growth_groups(trial: Trial) -> Figures:
     assert trial.x is not None
@@ -121,8 +124,9 @@ def growth_groups(trial: Trial) -> Figures:
     "a log of so many MB: 50 k × 1,000 B more, and 1,000 small fetches from anywhere in it",
     warm_rounds=0,
     axis="MB",
-    sizes=(10, 100, 1_000, 5_000),
+    sizes=(10, 100, 1_000, 3_000),
     quick_sizes=(10, 100),
+    seconds=60,
 )
 def growth_log(trial: Trial) -> Figures:
     """The time is that of the fetches. All that is read was just written: nothing waits for a disk to read."""

@@ -39,7 +39,13 @@ def idle(trial: Trial, *, settle_s: float = 5.0, watch_s: float = 10.0) -> Figur
     }
 
 
-@case("idle-1000", "left alone, with 1,000 partitions and 1,000 connections", warm_rounds=0, goals=MEMORY_GOALS)
+@case(
+    "idle-1000",
+    "left alone, with 1,000 partitions and 1,000 connections",
+    warm_rounds=0,
+    goals=MEMORY_GOALS,
+    seconds=35,
+)
 def idle_1000(trial: Trial) -> Figures:
     trial.cluster.once("partitions", lambda: trial.new_topic(trial.scaled(1_000)))
     with connections(trial, trial.scaled(1_000)):
@@ -50,7 +56,7 @@ EACH_GOALS = {"each_kb": 1.0}
 _SETTLE_S = 2.0
 
 
-@case("memory-partition", "memory of one partition: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS)
+@case("memory-partition", "memory of one partition: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS, seconds=12)
 def memory_of_a_partition(trial: Trial) -> Figures:
     count = trial.scaled(2_000)
     trial.new_topic(50)  # what the first ones need besides is not theirs
@@ -59,7 +65,7 @@ def memory_of_a_partition(trial: Trial) -> Figures:
     return figures
 
 
-@case("memory-connection", "memory of one connection: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS)
+@case("memory-connection", "memory of one connection: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS, seconds=13)
 def memory_of_a_connection(trial: Trial) -> Figures:
     count = trial.scaled(2_000)
     with connections(trial, 50), ExitStack() as stack, _weighed(trial, count) as figures:

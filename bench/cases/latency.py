@@ -24,30 +24,43 @@ def steady(trial: Trial, *, records_per_s: int, seconds: float, consumers: int =
     return figures
 
 
-@case("latency-1", "end to end at 1 record/s", warm_rounds=1, goals={"p50_ms": 0.7})
+@case("latency-1", "end to end at 1 record/s", warm_rounds=1, goals={"p50_ms": 0.7}, shares=True, seconds=30)
 def latency_1(trial: Trial) -> Figures:
     return steady(trial, records_per_s=1, seconds=6)
 
 
-@case("latency-1000", "end to end at 1,000 records/s", quick=True, goals=GOALS)
+@case("latency-1000", "end to end at 1,000 records/s", quick=True, goals=GOALS, seconds=29)
 def latency_1000(trial: Trial) -> Figures:
     return steady(trial, records_per_s=1_000, seconds=4)
 
 
-@case("latency-20000", "end to end at 20,000 records/s", goals=GOALS)
+@case("latency-20000", "end to end at 20,000 records/s", goals=GOALS, shares=True, seconds=15)
 def latency_20000(trial: Trial) -> Figures:
     return steady(trial, records_per_s=20_000, seconds=4)
 
 
-@case("latency-tail10", "end to end at 1,000 records/s, ten consumers of one partition", goals=GOALS)
+@case(
+    "latency-tail10",
+    "end to end at 1,000 records/s, ten consumers of one partition",
+    goals=GOALS,
+    shares=True,
+    seconds=16,
+)
 def latency_tail_10(trial: Trial) -> Figures:
     return steady(trial, records_per_s=1_000, seconds=4, consumers=10)
 
 
-@case("latency-java", "6,000 × 100 B one after the other, sent and read (EndToEndLatency)", needs=GROUPS, goals=GOALS)
+@case(
+    "latency-java",
+    "5,000 × 100 B one after the other, sent and read (EndToEndLatency)",
+    needs=GROUPS,
+    goals=GOALS,
+    shares=True,
+    seconds=17,
+)
 def latency_java(trial: Trial) -> Figures:
     with trial.topic() as topic, trial.measured() as figures:
         figures |= end_to_end_latency(
-            trial.cluster.bootstrap, topic, records=trial.scaled(6_000), record_bytes=RECORD_BYTES, acks="1"
+            trial.cluster.bootstrap, topic, records=trial.scaled(5_000), record_bytes=RECORD_BYTES, acks="1"
         )
     return figures

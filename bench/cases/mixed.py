@@ -11,7 +11,12 @@ GOALS = {"server_cpu_s": 0.6, "p99_ms": 0.7}
 PARTITIONS = 10
 
 
-@case("mixed-load", "10 producers, 3 consumers catching up, and latencies at 500 records/s, all at once", goals=GOALS)
+@case(
+    "mixed-load",
+    "10 producers, 3 consumers catching up, and latencies at 500 records/s, all at once",
+    goals=GOALS,
+    seconds=50,
+)
 def mixed_load(trial: Trial) -> Figures:
     """Percentiles are those of the records that somebody waits for; the throughput is that of both others together."""
     bootstrap = trial.cluster.bootstrap

@@ -16,12 +16,14 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.sessions import start_session
 
+from bench import ready as ready_records
 from bench.case import TRANSACTIONS, Trial, case
 from bench.figures import OTTLA, Figures
-from bench.measure import cpu_seconds
+from bench.measure import spent_seconds, used
 from bench.tools import ToolFailed
 from ottla.pipeline.write_options import parse_write_options
 from ottla.pipeline.writing import write_at_least_once
@@ -29,6 +31,12 @@ from ottla.tables.definition import Definition, Home
 from ottla.tables.keeper import Done
 from ottla.tables.maintenance import Upkeep
 from ottla.tables.query import TableQuery, keep_tables
+
+Load = Callable[[], DataFrame]
+"""Makes the rows of a job, which is charged for that, too."""
+
+job = functools.partial(case, shares=True, clients_stay=True)
+"""Declares a case that runs in the one session."""
 
 PARTITIONS = 4
 MICRO_BATCHES, MICRO_BATCH_RECORDS = 30, 100
@@ -50,16 +58,13 @@ def session() -> SparkSession:
 
 def charged(trial: Trial, work: Callable[[], None]) -> Figures:
     """What a job costs."""
-    java = session().sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-
-    def used_s() -> float:
-        return time.process_time() + cpu_seconds([java]) + cpu_seconds(trial.cluster.pids)
-
-    began_s, cpu_s = time.perf_counter(), used_s()
+    working = [session().sparkContext._gateway.proc.pid, *trial.cluster.pids]  # type: ignore[union-attr]
+    before, own_s, began_s = used(working), time.process_time(), time.perf_counter()
     work()
     time_s = time.perf_counter() - began_s
     time.sleep(0.2)  # lets the last answers and clean-ups be counted
-    return {"job_cpu_s": used_s() - cpu_s, "time_ms": time_s * 1000}
+    cpu_s = spent_seconds(before, used(working)) + time.process_time() - own_s
+    return {"job_cpu_s": cpu_s, "time_ms": time_s * 1000}
 
 
 def options(trial: Trial, **given: str) -> dict[str, str]:
@@ -92,19 +97,33 @@ def filled_with(trial: Trial, name: str, records: int, values: Callable[[range],
     return trial.cluster.once(name, fill)
 
 
+def records_of(trial: Trial, records: int, record_bytes: int) -> Load:
+    """A topic of such records."""
+    topic = filled(trial, trial.scaled(records), record_bytes)
+    return lambda: loaded(trial, topic)
+
+
 def loaded(trial: Trial, topic: str) -> DataFrame:
     return session().read.format(trial.system.name).options(**options(trial, subscribe=topic)).load()
 
 
-def into_nothing(trial: Trial, records: int, record_bytes: int) -> Figures:
-    topic = filled(trial, trial.scaled(records), record_bytes)
-    return charged(trial, lambda: loaded(trial, topic).write.format("noop").mode("overwrite").save())
+def ready(trial: Trial, records: int, record_bytes: int) -> Load:
+    """The least that there is: on Ottla's side, a source in Python that has all records ready."""
+    if trial.system.name != OTTLA:
+        return records_of(trial, records, record_bytes)
+    register_pickle_by_value(ready_records)  # type: ignore[no-untyped-call] # workers have no `bench`
+    session().dataSource.register(ready_records.Ready)
+    given = {"records": trial.scaled(records), "bytes": record_bytes, "partitions": PARTITIONS}
+    return lambda: session().read.format(ready_records.Ready.name()).options(**given).load()
 
 
-def into_parquet(trial: Trial, records: int, record_bytes: int) -> Figures:
-    topic = filled(trial, trial.scaled(records), record_bytes)
+def into_nothing(trial: Trial, load: Load) -> Figures:
+    return charged(trial, lambda: load().write.format("noop").mode("overwrite").save())
+
+
+def into_parquet(trial: Trial, load: Load) -> Figures:
     target = trial.folder / "parquet"
-    found = charged(trial, lambda: loaded(trial, topic).write.mode("overwrite").parquet(str(target)))
+    found = charged(trial, lambda: load().write.mode("overwrite").parquet(str(target)))
     shutil.rmtree(target)
     return found
 
@@ -143,7 +162,7 @@ def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
 def into_raw_table(trial: Trial, records: int, record_bytes: int) -> Figures:
     """Keys and values as they came. Spark's own way is a job that writes Parquet files."""
     if trial.system.name != OTTLA:
-        return into_parquet(trial, records, record_bytes)
+        return into_parquet(trial, records_of(trial, records, record_bytes))
     topic = filled(trial, trial.scaled(records), record_bytes)
     return into_table(trial, topic, key="binary", values="bytes")
 
@@ -157,50 +176,86 @@ def into_topic(trial: Trial, records: int, record_bytes: int, **extra: str) -> F
         return charged(trial, writer.save)
 
 
-@case("spark-noop-100", "2 M × 100 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=2)
+@job(
+    "spark-noop-100",
+    "2 M × 100 B from a topic into nothing",
+    goals=SOURCE_GOALS,
+    seconds=34,
+)
 def noop_100(trial: Trial) -> Figures:
-    return into_nothing(trial, 2_000_000, 100)
+    return into_nothing(trial, records_of(trial, 2_000_000, 100))
 
 
-@case("spark-noop-1k", "1 M × 1,000 B from a topic into nothing", goals=SOURCE_GOALS, warm_rounds=2)
+@job(
+    "spark-noop-1k",
+    "1 M × 1,000 B from a topic into nothing",
+    goals=SOURCE_GOALS,
+    seconds=20,
+)
 def noop_1k(trial: Trial) -> Figures:
-    return into_nothing(trial, 1_000_000, 1_000)
+    return into_nothing(trial, records_of(trial, 1_000_000, 1_000))
 
 
-@case("spark-parquet-100", "2 M × 100 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=2)
+@job(
+    "spark-parquet-100",
+    "2 M × 100 B from a topic into Parquet",
+    goals=SOURCE_GOALS,
+    seconds=16,
+)
 def parquet_100(trial: Trial) -> Figures:
-    return into_parquet(trial, 2_000_000, 100)
+    return into_parquet(trial, records_of(trial, 2_000_000, 100))
 
 
-@case("spark-parquet-1k", "1 M × 1,000 B from a topic into Parquet", goals=SOURCE_GOALS, warm_rounds=2)
+@job(
+    "spark-parquet-1k",
+    "1 M × 1,000 B from a topic into Parquet",
+    goals=SOURCE_GOALS,
+    seconds=20,
+)
 def parquet_1k(trial: Trial) -> Figures:
-    return into_parquet(trial, 1_000_000, 1_000)
+    return into_parquet(trial, records_of(trial, 1_000_000, 1_000))
 
 
-@case("spark-table-100", "2 M × 100 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=2)
+@job(
+    "spark-table-100",
+    "2 M × 100 B from a topic into a table of Parquet files",
+    goals=TABLE_GOALS,
+    seconds=14,
+)
 def table_100(trial: Trial) -> Figures:
     return into_raw_table(trial, 2_000_000, 100)
 
 
-@case("spark-table-1k", "1 M × 1,000 B from a topic into a table of Parquet files", goals=TABLE_GOALS, warm_rounds=2)
+@job(
+    "spark-table-1k",
+    "1 M × 1,000 B from a topic into a table of Parquet files",
+    goals=TABLE_GOALS,
+    seconds=15,
+)
 def table_1k(trial: Trial) -> Figures:
     return into_raw_table(trial, 1_000_000, 1_000)
 
 
-@case("spark-table-json", "1 M JSON objects of 200 B from a topic into columns of Parquet files", goals=TABLE_GOALS)
+@job(
+    "spark-table-json",
+    "1 M JSON objects of 200 B from a topic into columns of Parquet files",
+    goals=TABLE_GOALS,
+    seconds=25,
+)
 def table_json(trial: Trial) -> Figures:
     """Ottla keeps a table; Spark's own way is `from_json` with the schema given."""
     records = trial.scaled(1_000_000)
     topic = filled_with(trial, f"{records} of JSON", records, orders)
     if trial.system.name == OTTLA:
         return into_table(trial, topic)
-    target = trial.folder / "parquet"
     record = ("cast(key as string) key", "partition", "offset", "timestamp")
     parsed = "from_json(cast(value as string), 'id long, customer string, price double, note string') value"
-    rows = loaded(trial, topic).selectExpr(*record, parsed).select("key", "partition", "offset", "timestamp", "value.*")
-    found = charged(trial, lambda: rows.write.mode("overwrite").parquet(str(target)))
-    shutil.rmtree(target)
-    return found
+
+    def load() -> DataFrame:
+        rows = loaded(trial, topic).selectExpr(*record, parsed)
+        return rows.select("key", "partition", "offset", "timestamp", "value.*")
+
+    return into_parquet(trial, load)
 
 
 def orders(numbers: range) -> list[bytes]:
@@ -210,25 +265,41 @@ def orders(numbers: range) -> list[bytes]:
     ]
 
 
-@case("spark-sink-100", "2 M × 100 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=2)
+@job(
+    "spark-sink-100",
+    "2 M × 100 B into a topic, at least once",
+    goals=SINK_GOALS,
+    seconds=15,
+)
 def sink_100(trial: Trial) -> Figures:
     return into_topic(trial, 2_000_000, 100, guarantee="at-least-once")
 
 
-@case("spark-sink-1k", "1 M × 1,000 B into a topic, at least once", goals=SINK_GOALS, warm_rounds=2)
+@job(
+    "spark-sink-1k",
+    "1 M × 1,000 B into a topic, at least once",
+    goals=SINK_GOALS,
+    seconds=22,
+)
 def sink_1k(trial: Trial) -> Figures:
     return into_topic(trial, 1_000_000, 1_000, guarantee="at-least-once")
 
 
-@case("spark-exact", "1 M × 1,000 B into a topic: exactly once, Kafka's at least once", needs=TRANSACTIONS)
+@job(
+    "spark-exact",
+    "1 M × 1,000 B into a topic: exactly once, Kafka's at least once",
+    needs=TRANSACTIONS,
+    seconds=23,
+)
 def exact_1k(trial: Trial) -> Figures:
     return into_topic(trial, 1_000_000, 1_000)
 
 
-@case(
+@job(
     "spark-microbatch",
     f"micro-batches of {MICRO_BATCH_RECORDS} records from a topic into nothing, each",
     goals=MICRO_BATCH_GOALS,
+    seconds=22,
 )
 def micro_batch(trial: Trial) -> Figures:
     topic = filled(trial, MICRO_BATCHES * MICRO_BATCH_RECORDS, 100)
@@ -249,3 +320,20 @@ def micro_batch(trial: Trial) -> Figures:
     # The first one waits for what the query starts.
     each_ms = median(each["durationMs"]["triggerExecution"] for each in progress[1:])
     return {"job_cpu_s": found["job_cpu_s"], "time_ms": each_ms}
+
+
+def _floor(name: str, title: str, work: Callable[[Trial, Load], Figures], records: int, record_bytes: int) -> None:
+    """Declare how a job would fare with the fastest source in Python that there can be."""
+    declare = job(
+        f"spark-floor-{name}",
+        f"{title}, where a source in Python has them ready",
+        goals=SOURCE_GOALS,
+        named_only=True,
+    )
+    declare(lambda trial: work(trial, ready(trial, records, record_bytes)))
+
+
+_floor("noop-100", "2 M × 100 B into nothing", into_nothing, 2_000_000, 100)
+_floor("noop-1k", "1 M × 1,000 B into nothing", into_nothing, 1_000_000, 1_000)
+_floor("parquet-100", "2 M × 100 B into Parquet", into_parquet, 2_000_000, 100)
+_floor("parquet-1k", "1 M × 1,000 B into Parquet", into_parquet, 1_000_000, 1_000)

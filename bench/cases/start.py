@@ -22,7 +22,7 @@ def start(trial: Trial, partitions: int = 0, *, killed: bool = False) -> Figures
             cluster.start()
             cluster.create_topics(["wide"], partitions)
             if killed:
-                _fill(cluster, trial.scaled(200_000))
+                _fill(cluster, trial.scaled(60_000))
             cluster.stop(signal.SIGKILL if killed else signal.SIGTERM)
         seconds = cluster.start()
         figures = {"time_ms": seconds * 1000, "server_cpu_s": measure.cpu_seconds(cluster.pids)}
@@ -48,7 +48,7 @@ def _fill(cluster: Cluster, records: int) -> None:
     )
 
 
-@case("start-empty", "start of an empty node; memory at rest", quick=True, nodes=0, goals=GOALS)
+@case("start-empty", "start of an empty node; memory at rest", quick=True, nodes=0, goals=GOALS, seconds=27)
 def start_empty(trial: Trial) -> Figures:
     return start(trial)
 
@@ -59,6 +59,7 @@ def start_empty(trial: Trial) -> Figures:
     nodes=0,
     warm_rounds=0,
     goals=GOALS,
+    seconds=35,
 )
 def start_1000_partitions(trial: Trial) -> Figures:
     return start(trial, trial.scaled(1_000))
@@ -70,6 +71,7 @@ def start_1000_partitions(trial: Trial) -> Figures:
     nodes=0,
     warm_rounds=0,
     goals=GOALS,
+    seconds=42,
 )
 def start_killed(trial: Trial) -> Figures:
     return start(trial, trial.scaled(1_000), killed=True)

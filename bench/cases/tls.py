@@ -8,20 +8,24 @@ from bench.load import librdkafka
 from bench.tools import producer_performance
 
 
-@case("tls-produce", "200 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS)
+@case("tls-produce", "300 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS, shares=True, seconds=20)
 def tls_produce(trial: Trial) -> Figures:
+    count = trial.scaled(300_000)
     with trial.topic() as topic, trial.measured() as figures:
         figures |= producer_performance(
             trial.cluster.secured_bootstrap,
             topic,
-            records=trial.scaled(200_000),
+            records=count,
             record_bytes=1_000,
             settings={"acks": "1", "batch.size": "65536", **securing.java_settings()},
+            warm_up=count // 3,
         )
     return figures
 
 
-@case("tls-consume", "300 k × 1,000 B, one consumer (librdkafka)", secured=True, goals=LOAD_GOALS)
+@case(
+    "tls-consume", "300 k × 1,000 B, one consumer (librdkafka)", secured=True, goals=LOAD_GOALS, shares=True, seconds=9
+)
 def tls_consume(trial: Trial) -> Figures:
     count = trial.scaled(300_000)
     topic = filled(trial, count)

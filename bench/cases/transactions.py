@@ -22,7 +22,14 @@ GOALS = {"records_per_s": 1.0}
 _CONCURRENT = 51
 
 
-@case("transactions-librdkafka", "600 transactions of 10 records, librdkafka", needs=TRANSACTIONS, goals=GOALS)
+@case(
+    "transactions-librdkafka",
+    "600 transactions of 10 records, librdkafka",
+    needs=TRANSACTIONS,
+    goals=GOALS,
+    shares=True,
+    seconds=18,
+)
 def transactions_librdkafka(trial: Trial) -> Figures:
     topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
     settings = {
@@ -46,7 +53,14 @@ def transactions_librdkafka(trial: Trial) -> Figures:
     return figures
 
 
-@case("transactions-version2", "600 transactions of 10 records, requests of version 2", needs=TRANSACTIONS, goals=GOALS)
+@case(
+    "transactions-version2",
+    "600 transactions of 10 records, requests of version 2",
+    needs=TRANSACTIONS,
+    goals=GOALS,
+    shares=True,
+    seconds=10,
+)
 def transactions_version2(trial: Trial) -> Figures:
     """Produce and EndTxn without a client's own time: the partition is added by the write, the end raises the epoch."""
     topic = trial.cluster.once("topic", lambda: trial.new_topic(1))

@@ -28,7 +28,7 @@ def markdown(results: Results) -> str:
     """Ratios, Ottla over Kafka; the first in a cell is the middle of the warm rounds, in brackets the cold one."""
     words = (
         f"Ottla ÷ {results.systems.get('kafka', 'Kafka')}, {summary(results)}. Below 1 is less than Kafka; "
-        "first the median of the warm rounds, in brackets the cold one; **bold** misses its goal."
+        "first the median of the warm rounds, in brackets the cold one of fresh servers; **bold** misses its goal."
     )
     lines = [
         words,

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench import measure
 
 # More than the 0.3 s that are asked for below: the system rounds each of its counters down to a tick.
@@ -29,6 +31,40 @@ def test_cpu_counts_children_dead_and_alive() -> None:
         assert len(measure.family([parent.pid])) == 2
         assert measure.cpu_seconds([parent.pid]) >= 0.6
         assert measure.resident_bytes([parent.pid]) > measure.proportional_bytes([parent.pid]) > 0
+    finally:
+        parent.communicate(b"\n", timeout=30)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_child_that_ends_takes_nothing_back(waits: bool) -> None:
+    """It was idle meanwhile; whether its parent waits for it or does not care, nothing was used."""
+    how = "" if waits else "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+    rest = "import sys\nsys.stdout.write('done')\nsys.stdout.flush()\nsys.stdin.read()"
+    code = f"""
+import os, subprocess, sys
+{how}
+child = subprocess.Popen([sys.executable, "-c", {BURN!r} + {rest!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.read(4)
+print("burnt", flush=True)
+sys.stdin.readline()
+child.stdin.close()
+child.wait()
+print("gone", flush=True)
+sys.stdin.readline()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    try:
+        assert parent.stdout.readline() == b"burnt\n"
+        before = measure.used([parent.pid])
+        assert sum(each.own for each in before.values()) * 0.01 >= 0.3
+        parent.stdin.write(b"\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == b"gone\n"
+        after = measure.used([parent.pid])
+        assert len(after) == 1
+        assert 0 <= measure.spent_seconds(before, after) < 0.1
     finally:
         parent.communicate(b"\n", timeout=30)
 

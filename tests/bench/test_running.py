@@ -1,16 +1,23 @@
 """The harness itself, on tiny sizes: real nodes, real clients, and cases that fail without spoiling the others."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench.__main__ import FULL_MINUTES, QUICK_MINUTES
 from bench.case import Case, Trial, every_case
-from bench.figures import OTTLA, Figures
-from bench.runner import Plan, run_case, run_cases
+from bench.figures import OTTLA, CaseResult, Figures
+from bench.runner import Plan, Servers, run_case, run_cases, share
 from confluent_kafka import KafkaException
 
 
 def tiny(tmp_path: Path, *, scale: float = 0.002) -> Plan:
     return Plan(scale=scale, quick=True, warm_rounds=1, systems=(OTTLA,), folder=tmp_path)
+
+
+def run(case: Case, plan: Plan, share_s: float | None = None) -> CaseResult:
+    with Servers(plan) as servers:
+        return run_case(case, plan, servers, share_s)
 
 
 def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
@@ -33,13 +40,13 @@ def test_a_case_that_fails_is_a_result_too(tmp_path: Path) -> None:
     def fail(trial: Trial) -> Figures:
         raise KafkaException("the topic is gone")
 
-    result = run_case(Case("bad", "", fail, nodes=0), tiny(tmp_path))
+    result = run(Case("bad", "", fail, nodes=0), tiny(tmp_path))
     assert result.samples == []
     assert "the topic is gone" in result.problems[OTTLA]
 
 
 def test_what_a_system_cannot_do_is_left_out(tmp_path: Path) -> None:
-    result = run_case(Case("future", "", lambda _: {}, needs=frozenset({9999})), tiny(tmp_path))
+    result = run(Case("future", "", lambda _: {}, needs=frozenset({9999})), tiny(tmp_path))
     assert result.problems[OTTLA].startswith("left out")
 
 
@@ -52,8 +59,8 @@ def test_nothing_begins_when_the_time_is_up(tmp_path: Path) -> None:
 def test_a_case_that_has_used_up_its_share_ends_with_a_warm_round(tmp_path: Path) -> None:
     case = Case("slow", "", lambda _: {}, nodes=0, lives=2, warm_rounds=3)
     plan = Plan(systems=(OTTLA,), folder=tmp_path)
-    assert [sample.cold for sample in run_case(case, plan, share_s=0).samples] == [True, False]
-    assert len(run_case(case, plan, share_s=60).samples) == 8
+    assert [sample.cold for sample in run(case, plan, share_s=0).samples] == [True, False]
+    assert len(run(case, plan, share_s=60).samples) == 8
 
 
 def test_a_bug_in_a_case_is_not_hidden(tmp_path: Path) -> None:
@@ -61,4 +68,61 @@ def test_a_bug_in_a_case_is_not_hidden(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_case(Case("wrong", "", wrong, nodes=0), tiny(tmp_path))
+        run(Case("wrong", "", wrong, nodes=0), tiny(tmp_path))
+
+
+def test_variations_share_servers_and_only_the_first_is_cold(tmp_path: Path) -> None:
+    pids: list[list[int]] = []
+
+    def look(trial: Trial) -> Figures:
+        pids.append(trial.cluster.pids)
+        return {}
+
+    names = ("some-first", "some-second", "some-other", "some-alone", "other-last")
+    first, second, other, alone, last = (Case(name, "", look, warm_rounds=1, shares=True) for name in names)
+    other = replace(other, settings={"num.partitions": "2"})
+    alone = replace(alone, shares=False)
+    results = run_cases([first, second, other, alone, last], tiny(tmp_path))
+    assert [result.problems for result in results] == [{}] * 5
+    cold = [[sample.cold for sample in result.samples] for result in results]
+    assert cold == [[True, False], [False], [True, False], [True, False], [True, False]]
+    assert pids[0] == pids[1] == pids[2]
+    assert len({tuple(each) for each in pids}) == 4
+    assert not list(tmp_path.iterdir()), "servers' data are left behind"
+
+
+def test_whoever_goes_on_with_warm_servers_has_a_round_in_any_case(tmp_path: Path) -> None:
+    first = Case("some-first", "", lambda _: {}, shares=True)
+    plan = replace(tiny(tmp_path), warm_rounds=0)
+    results = run_cases([first, replace(first, name="some-second")], plan)
+    assert [[sample.cold for sample in result.samples] for result in results] == [[True], [False]]
+
+
+def test_clients_that_stay_are_cold_at_first_on_warm_servers_too(tmp_path: Path) -> None:
+    one = Case("jobs-one", "", lambda _: {}, warm_rounds=1, shares=True, clients_stay=True)
+    results = run_cases([one, replace(one, name="jobs-two")], tiny(tmp_path))
+    assert [[sample.cold for sample in result.samples] for result in results] == [[True, False]] * 2
+
+
+def test_servers_on_which_a_case_failed_are_not_shared(tmp_path: Path) -> None:
+    def fail(trial: Trial) -> Figures:
+        raise KafkaException("the topic is gone")
+
+    bad = Case("some-bad", "", fail, shares=True)
+    good = Case("some-good", "", lambda _: {}, warm_rounds=1, shares=True)
+    _, result = run_cases([bad, good], tiny(tmp_path))
+    assert [sample.cold for sample in result.samples] == [True, False]
+
+
+def test_time_is_set_aside_for_what_waits() -> None:
+    short, long = Case("short", "", lambda _: {}, seconds=10), Case("long", "", lambda _: {}, seconds=100)
+    assert share([short, long], Plan(), left_s=130) == 20
+    assert share([short, long], Plan(), left_s=100) == 5
+    assert share([short, long], Plan(), left_s=20) == 0
+
+
+def test_all_cases_fit_into_the_time_that_they_have() -> None:
+    cases = [case for case in every_case().values() if not case.named_only]
+    quick = Plan(quick=True)
+    assert sum(case.seconds for case in cases) < 0.85 * FULL_MINUTES * 60
+    assert sum(quick.seconds_of(case) for case in cases if case.quick) < 0.85 * QUICK_MINUTES * 60

@@ -31,6 +31,11 @@ def test_a_producers_last_line_counts() -> None:
     }
 
 
+def test_a_producers_first_records_may_be_left_out() -> None:
+    steady = SENT.splitlines()[-1].replace("100000 records", "60000 steady state records").replace("2610 ms", "31 ms")
+    assert parse_producer(SENT + steady, 60_000)["p99_ms"] == 31
+
+
 def test_a_producer_that_sent_too_little_is_no_result() -> None:
     with pytest.raises(ToolFailed, match="100000 of 200000"):
         parse_producer(SENT, 200_000)
