@@ -45,6 +45,12 @@ class Request:
     group: str = ""
     protocol: str = "classic"
     timeout_ms: int = 0
+    trusted: str = ""
+    """A file with the certificate of an authority, for TLS."""
+    mechanism: str = ""
+    """Of SASL, with a user and a password; the programs in Go and JavaScript know PLAIN and SCRAM."""
+    user: str = ""
+    password: str = ""
 
 
 class Answer(NamedTuple):

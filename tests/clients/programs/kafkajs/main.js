@@ -2,6 +2,7 @@
 "use strict";
 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = "1";
+const { readFileSync } = require("node:fs");
 const readline = require("node:readline");
 const { randomUUID } = require("node:crypto");
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
@@ -13,8 +14,10 @@ const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snapp
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"));
 const text = (found) => (found === null || found === undefined ? null : Buffer.from(found).toString("base64"));
 
-function kafka({ address }) {
-  return new Kafka({ brokers: address.split(","), logLevel: logLevel.NOTHING });
+function kafka({ address, trusted, mechanism, user, password }) {
+  const ssl = trusted ? { ca: [readFileSync(trusted, "utf-8")] } : undefined;
+  const sasl = mechanism ? { mechanism: mechanism.toLowerCase(), username: user, password } : undefined;
+  return new Kafka({ brokers: address.split(","), logLevel: logLevel.NOTHING, ssl, sasl });
 }
 
 // kafkajs keeps headers in an object: several values of one name are a list.

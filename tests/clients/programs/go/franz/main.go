@@ -12,6 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"ottla/clients/lines"
 )
@@ -43,15 +45,40 @@ func main() {
 	})
 }
 
-func seeds(request *lines.Request) kgo.Opt {
-	return kgo.SeedBrokers(strings.Split(request.Address, ",")...)
+// reaching is where the cluster is, and how to be let in.
+func reaching(request *lines.Request) ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(strings.Split(request.Address, ",")...)}
+	encrypted, err := request.TLS()
+	if err != nil {
+		return nil, err
+	}
+	if encrypted != nil {
+		options = append(options, kgo.DialTLSConfig(encrypted))
+	}
+	proof := scram.Auth{User: request.User, Pass: request.Password}
+	switch request.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: request.User, Pass: request.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(proof.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(proof.AsSha512Mechanism()))
+	}
+	return options, nil
+}
+
+func connect(request *lines.Request, more ...kgo.Opt) (*kgo.Client, error) {
+	options, err := reaching(request)
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(options, more...)...)
 }
 
 func write(request *lines.Request) (lines.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	options := []kgo.Opt{
-		seeds(request),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[request.Codec]),
 		kgo.ProducerBatchMaxBytes(largest),
@@ -59,7 +86,7 @@ func write(request *lines.Request) (lines.Answer, error) {
 	if request.TransactionalID != "" {
 		options = append(options, kgo.TransactionalID(request.TransactionalID))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := connect(request, options...)
 	if err != nil {
 		return lines.Answer{}, err
 	}
@@ -96,14 +123,13 @@ func read(request *lines.Request) (lines.Answer, error) {
 		partitions[partition] = kgo.NewOffset().AtStart()
 	}
 	options := []kgo.Opt{
-		seeds(request),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{request.Topic: partitions}),
 		kgo.FetchMaxWait(100 * time.Millisecond),
 	}
 	if request.Committed {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := connect(request, options...)
 	if err != nil {
 		return lines.Answer{}, err
 	}
@@ -136,7 +162,6 @@ type member struct {
 
 func (own *member) join(request *lines.Request) (lines.Answer, error) {
 	options := []kgo.Opt{
-		seeds(request),
 		kgo.ConsumerGroup(request.Group),
 		kgo.ConsumeTopics(request.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -149,7 +174,7 @@ func (own *member) join(request *lines.Request) (lines.Answer, error) {
 	if request.Protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := connect(request, options...)
 	own.client = client
 	return lines.Answer{}, err
 }
@@ -200,7 +225,7 @@ func administer(request *lines.Request) (lines.Answer, error) {
 	var answer lines.Answer
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	client, err := kgo.NewClient(seeds(request))
+	client, err := connect(request)
 	if err != nil {
 		return answer, err
 	}

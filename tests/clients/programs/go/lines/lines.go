@@ -3,6 +3,8 @@ package lines
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +43,26 @@ type Request struct {
 	Group           string   `json:"group"`
 	Protocol        string   `json:"protocol"`
 	TimeoutMS       int      `json:"timeout_ms"`
+	Trusted         string   `json:"trusted"`
+	Mechanism       string   `json:"mechanism"`
+	User            string   `json:"user"`
+	Password        string   `json:"password"`
+}
+
+// TLS is how a connection is encrypted, or nil where it is not.
+func (request *Request) TLS() (*tls.Config, error) {
+	if request.Trusted == "" {
+		return nil, nil
+	}
+	authority, err := os.ReadFile(request.Trusted)
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s holds no certificate", request.Trusted)
+	}
+	return &tls.Config{RootCAs: trusted}, nil
 }
 
 // Timeout is how long a poll may wait.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"ottla/clients/lines"
 )
@@ -45,7 +46,42 @@ func servers(request *lines.Request) []string {
 	return strings.Split(request.Address, ",")
 }
 
-func settings() *sarama.Config {
+// proof is one exchange of SCRAM, which sarama leaves to others.
+type proof struct {
+	hash scram.HashGeneratorFcn
+	*scram.ClientConversation
+}
+
+func (own *proof) Begin(user, password, authorization string) error {
+	client, err := own.hash.NewClient(user, password, authorization)
+	if err == nil {
+		own.ClientConversation = client.NewConversation()
+	}
+	return err
+}
+
+// secure has connections let in.
+func secure(config *sarama.Config, request *lines.Request) error {
+	encrypted, err := request.TLS()
+	if err != nil {
+		return err
+	}
+	config.Net.TLS.Enable, config.Net.TLS.Config = encrypted != nil, encrypted
+	if request.Mechanism == "" {
+		return nil
+	}
+	config.Net.SASL.Enable = true
+	config.Net.SASL.Mechanism = sarama.SASLMechanism(request.Mechanism)
+	config.Net.SASL.User, config.Net.SASL.Password = request.User, request.Password
+	hash := scram.SHA256
+	if request.Mechanism == sarama.SASLTypeSCRAMSHA512 {
+		hash = scram.SHA512
+	}
+	config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &proof{hash: hash} }
+	return nil
+}
+
+func settings(request *lines.Request) (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
@@ -53,11 +89,14 @@ func settings() *sarama.Config {
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 	config.Consumer.Return.Errors = true
-	return config
+	return config, secure(config, request)
 }
 
 func write(request *lines.Request) (lines.Answer, error) {
-	config := settings()
+	config, err := settings(request)
+	if err != nil {
+		return lines.Answer{}, err
+	}
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Compression = codecs[request.Codec]
 	config.Producer.MaxMessageBytes = largest
@@ -121,7 +160,10 @@ func message(topic string, record lines.Record) *sarama.ProducerMessage {
 }
 
 func read(request *lines.Request) (lines.Answer, error) {
-	config := settings()
+	config, err := settings(request)
+	if err != nil {
+		return lines.Answer{}, err
+	}
 	if request.Committed {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
@@ -193,7 +235,10 @@ type member struct {
 }
 
 func (own *member) join(request *lines.Request) (lines.Answer, error) {
-	config := settings()
+	config, err := settings(request)
+	if err != nil {
+		return lines.Answer{}, err
+	}
 	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
 	group, err := sarama.NewConsumerGroup(servers(request), request.Group, config)
 	if err != nil {
@@ -276,7 +321,11 @@ func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim saram
 // administer makes a topic, changes it, looks at it and deletes it.
 func administer(request *lines.Request) (lines.Answer, error) {
 	var answer lines.Answer
-	admin, err := sarama.NewClusterAdmin(servers(request), settings())
+	config, err := settings(request)
+	if err != nil {
+		return lines.Answer{}, err
+	}
+	admin, err := sarama.NewClusterAdmin(servers(request), config)
 	if err != nil {
 		return answer, err
 	}
