@@ -64,7 +64,7 @@ profile: setup
 
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 --extra spark --extra tables --extra java --extra formats --extra keystores \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade --python-version 3.11 --extra spark --extra tables --extra java --extra formats --extra keystores --extra oauth \
 		pyproject.toml requirements/dev.in -o requirements/dev.txt
 
 clean:

@@ -21,6 +21,7 @@ from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.messages.describe_acls import DescribeAclsRequest
 from ottla.messages.describe_cluster import DescribeClusterRequest
 from ottla.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest
@@ -106,6 +107,7 @@ def test_clients_may_ask_the_controller_itself(both: Both) -> None:
     same(both, DeleteTopicsRequest(topics=[DeleteTopicState(name="direct")], timeout_ms=5000), 6)
     same(both, DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), 3)
     same(both, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+    same(both, DescribeDelegationTokenRequest(owners=None), 3)
     same(both, MetadataRequest(topics=[]), 4)
 
 

@@ -59,8 +59,13 @@ class KafkaNode:
     """One Kafka node: its log directory, its ports, its settings."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, more_listeners: Sequence[str] = ()
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        more_listeners: Sequence[str] = (),
+        jvm_options: Sequence[str] = (),
     ) -> None:
+        self._jvm_options = (*JVM_OPTIONS, *jvm_options)
         self.directory = folder / "logs"
         self.words = folder / "kafka.err"
         names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
@@ -138,4 +143,4 @@ class KafkaNode:
         )
 
     def _command(self, *arguments: str) -> list[str]:
-        return [str(java()), *JVM_OPTIONS, "-cp", class_path(), *arguments]
+        return [str(java()), *self._jvm_options, "-cp", class_path(), *arguments]

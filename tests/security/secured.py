@@ -67,6 +67,7 @@ def server_settings(authority: Authority) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.trusted),
         "ssl.client.auth": "requested",
+        "delegation.token.secret.key": "what all nodes share",
         **{f"listener.name.brief.{each.lower()}.connections.max.reauth.ms": str(BRIEF_MS) for each in MECHANISMS},
         # A line of a properties file is a string to Java: a backslash is written twice.
         **{name: text.replace("\\", "\\\\") for name, text in _server_logins().items()},

@@ -1,11 +1,21 @@
 """Nodes prove to each other who they are, over TLS: Ottla's alone, and with Apache Kafka's among them."""
 
+import asyncio
+import base64
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from ottla.client.connection import Connection
+from ottla.errors import AuthenticationError
+from ottla.messages.create_delegation_token import CreateDelegationTokenRequest
+from ottla.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.messages.metadata import MetadataRequest
+from ottla.security.settings import parse_security
 from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import BOTH, ClusterNode, OttlaCluster, eventually
 from tests.cluster.test_mixed import LIGHT, creation, in_service, round_trip
@@ -43,6 +53,7 @@ def secured_cluster(folder: Path, kinds: Mapping[int, type[ClusterNode]] | None 
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(authority.trusted),
             "ssl.client.auth": "required",
+            "delegation.token.secret.key": SECRET,
         },
     )
     for node in cluster.nodes.values():
@@ -67,6 +78,56 @@ def test_nodes_replicate_and_fail_over(tmp_path: Path, kafka: int | None) -> Non
         assert producer.flush(60) == 0
 
 
+@pytest.mark.parametrize("kafka", [1, 2])
+def test_a_token_that_one_node_made_is_known_to_all(tmp_path: Path, kafka: int) -> None:
+    cluster = secured_cluster(tmp_path, {kafka: KafkaMember})
+    with cluster.running():
+        eventually(lambda: in_service(cluster) == {1, 2, 3}, "all brokers are in service")
+        for maker in (kafka, 3):
+            made = asked(cluster, maker, "replica", SECRET, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+            assert (made.error_code, made.principal_name) == (0, "replica")
+            proof = base64.b64encode(bytes(made.hmac)).decode()
+            for number in cluster.nodes:
+                eventually(
+                    partial(comes_in, cluster, number, made.token_id, proof),
+                    f"node {number} knows the token of node {maker}",
+                )
+                describing = DescribeDelegationTokenRequest(owners=None)
+                refused = asked(cluster, number, made.token_id, proof, describing, tokenauth="true")
+                assert refused.error_code == 64, "who came with a token gets none"
+
+
+def comes_in(cluster: OttlaCluster, at: int, token_id: str, proof: str) -> bool:
+    try:
+        asked(cluster, at, token_id, proof, MetadataRequest(topics=[]), tokenauth="true")
+    except AuthenticationError:
+        return False
+    return True
+
+
+def asked(cluster: OttlaCluster, at: int, user: str, password: str, request: Any, **options: str) -> Any:
+    """A node's answer to somebody who comes by SCRAM over TLS, with the nodes' own certificate."""
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": login("scram.ScramLoginModule", username=user, password=password, **options),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": cluster.settings["ssl.keystore.location"],
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": cluster.settings["ssl.truststore.location"],
+    }
+
+    async def ask() -> Any:
+        port = cluster.nodes[at].ports["REPLICATION"]
+        connection = await Connection.connect("127.0.0.1", port, security=parse_security(given))
+        try:
+            return await connection.send(request)
+        finally:
+            connection.close()
+
+    return asyncio.run(ask())
+
+
 def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
     cluster = secured_cluster(tmp_path)
     stranger = cluster.nodes[3]
@@ -77,5 +138,6 @@ def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
         cluster.reconfigure({"listener.name.controller.plain.sasl.jaas.config": wrong}, 3)
         stranger.launch()
         eventually(lambda: "Invalid username or password" in stranger.last_words(), "the node is told why")
-        assert in_service(cluster) == {1, 2}
+        # It listens again where it was before it was noticed to be gone: then its session has to end first.
+        eventually(lambda: in_service(cluster) == {1, 2}, "the node is out of service")
         cluster.kill(3)

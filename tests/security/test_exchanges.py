@@ -1,9 +1,6 @@
 """What is said before it is known who a client is: the same to Kafka and to Ottla, and the same by both."""
 
 import base64
-import json
-import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,79 +13,9 @@ from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.security.scram import ScramClient
 from ottla.wire.declare import schema_of
-from tests.differential.harness import decode_response, frame_of, header_of
+from tests.differential.harness import header_of
 from tests.security.secured import BRIEF_MS, PASSWORDS, Secured
-
-CLOSED = "closed"
-BOB = b"\0bob\0" + PASSWORDS["bob"].encode()
-_length = struct.Struct(">i")
-
-
-class Talk:
-    """A connection to one node, and what was heard on it."""
-
-    def __init__(self, node: Secured, listener: str) -> None:
-        host, _, port = node.addresses[listener].rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), 10)
-        self.heard: list[Any] = []
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, request: Any, version: int) -> Any:
-        """The answer, without what differs from one node to another."""
-        answer = self.say(frame_of(request, version, 1, "test"))
-        if isinstance(answer, bytes):
-            answer = self.heard[-1] = _told(decode_response(schema_of(type(request)).key, version, answer)[1])
-        return answer
-
-    def say(self, frame: bytes) -> bytes | str:
-        """The bytes of an answer, or that the connection was closed."""
-        try:
-            self._socket.sendall(_length.pack(len(frame)) + frame)
-            answer = self._take(_length.unpack(self._take(4))[0])
-        except ConnectionError:
-            self.heard.append(CLOSED)
-            return CLOSED
-        self.heard.append(answer)
-        return answer
-
-    def shake(self, mechanism: str, version: int = 1) -> Any:
-        return self.ask(SaslHandshakeRequest(mechanism=mechanism), version)
-
-    def prove(self, token: bytes, version: int = 2) -> Any:
-        return self.ask(SaslAuthenticateRequest(auth_bytes=token), version)
-
-    def is_let_in(self) -> None:
-        """Notes whether a request is answered that only those may make who are known."""
-        self.ask(MetadataRequest(topics=[]), 12)
-
-    def _take(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            got = self._socket.recv(size - len(data))
-            if not got:
-                raise ConnectionError
-            data += got
-        return data
-
-
-def _told(response: Any) -> Any:
-    if hasattr(response, "brokers"):
-        return "metadata"
-    if hasattr(response, "api_keys"):
-        return ("versions", response.error_code)
-    found = {
-        name: getattr(response, name)
-        for name in ("error_code", "error_message", "mechanisms")
-        if hasattr(response, name)
-    }
-    if hasattr(response, "session_lifetime_ms"):
-        found["session_lifetime_ms"] = response.session_lifetime_ms
-    if hasattr(response, "auth_bytes") and not bytes(response.auth_bytes).startswith((b"r=", b"v=")):
-        found["auth_bytes"] = bytes(response.auth_bytes)
-    return found
-
+from tests.security.talk import BOB, CLOSED, Talk, encoded
 
 Script = Callable[[Talk], None]
 
@@ -218,25 +145,15 @@ def test_tokens_of_plain(both: Both, token: bytes) -> None:
 def scram(user: str, password: str, talk: Talk, *, change: Callable[[bytes], bytes] = bytes) -> None:
     client = ScramClient("SCRAM-SHA-256", user, password, "nonce")
     talk.shake("SCRAM-SHA-256")
-    first = _bytes_of(talk, client.first())
+    first = talk.said_to(client.first())
     if first is None:
         return
     proof = client.answer(first)
     assert proof is not None
-    final = _bytes_of(talk, change(proof))
+    final = talk.said_to(change(proof))
     if final is not None:
         assert client.answer(final) is None
         talk.is_let_in()
-
-
-def _bytes_of(talk: Talk, token: bytes) -> bytes | None:
-    """What the node says to a token; None if it refuses it."""
-    answer = talk.say(frame_of(SaslAuthenticateRequest(auth_bytes=token), 2, 1, "test"))
-    if isinstance(answer, str):
-        return None
-    _, decoded = decode_response(36, 2, answer)
-    talk.heard[-1] = _told(decoded)
-    return None if decoded.error_code else bytes(decoded.auth_bytes)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +184,11 @@ def test_proofs_of_scram(both: Both, user: str, password: str, change: Callable[
         b"p=tls-unique,,n=bob,r=nonce",
         b"n,a=bob,n=bob,r=nonce",
         b"n,a=ann,n=bob,r=nonce",
+        b"n,a=ann,n=eve,r=nonce",
+        b"n,,n=eve,r=nonce,tokenauth=true",
+        b"n,a=eve,n=bob,r=nonce,tokenauth=true",
+        b"n,,n=bob,r=nonce,tokenauth=false",
+        b"n,,n=bob,r=nonce,tokenauth=TRUE",
         b"n,,n=b=3Dob,r=nonce",
         b"n,,n=b=ob,r=nonce",
         b"n,,n=bob,r=nonce,tokenauth=true",
@@ -284,9 +206,11 @@ def test_first_messages_of_scram(both: Both, first: bytes) -> None:
 
 def token(header: Any = None, **claims: Any) -> str:
     now = time.time()
-    parts = ({"alg": "none"} if header is None else header, {"sub": "bob", "iat": now, "exp": now + 3600} | claims)
-    texts = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts]
-    return ".".join(texts) + "."
+    parts = ({"alg": "none"} if header is None else header, {"sub": "bob", "iat": now - 1, "exp": now + 3600} | claims)
+    return ".".join(map(encoded, parts)) + "."
+
+
+NESTED = base64.urlsafe_b64encode(b"[" * 150_000).decode()
 
 
 BEARER_MESSAGES: dict[str, Callable[[], str]] = {
@@ -299,6 +223,7 @@ BEARER_MESSAGES: dict[str, Callable[[], str]] = {
     "without an end": lambda: f"n,,\x01auth=Bearer {token(exp=None)}\x01\x01",
     "a number for a user": lambda: f"n,,\x01auth=Bearer {token(sub=7)}\x01\x01",
     "signed": lambda: f"n,,\x01auth=Bearer {token({'alg': 'RS256'})}AAAA\x01\x01",
+    "nested without end": lambda: f"n,,\x01auth=Bearer {token().partition('.')[0]}.{NESTED}.\x01\x01",
     "no token": lambda: "n,,\x01auth=Bearer x\x01\x01",
     "nothing": lambda: "",
     "no end": lambda: f"n,,\x01auth=Bearer {token()}\x01",

@@ -87,6 +87,9 @@ def test_what_a_node_shows_to_others_is_renewed_too(tmp_path: Path) -> None:
 
 
 PLAIN = "listener.name.sasl_ssl.plain.sasl.jaas.config"
+BEARER = "listener.name.sasl_ssl.oauthbearer.sasl"
+KEYS = f"{BEARER}.oauthbearer.jwks"
+SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,15 @@ PLAIN = "listener.name.sasl_ssl.plain.sasl.jaas.config"
         ({PLAIN: None}, f"{PLAIN}: is missing: it says who may come in"),
         ({PLAIN: login("plain.PlainLoginModule")[:-1]}, f"{PLAIN}: it does not end with a semicolon"),
         ({"sasl.server.callback.handler.class": "x.Y"}, "sasl.server.callback.handler.class: x.Y is a class of Java"),
+        ({f"{BEARER}.server.callback.handler.class": SIGNED}, f"{KEYS}.endpoint.url: must be the address of the keys"),
+        (
+            {
+                f"{BEARER}.server.callback.handler.class": SIGNED,
+                f"{KEYS}.endpoint.url": "file:/keys",
+                f"{KEYS}.endpoint.refresh.ms": "soon",
+            },
+            f"{KEYS}.endpoint.refresh.ms: must be a number, not 'soon'",
+        ),
         (
             {"inter.broker.listener.name": "SASL_SSL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
             f"{PLAIN}: has no username for its PlainLoginModule, for SASL_SSL",

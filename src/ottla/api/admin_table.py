@@ -3,12 +3,12 @@
 from ottla.api import (
     acls,
     alter_configs,
+    delegation_tokens,
     describe_client_quotas,
     describe_configs,
     describe_user_scram_credentials,
     forwarded,
     list_config_resources,
-    no_delegation_tokens,
 )
 from ottla.api.endpoint import Endpoint
 
@@ -23,8 +23,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     acls.describe_acls,
     acls.create_acls,
     acls.delete_acls,
-    no_delegation_tokens.create_delegation_token,
-    no_delegation_tokens.renew_delegation_token,
-    no_delegation_tokens.expire_delegation_token,
-    no_delegation_tokens.describe_delegation_token,
+    *delegation_tokens.ENDPOINTS,
 )

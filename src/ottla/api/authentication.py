@@ -149,6 +149,7 @@ class Authentication:
         self._exchange = None
         self.state = State.KNOWN
         client.principal = f"User:{proven.user}"
+        client.has_token = proven.by_token
         session_ms = self.rules.session_ms[self.mechanism]
         limits_ms = [session_ms] if session_ms > 0 else []
         if proven.until_ms is not None:

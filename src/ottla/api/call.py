@@ -32,13 +32,24 @@ class Exchange(Protocol):
 class Client:
     """Who is at the other end of a connection; kept as long as it lasts."""
 
-    __slots__ = ("address", "authentication", "listener", "port", "principal", "software_name", "software_version")
+    __slots__ = (
+        "address",
+        "authentication",
+        "has_token",
+        "listener",
+        "port",
+        "principal",
+        "software_name",
+        "software_version",
+    )
 
     def __init__(self, address: str, listener: str, port: int | None = None) -> None:
         self.address = address
         self.port = port
         self.listener = listener
         self.principal = ANONYMOUS
+        self.has_token = False
+        """Whether it proved who it is with a delegation token."""
         self.authentication: Authentication | None = None
         """How far it is with SASL; None where there is none."""
         self.software_name = "unknown"

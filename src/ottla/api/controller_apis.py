@@ -13,10 +13,10 @@ from ottla.api import (
     acls,
     api_versions,
     broker_loggers,
+    delegation_tokens,
     describe_configs,
     describe_user_scram_credentials,
     envelope,
-    no_delegation_tokens,
     sasl,
 )
 from ottla.api.alter_configs import incremental_failed, legacy_failed
@@ -32,6 +32,7 @@ from ottla.errors import (
     InvalidRequest,
     MismatchedEndpointType,
     NotController,
+    UnknownServerError,
     UnsupportedEndpointType,
     UnsupportedVersion,
 )
@@ -144,21 +145,15 @@ def describe_cluster(call: Call[ControllerNode], request: DescribeClusterRequest
     )
 
 
-_TOKENS: Final = (
-    no_delegation_tokens.create_delegation_token,
-    no_delegation_tokens.renew_delegation_token,
-    no_delegation_tokens.expire_delegation_token,
-)
+def _may_have_tokens(call: Call[ControllerNode]) -> bool:
+    """A broker has seen to it that its client may; who comes here without one must have proved who it is."""
+    return not call.client.has_token if isinstance(call.exchange, Enclosed) else delegation_tokens.has_own_proof(call)
 
 
-def _for_brokers(refusal: Endpoint) -> Endpoint:
-    """A broker has seen to it that its client may have tokens; who comes here without one may not."""
-
-    @endpoint(refusal.api.key, failed=refusal.failed)
-    def handle(call: Call[ControllerNode], request: Any) -> Any:
-        return decide(call, request) if isinstance(call.exchange, Enclosed) else refusal.handler(call, request)
-
-    return handle
+@endpoint(41)
+def describe_delegation_token(call: Call[ControllerNode], request: Any) -> Any:
+    """Brokers tell of tokens. Kafka's controllers say that they would, and then have nothing that does."""
+    raise UnknownServerError
 
 
 def _of_active(inner: Endpoint) -> Endpoint:
@@ -188,8 +183,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     acls.describe_acls,
     _of_active(acls.create_acls),
     _of_active(acls.delete_acls),
-    *map(_for_brokers, _TOKENS),
-    no_delegation_tokens.describe_delegation_token,
+    *delegation_tokens.Deciding(decide, _may_have_tokens).endpoints,
+    describe_delegation_token,
     *(endpoint(key, failed=failed)(decide) for key, failed in DECIDED.items()),
     *(endpoint(key)(ask_quorum) for key in RAFT),
 )

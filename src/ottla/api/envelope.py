@@ -65,7 +65,7 @@ class Enclosed:
 def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
     """Open it, and let what is inside be handled for the client that sent it."""
     client = Client(call.client.address, call.client.listener)
-    client.principal = _principal(request.request_principal)
+    client.principal, client.has_token = _principal(request.request_principal)
     client.address = _address(request.client_host_address)
     data = bytes(request.request_data)
     if len(data) < _version.size:
@@ -80,7 +80,8 @@ def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
     return LATER
 
 
-def _principal(data: bytes | None) -> str:
+def _principal(data: bytes | None) -> tuple[str, bool]:
+    """Who the client is, and whether it proved that with a delegation token."""
     try:
         if data is None:
             raise ProtocolError("there is none")
@@ -90,7 +91,7 @@ def _principal(data: bytes | None) -> str:
         raise PrincipalDeserializationFailure(
             f"Failed to deserialize client principal from envelope: {error}"
         ) from None
-    return f"{found.type}:{found.name}"
+    return f"{found.type}:{found.name}", found.token_authenticated
 
 
 def _address(data: bytes) -> str:

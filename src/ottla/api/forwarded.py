@@ -4,19 +4,13 @@ from typing import Any
 
 from ottla.api import failures
 from ottla.api.call import Call
-from ottla.api.endpoint import Endpoint, Failed
-from ottla.api.endpoint import endpoint as declare
+from ottla.api.endpoint import Endpoint, Failed, endpoint
 from ottla.api.node import BrokerNode
 
 
-def forwarded(key: int, failed: Failed | None = None) -> Endpoint:
-    """An endpoint that asks the controller."""
-
-    @declare(key, failed=failed)
-    async def forward(call: Call[BrokerNode], request: Any) -> Any:
-        return await call.node.forward(call, request)
-
-    return forward
+async def forward(call: Call[BrokerNode], request: Any) -> Any:
+    """The controller's answer."""
+    return await call.node.forward(call, request)
 
 
 FAILURES: dict[int, Failed | None] = {
@@ -36,4 +30,4 @@ FAILURES: dict[int, Failed | None] = {
 }
 """The APIs that the controller decides upon, whoever is asked, and how they fail."""
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(forwarded(key, failed) for key, failed in FAILURES.items())
+ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint(key, failed=failed)(forward) for key, failed in FAILURES.items())

@@ -20,9 +20,9 @@ from ottla.messages.create_delegation_token import CreateDelegationTokenRequest,
 from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.security.delegation import USER, token_hmac
 from ottla.settings.values import Password
 
-USER = "User"
 _FOREVER = (1 << 63) - 1
 
 
@@ -100,11 +100,6 @@ def remove_expired_tokens(view: View, *, now_ms: int) -> Decision[None]:
     return Decision(tuple(RemoveDelegationTokenRecord(token_id=each) for each in over), None, atomic=True)
 
 
-def token_hmac(secret: str, token_id: str) -> bytes:
-    """What the holder of a token proves to know."""
-    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
-
-
 def _secret(view: View) -> str:
     secret = view.options.setting("delegation.token.secret.key")
     if not isinstance(secret, Password):
@@ -123,7 +118,7 @@ def _token(view: View, wanted: bytes) -> DelegationToken:
 
 
 def _check_renewer(token: DelegationToken, principal: str) -> None:
-    if principal != token.owner and principal not in token.renewers:
+    if not token.may_be_changed_by(principal):
         raise DelegationTokenOwnerMismatch
 
 

@@ -204,5 +204,13 @@ class DelegationToken(NamedTuple):
     max_timestamp: int
     expiration_timestamp: int
 
+    def may_be_changed_by(self, principal: str) -> bool:
+        """Whether a principal owns it or may renew it; who requested it for somebody else may not."""
+        return principal == self.owner or principal in self.renewers
+
+    def concerns(self, principal: str) -> bool:
+        """Whether a principal is told of it, whatever rules there are."""
+        return principal == self.requester or self.may_be_changed_by(principal)
+
     def __repr__(self) -> str:
         return "DelegationToken(hidden)"

@@ -43,6 +43,8 @@ class Proven(NamedTuple):
     user: str
     until_ms: int | None = None
     """When what it proved that with expires, by the wall clock."""
+    by_token: bool = False
+    """Whether it has a delegation token of the user."""
 
 
 class ServerExchange(Protocol):
@@ -90,19 +92,28 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
-FindCredential = Callable[[str], ScramCredential | None]
-"""The credential of a user."""
+class Identity(NamedTuple):
+    """Whom SCRAM can find out about: who a client is that proves it, and what it proves it with."""
+
+    proven: Proven
+    credential: ScramCredential
+
+
+FindIdentity = Callable[[str], Identity | None]
+"""What is known of a name."""
 
 
 class ScramServer:
-    """SCRAM: the server knows what can check a password's proof, and proves that it does."""
+    """SCRAM: the server knows what can check a password's proof, and proves that it does. With Kafka's extension, the
+    name may be that of a delegation token."""
 
-    def __init__(self, mechanism: str, find: FindCredential, nonce: str) -> None:
+    def __init__(self, mechanism: str, find_user: FindIdentity, find_token: FindIdentity, nonce: str) -> None:
         self._name = mechanism
         self._hash = MECHANISMS[mechanism].hash
-        self._find = find
+        self._find_user = find_user
+        self._find_token = find_token
         self._nonce = nonce
-        self._first: tuple[str, str, ScramCredential, str] | None = None
+        self._first: tuple[Identity, str, str] | None = None
         self.proven: Proven | None = None
 
     def take(self, message: bytes) -> bytes:
@@ -113,27 +124,26 @@ class ScramServer:
         found = _client_first(text)
         if found is None:
             raise _invalid(self._name)
-        user = found["user"].replace("=2C", ",").replace("=3D", "=")
+        name = found["user"].replace("=2C", ",").replace("=3D", "=")
         extensions = dict(each.split("=", 1) for each in found["extensions"].split(",") if each)
-        if extensions.get("tokenauth", "").lower() == "true":
-            raise _invalid(self._name)  # of a delegation token, of which there are none
+        is_token = extensions.get("tokenauth", "").lower() == "true"
+        identity = self._find_token(name) if is_token else self._find_user(name)
+        if identity is None:
+            raise _invalid(self._name)
         acts_for = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
-        if acts_for and acts_for != user:
+        if acts_for and acts_for != name:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        credential = self._find(user)
-        if credential is None:
-            raise _invalid(self._name)
         nonce = found["nonce"] + self._nonce
-        salt = base64.b64encode(credential.salt).decode()
-        first = f"r={nonce},s={salt},i={credential.iterations}"
-        self._first = user, found["bare"], credential, first
+        salt = base64.b64encode(identity.credential.salt).decode()
+        first = f"r={nonce},s={salt},i={identity.credential.iterations}"
+        self._first = identity, found["bare"], first
         return first.encode()
 
     def _check(self, text: str) -> bytes:
         assert self._first is not None
-        user, bare, credential, first = self._first
+        (proven, credential), bare, first = self._first
         found = _client_final(text)
         nonce = first[2 : first.index(",")]
         if found is None or found["nonce"] != nonce:
@@ -149,7 +159,7 @@ class ScramServer:
         client_key = xor(proof, signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.keys.stored):
             raise _invalid(self._name)
-        self.proven = Proven(user)
+        self.proven = proven
         return b"v=" + base64.b64encode(hmac.digest(credential.keys.server, signed, self._hash))
 
 
@@ -182,7 +192,10 @@ class BearerServer:
         scheme, _, token = pairs.pop("auth", "").partition(" ")
         if found is None or scheme.lower() != "bearer" or not token.strip():
             raise _invalid(_BEARER)
-        claims = self._check(token.strip())
+        try:
+            claims = self._check(token.strip())
+        except RecursionError:  # of JSON that is nested without end
+            claims = None
         if claims is None:
             self._has_failed = True
             return _INVALID_TOKEN
@@ -219,11 +232,11 @@ class Unsigned(NamedTuple):
             return None
         if issued is not None:
             began = _number(issued)
-            if began is None or began >= expires or int(began * 1000) > now_ms + self.skew_ms:
+            if began is None or began >= expires or round(began * 1000) > now_ms + self.skew_ms:
                 return None
         if not self.required_scope <= _scopes(claims.get(self.scope_claim)):
             return None
-        return Claims(user, int(expires * 1000))
+        return Claims(user, round(expires * 1000))
 
 
 def _decoded(part: str) -> object:

@@ -53,15 +53,22 @@ def token_of(source: TokenSource) -> str:
 def _issued(source: TokenSource) -> str:
     if source.url is None:
         return _made_up(source)
-    if source.url.startswith("file:"):
-        from urllib.parse import unquote, urlsplit
-
-        path = Path(unquote(urlsplit(source.url).path))
+    path = file_of(source.url)
+    if path is not None:
         try:
             return _checked(path.read_text().strip(), str(path))
         except OSError as error:
             raise SaslAuthenticationFailed(f"the token in {path} cannot be read: {error.strerror}") from error
     return _asked_for(source, source.url)
+
+
+def file_of(url: str) -> Path | None:
+    """The file that a URL means, if it means one."""
+    if not url.startswith("file:"):
+        return None
+    from urllib.parse import unquote, urlsplit
+
+    return Path(unquote(urlsplit(url).path))
 
 
 def _asked_for(source: TokenSource, url: str) -> str:

@@ -25,6 +25,7 @@ from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import View
 from ottla.errors import UnsupportedVersion
+from ottla.log.node_files import show_id
 from ottla.server.formatting import random_id
 from ottla.server.quorum import Quorum
 from ottla.wire.declare import schema_of
@@ -128,9 +129,10 @@ class Decisions:
         return Decision((), list_reassignments(view, request))
 
     def _create_token(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return create_token(
-            view, request, principal=asker.principal, now_ms=self._now_ms(), new_token_id=lambda: self._new_id().hex()
-        )
+        def new_id() -> str:
+            return show_id(self._new_id())
+
+        return create_token(view, request, principal=asker.principal, now_ms=self._now_ms(), new_token_id=new_id)
 
     def _renew_token(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
         return renew_token(view, request, principal=asker.principal, now_ms=self._now_ms())

@@ -12,7 +12,7 @@ import ipaddress
 import logging
 from typing import Any, Final
 
-from ottla.api.call import Call, CloseConnection
+from ottla.api.call import Call, Client, CloseConnection
 from ottla.errors import NotController, UnknownServerError, UnsupportedVersion, by_code
 from ottla.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.messages.headers import RequestHeader, ResponseHeader
@@ -36,7 +36,7 @@ def enclose(call: Call[Any], request: Any) -> EnvelopeRequest:
     head = encode(header, 2 if is_flexible(type(request), call.version) else 1)
     return EnvelopeRequest(
         request_data=head + encode(request, call.version),
-        request_principal=_principal(call.client.principal),
+        request_principal=_principal(call.client),
         client_host_address=ipaddress.ip_address(call.client.address).packed,
     )
 
@@ -66,7 +66,7 @@ def _answer(call: Call[Any], data: bytes) -> Any:
     return decode(call.route.api.response, call.version, view[pos:])
 
 
-def _principal(text: str) -> bytes:
-    kind, _, name = text.partition(":")
-    found = DefaultPrincipal(type=kind, name=name)
+def _principal(client: Client) -> bytes:
+    kind, _, name = client.principal.partition(":")
+    found = DefaultPrincipal(type=kind, name=name, token_authenticated=client.has_token)
     return _PRINCIPAL_VERSION.to_bytes(2, "big") + encode(found, _PRINCIPAL_VERSION)

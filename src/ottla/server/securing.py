@@ -7,13 +7,14 @@ when a setting of theirs is changed, or set anew to what it was.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ottla.api.authentication import SaslGate, SaslRules
@@ -24,12 +25,15 @@ from ottla.image.image import Image
 from ottla.image.values import ScramUser, SecurityProtocol
 from ottla.net.connection import Connection
 from ottla.net.tls import TlsConnection
+from ottla.security.delegation import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
 from ottla.security.listening import (
     BearerServer,
     Claims,
+    Identity,
     PlainServer,
+    Proven,
     ScramCredential,
     ScramServer,
     ServerExchange,
@@ -39,10 +43,12 @@ from ottla.security.principals import InvalidRules, Rule, parse_rules, principal
 from ottla.security.scram import MECHANISMS as SCRAM
 from ottla.security.scram import Keys
 from ottla.security.settings import PLAINTEXT, Security, parse_tls, read_security
+from ottla.security.signed import KeySource, Signed, keys_at
 from ottla.security.tls import client_context, server_context
 from ottla.server.directories import NodeFailed
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
+from ottla.settings.values import Password
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +57,8 @@ _SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 _BEARER: Final = "OAUTHBEARER"
 _SPOKEN: Final = ("PLAIN", *SCRAM, _BEARER)
 _UNSIGNED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+_SIGNED_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
+_HANDLER: Final = "sasl.server.callback.handler.class"
 _USER: Final = "user_"
 
 Handle = Callable[[Any, Client], None]
@@ -152,25 +160,45 @@ class Securing:
     def _exchanges(self, settings: NodeSettings, listener: str, mechanism: str) -> Callable[[], ServerExchange]:
         name, login = _login(settings, listener, mechanism)
         if mechanism in SCRAM:
-            return lambda: ScramServer(mechanism, partial(self._credential, mechanism), secrets.token_urlsafe(24))
+            find_user, find_token = partial(self._user, mechanism), partial(self._token, mechanism, settings)
+            return lambda: ScramServer(mechanism, find_user, find_token, secrets.token_urlsafe(24))
         if login is None:
             raise WrongSetting(name, "is missing: it says who may come in")
         if mechanism == _BEARER:
-            check = partial(self._claims, _unsigned(name, login))
+            signed = _signed(settings, listener, login)
+            check = signed.check if signed else partial(self._claims, _unsigned(name, login))
             return lambda: BearerServer(check)
         passwords = {
             each.removeprefix(_USER): password for each, password in login.options.items() if each.startswith(_USER)
         }
         return lambda: PlainServer(passwords)
 
-    def _credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, user))
+    def _user(self, mechanism: str, name: str) -> Identity | None:
+        found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, name))
         if found is None:
             return None
-        return ScramCredential(found.salt, Keys(found.stored_key, found.server_key), found.iterations)
+        credential = ScramCredential(found.salt, Keys(found.stored_key, found.server_key), found.iterations)
+        return Identity(Proven(name), credential)
+
+    def _token(self, mechanism: str, settings: NodeSettings, token_id: str) -> Identity | None:
+        """Whoever has a delegation token is its owner, for as long as it lasts."""
+        token = self._image().tokens.get(token_id)
+        secret = settings["delegation.token.secret.key"]
+        if token is None or not isinstance(secret, Password):
+            return None
+        owner = token.owner.partition(":")[2]
+        credential = _token_credential(mechanism, token_hmac(secret.value, token_id))
+        return Identity(Proven(owner, token.expiration_timestamp, by_token=True), credential)
 
     def _claims(self, rules: Unsigned, token: str) -> Claims | None:
         return rules.check(token, self._now_ms())
+
+
+@lru_cache(maxsize=1_000)
+def _token_credential(mechanism: str, proof: bytes) -> ScramCredential:
+    """Made when a token is first used here: that takes milliseconds, as it is to."""
+    salt = secrets.token_bytes(16)
+    return ScramCredential(salt, *token_keys(mechanism, proof, salt))
 
 
 def _texts(settings: NodeSettings, listener: str) -> dict[str, str]:
@@ -232,7 +260,7 @@ def _of_mechanism(settings: NodeSettings, listener: str, mechanism: str, name: s
 
 def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, Login | None]:
     for setting, known in (
-        ("sasl.server.callback.handler.class", (_UNSIGNED_HANDLER,)),
+        (_HANDLER, (_UNSIGNED_HANDLER, _SIGNED_HANDLER)),
         ("sasl.login.class", ()),
     ):
         name, handler = _of_mechanism(settings, listener, mechanism, setting)
@@ -257,6 +285,45 @@ def _unsigned(name: str, login: Login) -> Unsigned:
         scope_claim=options.get(f"{prefix}ScopeClaimName", "scope"),
         required_scope=frozenset(options.get(f"{prefix}RequiredScope", "").split()),
         skew_ms=int(skew),
+    )
+
+
+def _signed(settings: NodeSettings, listener: str, login: Login) -> Signed | None:
+    """Which signed tokens a listener takes; None where it takes those without a signature."""
+    handler = _of_mechanism(settings, listener, _BEARER, _HANDLER)[1] or _UNSIGNED_HANDLER
+    if handler.rpartition(".")[2] != _SIGNED_HANDLER:
+        return None
+
+    def given(name: str) -> tuple[str, str | None]:
+        return _of_mechanism(settings, listener, _BEARER, f"sasl.oauthbearer.{name}")
+
+    def number(name: str) -> int:
+        full, text = given(name)
+        if text is not None and not text.strip().isdecimal():
+            raise WrongSetting(full, f"must be a number, not {text!r}")
+        return settings.number(f"sasl.oauthbearer.{name}") if text is None else int(text)
+
+    name, url = given("jwks.endpoint.url")
+    if not url or not url.startswith(("https://", "http://", "file:")):
+        raise WrongSetting(name, "must be the address of the keys (https:, http: or file:)")
+    if importlib.util.find_spec("jwt") is None:
+        raise WrongSetting(name, "takes a package that is not installed: pip install 'ottla[oauth]'")
+    source = KeySource(
+        url,
+        parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
+        refresh_s=number("jwks.endpoint.refresh.ms") / 1000,
+        retry_s=number("jwks.endpoint.retry.backoff.ms") / 1000,
+        most_retry_s=number("jwks.endpoint.retry.backoff.max.ms") / 1000,
+    )
+    keys_at(source)  # they are fetched before the first client comes
+    audience = given("expected.audience")[1] or ""
+    return Signed(
+        source,
+        user_claim=given("sub.claim.name")[1] or "sub",
+        scope_claim=given("scope.claim.name")[1] or "scope",
+        audience=tuple(each.strip() for each in audience.split(",") if each.strip()),
+        issuer=given("expected.issuer")[1],
+        skew_s=number("clock.skew.seconds"),
     )
 
 

@@ -1,0 +1,189 @@
+"""CreateDelegationToken to DescribeDelegationToken (keys 38 to 41): tokens with which others act for a user (KIP-48).
+
+They are for clients that proved who they are, and not with a token. A broker looks at who asks and hands on what the
+controller decides; it tells of tokens itself, to those whom they concern and to those who may see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.access.actions import Kind, Operation
+from ottla.api.call import ANONYMOUS, Call, Client
+from ottla.api.endpoint import Endpoint, endpoint
+from ottla.api.forwarded import forward
+from ottla.api.guarding import allowed, may
+from ottla.api.node import BrokerNode
+from ottla.errors import (
+    ApiError,
+    DelegationTokenAuthDisabled,
+    DelegationTokenAuthorizationFailed,
+    DelegationTokenRequestNotAllowed,
+    InvalidPrincipalType,
+    NotController,
+    UnknownServerError,
+)
+from ottla.image.values import DelegationToken
+from ottla.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ottla.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.security.delegation import USER, token_hmac
+from ottla.settings.values import Password
+
+_NO_TIME: Final = -1
+"""Of a token that was refused; one that could not be decided on has 0."""
+
+Decide = Callable[[Call[Any], Any], Awaitable[Any]]
+
+
+def has_own_proof(call: Call[Any]) -> bool:
+    """Whether a client proved who it is, and not with a token."""
+    return call.client.principal != ANONYMOUS and not call.client.has_token
+
+
+def create_token_failed(
+    request: CreateDelegationTokenRequest, version: int, error: ApiError
+) -> CreateDelegationTokenResponse:
+    """An answer about nobody's token."""
+    return _refusal(error, ANONYMOUS, ANONYMOUS, _NO_TIME)
+
+
+def renew_token_failed(
+    request: RenewDelegationTokenRequest, version: int, error: ApiError
+) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_time(error))
+
+
+def expire_token_failed(
+    request: ExpireDelegationTokenRequest, version: int, error: ApiError
+) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_time(error))
+
+
+@endpoint(41)
+def describe_delegation_token(
+    call: Call[BrokerNode], request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    """Tell of tokens, and of what they are proved with."""
+    if not has_own_proof(call):
+        raise DelegationTokenRequestNotAllowed
+    secret = call.node.setting("delegation.token.secret.key")
+    if not isinstance(secret, Password):
+        raise DelegationTokenAuthDisabled
+    found = [token for _, token in sorted(call.node.image.tokens.items())]
+    if request.owners is not None:
+        asked = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
+        found = [token for token in found if any(map(token.concerns, asked))]
+    return DescribeDelegationTokenResponse(tokens=[_described(token, secret.value) for token in _visible(call, found)])
+
+
+def _visible(call: Call[Any], tokens: list[DelegationToken]) -> list[DelegationToken]:
+    others = [token for token in tokens if not token.concerns(call.client.principal)]
+    by_id = allowed(call, Operation.DESCRIBE, Kind.DELEGATION_TOKEN, (token.token_id for token in others))
+    hidden = [token for token in others if token.token_id not in by_id]
+    by_owner = allowed(call, Operation.DESCRIBE_TOKENS, Kind.USER, (token.owner for token in hidden))
+    refused = {token.token_id for token in hidden if token.owner not in by_owner}
+    return [token for token in tokens if token.token_id not in refused]
+
+
+def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
+    owner_type, _, owner_name = token.owner.partition(":")
+    requester_type, _, requester_name = token.requester.partition(":")
+    renewers = (renewer.partition(":") for renewer in token.renewers)
+    return DescribedDelegationToken(
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=token_hmac(secret, token.token_id),
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, _, name in renewers
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """What makes, renews and ends tokens, on a broker or on a controller."""
+
+    decide: Decide
+    may_ask: Callable[[Call[Any]], bool]
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (
+            endpoint(38, failed=create_token_failed)(self._create),
+            endpoint(39, failed=renew_token_failed)(self._change),
+            endpoint(40, failed=expire_token_failed)(self._change),
+        )
+
+    async def _create(self, call: Call[Any], request: CreateDelegationTokenRequest) -> Any:
+        """Whatever is wrong, the answer says whose token it would have been."""
+        requester = call.client.principal
+        owner = _owner(call.client, request)
+        try:
+            self._check(call, request, owner)
+        except ApiError as error:
+            return _refusal(error, owner, requester, _NO_TIME)
+        try:
+            return await self.decide(call, request)
+        except NotController:
+            raise
+        except ApiError as error:
+            return _refusal(error, owner, requester, 0)
+
+    def _check(self, call: Call[Any], request: CreateDelegationTokenRequest, owner: str) -> None:
+        if not self.may_ask(call):
+            raise DelegationTokenRequestNotAllowed
+        if owner != call.client.principal and not may(call, Operation.CREATE_TOKENS, Kind.USER, owner):
+            raise DelegationTokenAuthorizationFailed
+        if any(renewer.principal_type != USER for renewer in request.renewers):
+            raise InvalidPrincipalType
+
+    async def _change(self, call: Call[Any], request: Any) -> Any:
+        if not self.may_ask(call):
+            raise DelegationTokenRequestNotAllowed
+        return await self.decide(call, request)
+
+
+ENDPOINTS: Final = (*Deciding(forward, has_own_proof).endpoints, describe_delegation_token)
+"""Those of a broker."""
+
+
+def _time(error: ApiError) -> int:
+    return _NO_TIME if isinstance(error, DelegationTokenRequestNotAllowed) else 0
+
+
+def _owner(client: Client, request: CreateDelegationTokenRequest) -> str:
+    if not request.owner_principal_name:
+        return client.principal
+    if request.owner_principal_type is None:
+        raise UnknownServerError("an owner has a type")
+    return f"{request.owner_principal_type}:{request.owner_principal_name}"
+
+
+def _refusal(error: ApiError, owner: str, requester: str, time_ms: int) -> CreateDelegationTokenResponse:
+    owner_type, _, owner_name = owner.partition(":")
+    requester_type, _, requester_name = requester.partition(":")
+    return CreateDelegationTokenResponse(
+        error_code=error.code,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp_ms=time_ms,
+        expiry_timestamp_ms=time_ms,
+        max_timestamp_ms=time_ms,
+    )
