@@ -1,7 +1,7 @@
 """What processes cost, from /proc: CPU seconds with those of their children, memory, disk; and who else was busy.
 
-CPU is counted by the kernel to the hundredth of a second. Memory is RSS (all pages that a process has at hand) and PSS
-(pages that several processes share are divided among them).
+CPU is told by the kernel to the nanosecond, and to the hundredth of a second for children that have ended. Memory is
+RSS (all pages that a process has at hand) and PSS (pages that several processes share are divided among them).
 """
 
 import mmap
@@ -18,6 +18,7 @@ from typing import NamedTuple
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
 _PARENT, _UTIME, _CSTIME = 1, 11, 14  # in /proc/PID/stat, counted behind the command's closing parenthesis
+_CPUCLOCK_SCHED = 2  # of the clocks that a process has, the one of all CPU that its threads have used
 MEGABYTE = 1_000_000
 
 
@@ -41,11 +42,11 @@ def family(pids: Iterable[int]) -> list[int]:
 
 
 class Used(NamedTuple):
-    """What a process has used so far, in ticks of the kernel's clock, and the children that it has waited for."""
+    """What a process has used so far, in seconds, and the children that it has waited for."""
 
     parent: int
-    own: int
-    children: int
+    own: float
+    children: float
 
 
 def used(pids: Iterable[int]) -> dict[int, Used]:
@@ -53,14 +54,18 @@ def used(pids: Iterable[int]) -> dict[int, Used]:
     found = {}
     for pid in family(pids):
         if fields := _stat(pid):
-            user, system, *waited_for = (int(field) for field in fields[_UTIME : _CSTIME + 1])
-            found[pid] = Used(int(fields[_PARENT]), user + system, sum(waited_for))
+            user, system, *waited_for = (int(field) / _TICKS for field in fields[_UTIME : _CSTIME + 1])
+            try:
+                own = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
+            except OSError:  # it has just ended
+                own = user + system
+            found[pid] = Used(int(fields[_PARENT]), own, sum(waited_for))
     return found
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """CPU that the processes have used so far, with their children, dead or alive."""
-    return sum(each.own + each.children for each in used(pids).values()) / _TICKS
+    return sum(each.own + each.children for each in used(pids).values())
 
 
 def spent_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
@@ -69,15 +74,15 @@ def spent_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> floa
     What a child has used goes to its parent when that waits for it, and to nobody where it does not: Spark's daemon of
     workers in Python does not, and ends those that had nothing to do for a minute.
     """
-    ticks = sum(each.own + each.children for each in after.values())
-    ticks -= sum(each.own + each.children for each in before.values())
-    gone: dict[int, int] = {}
+    seconds = sum(each.own + each.children for each in after.values())
+    seconds -= sum(each.own + each.children for each in before.values())
+    gone: dict[int, float] = {}
     for pid in before.keys() - after.keys():
-        gone[before[pid].parent] = gone.get(before[pid].parent, 0) + before[pid].own + before[pid].children
+        gone[before[pid].parent] = gone.get(before[pid].parent, 0.0) + before[pid].own + before[pid].children
     for parent, theirs in gone.items():
-        inherited = after[parent].children - before[parent].children if parent in after and parent in before else 0
-        ticks += max(0, theirs - inherited)
-    return ticks / _TICKS
+        inherited = after[parent].children - before[parent].children if parent in after and parent in before else 0.0
+        seconds += max(0.0, theirs - inherited)
+    return seconds
 
 
 def resident_bytes(pids: Iterable[int]) -> int:

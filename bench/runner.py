@@ -57,6 +57,10 @@ class Plan:
             return min(self.warm_rounds, case.warm_rounds)
         return min(1, case.warm_rounds) if self.quick else case.warm_rounds
 
+    def can_go_on(self, case: Case) -> bool:
+        """Whether there is more to do than the least."""
+        return self.lives_of(case) > 1 or self.warm_rounds_of(case) > 1
+
     def seconds_of(self, case: Case) -> float:
         return case.seconds * (_QUICK if self.quick else 1.0)
 
@@ -88,10 +92,14 @@ def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
 
 
 def share(waiting: Sequence[Case], plan: Plan, left_s: float) -> float:
-    """How long the first of the waiting cases may take: as long as the least of it, and an equal part of what nobody
-    needs."""
+    """How long the first of the waiting cases may take: as long as the least of it, and, where it can do with more, an
+    equal part of what nobody needs."""
+    first_s = plan.seconds_of(waiting[0])
     spare_s = left_s - sum(plan.seconds_of(case) for case in waiting)
-    return max(0.0, plan.seconds_of(waiting[0]) + spare_s / len(waiting))
+    if spare_s <= 0:  # then all have less
+        return max(0.0, first_s + spare_s / len(waiting))
+    flexible = [plan.can_go_on(case) for case in waiting]
+    return first_s + spare_s / sum(flexible) if flexible[0] else first_s
 
 
 def run_case(case: Case, plan: Plan, servers: "Servers", share_s: float | None = None) -> CaseResult:

@@ -18,6 +18,8 @@ from ottla.messages.incremental_alter_configs import (
 
 RECORD_BYTES = 1_000
 TAILS = 5
+MANY_ROUNDS = 6
+"""To read takes a second, which says little of one round; to write what is read takes much longer, once."""
 
 
 def filled(trial: Trial, records: int, partitions: int = 1, *, transaction_ms: int | None = None) -> str:
@@ -57,7 +59,7 @@ def consume(
 
 
 @case(
-    "consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=2, goals=LOAD_GOALS, seconds=42
+    "consume-2gb", "2 M × 1,000 B, one consumer (librdkafka)", quick=True, warm_rounds=4, goals=LOAD_GOALS, seconds=42
 )
 def consume_2gb(trial: Trial) -> Figures:
     return consume(trial, records=2_000_000)
@@ -66,6 +68,7 @@ def consume_2gb(trial: Trial) -> Figures:
 @case(
     "consume-10",
     "600 k × 1,000 B, ten consumers (librdkafka) of ten partitions",
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=26,
@@ -78,6 +81,7 @@ def consume_10(trial: Trial) -> Figures:
     "consume-java",
     "300 k × 1,000 B, Kafka's consumer in a group of its own",
     needs=GROUPS,
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=20,
@@ -121,6 +125,7 @@ def _begin_with_the_first(trial: Trial, group: str) -> None:
     "consume-committed",
     "600 k × 1,000 B in transactions of 20 ms, read_committed (librdkafka)",
     needs=TRANSACTIONS,
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=22,
@@ -132,6 +137,7 @@ def consume_committed(trial: Trial) -> Figures:
 @case(
     "consume-tail",
     "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing",
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=16,

@@ -10,6 +10,8 @@ from bench.tools import producer_performance
 
 BATCHES_64K = {"batch.size": "65536"}
 UNDER_LOAD = {**LOAD_GOALS, "rss_peak_mb": 1 / 3}
+MANY_ROUNDS = 6
+"""A second or two of a producer that keeps both cores busy: a pause of its own decides about the p99 of a round."""
 
 
 def produce(
@@ -56,7 +58,6 @@ def produce_100b(trial: Trial) -> Figures:
     "60 k × 100 B, one record a batch, acks=1",
     quick=True,
     lives=2,
-    warm_rounds=1,
     goals=UNDER_LOAD,
     seconds=34,
 )
@@ -64,39 +65,59 @@ def produce_single(trial: Trial) -> Figures:
     return produce(trial, records=60_000, record_bytes=100, settings={"batch.size": "0", "linger.ms": "0"})
 
 
-@case("produce-acks0", "300 k × 1,000 B, acks=0", goals=LOAD_GOALS, shares=True, seconds=12)
+@case("produce-acks0", "300 k × 1,000 B, acks=0", goals=LOAD_GOALS, warm_rounds=MANY_ROUNDS, shares=True, seconds=12)
 def produce_acks0(trial: Trial) -> Figures:
     return produce(trial, records=300_000, acks="0", settings=BATCHES_64K)
 
 
-@case("produce-acksall", "300 k × 1,000 B, acks=all", goals=LOAD_GOALS, shares=True, seconds=9)
+@case("produce-acksall", "300 k × 1,000 B, acks=all", goals=LOAD_GOALS, warm_rounds=MANY_ROUNDS, shares=True, seconds=9)
 def produce_acksall(trial: Trial) -> Figures:
     return produce(trial, records=300_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "false"})
 
 
 @case(
-    "produce-idempotent", "300 k × 1,000 B, idempotent, acks=all", quick=True, goals=LOAD_GOALS, shares=True, seconds=14
+    "produce-idempotent",
+    "300 k × 1,000 B, idempotent, acks=all",
+    quick=True,
+    warm_rounds=MANY_ROUNDS,
+    goals=LOAD_GOALS,
+    shares=True,
+    seconds=14,
 )
 def produce_idempotent(trial: Trial) -> Figures:
     return produce(trial, records=300_000, acks="all", settings={**BATCHES_64K, "enable.idempotence": "true"})
 
 
-@case("produce-lz4", "300 k × 1,000 B, lz4", goals=LOAD_GOALS, shares=True, seconds=9)
+@case("produce-lz4", "300 k × 1,000 B, lz4", goals=LOAD_GOALS, warm_rounds=MANY_ROUNDS, shares=True, seconds=9)
 def produce_lz4(trial: Trial) -> Figures:
     return produce(trial, records=300_000, settings={**BATCHES_64K, "compression.type": "lz4"})
 
 
-@case("produce-zstd", "300 k × 1,000 B, zstd", goals=LOAD_GOALS, shares=True, seconds=9)
+@case("produce-zstd", "300 k × 1,000 B, zstd", goals=LOAD_GOALS, warm_rounds=MANY_ROUNDS, shares=True, seconds=9)
 def produce_zstd(trial: Trial) -> Figures:
     return produce(trial, records=300_000, settings={**BATCHES_64K, "compression.type": "zstd"})
 
 
-@case("produce-10p", "300 k × 1,000 B over 10 partitions", goals=LOAD_GOALS, shares=True, seconds=8)
+@case(
+    "produce-10p",
+    "300 k × 1,000 B over 10 partitions",
+    goals=LOAD_GOALS,
+    warm_rounds=MANY_ROUNDS,
+    shares=True,
+    seconds=8,
+)
 def produce_10_partitions(trial: Trial) -> Figures:
     return produce(trial, records=300_000, partitions=10, settings=BATCHES_64K)
 
 
-@case("produce-100p", "300 k × 1,000 B over 100 partitions", goals=LOAD_GOALS, shares=True, seconds=9)
+@case(
+    "produce-100p",
+    "300 k × 1,000 B over 100 partitions",
+    goals=LOAD_GOALS,
+    warm_rounds=MANY_ROUNDS,
+    shares=True,
+    seconds=9,
+)
 def produce_100_partitions(trial: Trial) -> Figures:
     return produce(trial, records=300_000, partitions=100, settings=BATCHES_64K)
 
@@ -109,6 +130,7 @@ def produce_1000_partitions(trial: Trial) -> Figures:
 @case(
     "produce-20",
     "200 k × 1,000 B by 20 producers (librdkafka) over 10 partitions",
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=4,
@@ -131,6 +153,7 @@ def produce_20(trial: Trial) -> Figures:
     "produce-transactions",
     "300 k × 1,000 B in transactions of 100 ms",
     needs=TRANSACTIONS,
+    warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=9,

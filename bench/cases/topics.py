@@ -25,6 +25,14 @@ def topics_one_by_one(trial: Trial) -> Figures:
     return create(trial, trial.scaled(100, least=5), 1)
 
 
-@case("topics-500", "500 topics created by one request", quick=True, goals=CREATION_GOALS, shares=True, seconds=3)
+@case(
+    "topics-500",
+    "500 topics created by one request",
+    quick=True,
+    warm_rounds=10,
+    goals=CREATION_GOALS,
+    shares=True,
+    seconds=3,
+)
 def topics_in_one_request(trial: Trial) -> Figures:
     return create(trial, 1, trial.scaled(500, least=5))

@@ -119,6 +119,9 @@ def test_time_is_set_aside_for_what_waits() -> None:
     assert share([short, long], Plan(), left_s=130) == 20
     assert share([short, long], Plan(), left_s=100) == 5
     assert share([short, long], Plan(), left_s=20) == 0
+    once = Case("once", "", lambda _: {}, warm_rounds=1, seconds=10)
+    assert share([once, short, long], Plan(), left_s=140) == 10
+    assert share([short, once, long], Plan(), left_s=140) == 20
 
 
 def test_all_cases_fit_into_the_time_that_they_have() -> None:

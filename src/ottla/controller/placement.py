@@ -54,6 +54,9 @@ class Racks:
                 f"The target replication factor of {replication_factor} cannot be reached because only"
                 f" {self.total} broker(s) are registered or some brokers have all their log directories cordoned."
             )
+        if self.total == 1:  # no choice, and on a lone node a third of what deciding on a topic takes
+            ((only,),) = (unfenced for unfenced, _ in self._racks.values())
+            return [(only,)] * partitions
         rounds = _Rounds(self, chance)
         return [rounds.next_partition(replication_factor) for _ in range(partitions)]
 
