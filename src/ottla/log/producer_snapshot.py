@@ -12,10 +12,9 @@ import struct
 from collections.abc import Collection
 from typing import Final, NamedTuple, Self
 
-from crc32c import crc32c
-
 from ottla.log.disk import Disk, read_file, write_all
 from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.wire.crc import crc32c
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 NO_OFFSET: Final = -1

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import re2
-from crc32c import crc32c
 
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
+from ottla.wire.crc import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.wire.compression import Compression
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import Buffer
 

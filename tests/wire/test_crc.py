@@ -1,0 +1,38 @@
+"""CRC-32C as the standard has it, without what the package brings along when it is imported as a whole."""
+
+import importlib.machinery
+import subprocess
+import sys
+from typing import Any
+
+import crc32c as package
+import pytest
+
+from ottla.wire import crc
+
+EXAMPLES = {
+    bytes(32): 0x8A9136AA,  # these three are RFC 3720's
+    b"\xff" * 32: 0x62A8AB43,
+    bytes(range(32)): 0x46DD794E,
+    b"": 0,
+}
+
+
+@pytest.mark.parametrize("data", EXAMPLES)
+def test_examples_of_the_standard(data: bytes) -> None:
+    assert crc.crc32c(data) == crc.crc32c(memoryview(data)) == crc.crc32c(bytearray(data)) == EXAMPLES[data]
+    assert crc.crc32c(data[5:], crc.crc32c(data[:5])) == EXAMPLES[data]
+
+
+def test_another_release_of_the_package_is_imported_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finds_nothing(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(importlib.machinery.PathFinder, "find_spec", finds_nothing)
+    assert crc._compiled() is package.crc32c
+
+
+def test_a_node_loads_no_parsers_of_mail() -> None:
+    """They take a tenth of what all of a node's modules do."""
+    code = "import ottla.server.node, sys; print(*{'email', 'zipfile', 'importlib.metadata'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
