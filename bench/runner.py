@@ -30,6 +30,8 @@ TOLD = (
     *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
 )
 
+_RESERVE = 0.1
+"""How much longer than they say cases may take, on a slower machine, before the last ones are left out."""
 _QUICK = 0.5
 """How much of its time a case takes at the size of a quick run: what starts and stops does not shrink."""
 
@@ -95,9 +97,10 @@ def share(waiting: Sequence[Case], plan: Plan, left_s: float) -> float:
     """How long the first of the waiting cases may take: as long as the least of it, and, where it can do with more, an
     equal part of what nobody needs."""
     first_s = plan.seconds_of(waiting[0])
-    spare_s = left_s - sum(plan.seconds_of(case) for case in waiting)
-    if spare_s <= 0:  # then all have less
-        return max(0.0, first_s + spare_s / len(waiting))
+    least_s = sum(plan.seconds_of(case) for case in waiting)
+    if left_s < least_s:  # then all have less
+        return max(0.0, first_s - (least_s - left_s) / len(waiting))
+    spare_s = max(0.0, left_s - (1 + _RESERVE) * least_s)
     flexible = [plan.can_go_on(case) for case in waiting]
     return first_s + spare_s / sum(flexible) if flexible[0] else first_s
 

@@ -32,7 +32,7 @@ QUICK_TO_RETRY = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect
     "300 k × 1,000 B, three nodes, three replicas, acks=all",
     nodes=NODES,
     goals=LOAD_GOALS,
-    seconds=46,
+    seconds=50,
 )
 def cluster_produce(trial: Trial) -> Figures:
     settings = {**BATCHES_64K, "enable.idempotence": "false"}

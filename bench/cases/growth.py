@@ -31,7 +31,7 @@ RECORD_BYTES = 1_000
     axis="partitions",
     sizes=(1, 100, 1_000, 10_000),
     quick_sizes=(1, 10, 100),
-    seconds=105,
+    seconds=115,
 )
 def growth_partitions(trial: Trial) -> Figures:
     assert trial.x is not None
@@ -126,7 +126,7 @@ def growth_groups(trial: Trial) -> Figures:
     axis="MB",
     sizes=(10, 100, 1_000, 3_000),
     quick_sizes=(10, 100),
-    seconds=60,
+    seconds=75,
 )
 def growth_log(trial: Trial) -> Figures:
     """The time is that of the fetches. All that is read was just written: nothing waits for a disk to read."""

@@ -44,7 +44,7 @@ def latency_20000(trial: Trial) -> Figures:
     "end to end at 1,000 records/s, ten consumers of one partition",
     goals=GOALS,
     shares=True,
-    seconds=16,
+    seconds=18,
 )
 def latency_tail_10(trial: Trial) -> Figures:
     return steady(trial, records_per_s=1_000, seconds=4, consumers=10)

@@ -180,7 +180,7 @@ def into_topic(trial: Trial, records: int, record_bytes: int, **extra: str) -> F
     "spark-noop-100",
     "2 M × 100 B from a topic into nothing",
     goals=SOURCE_GOALS,
-    seconds=34,
+    seconds=38,
 )
 def noop_100(trial: Trial) -> Figures:
     return into_nothing(trial, records_of(trial, 2_000_000, 100))
@@ -240,7 +240,7 @@ def table_1k(trial: Trial) -> Figures:
     "spark-table-json",
     "1 M JSON objects of 200 B from a topic into columns of Parquet files",
     goals=TABLE_GOALS,
-    seconds=25,
+    seconds=30,
 )
 def table_json(trial: Trial) -> Figures:
     """Ottla keeps a table; Spark's own way is `from_json` with the schema given."""
@@ -299,7 +299,7 @@ def exact_1k(trial: Trial) -> Figures:
     "spark-microbatch",
     f"micro-batches of {MICRO_BATCH_RECORDS} records from a topic into nothing, each",
     goals=MICRO_BATCH_GOALS,
-    seconds=22,
+    seconds=28,
 )
 def micro_batch(trial: Trial) -> Figures:
     topic = filled(trial, MICRO_BATCHES * MICRO_BATCH_RECORDS, 100)
