@@ -54,7 +54,7 @@ class Racks:
                 f"The target replication factor of {replication_factor} cannot be reached because only"
                 f" {self.total} broker(s) are registered or some brokers have all their log directories cordoned."
             )
-        if self.total == 1:  # no choice, and on a lone node a third of what deciding on a topic takes
+        if self.total == 1:  # no choice, which took a fifth of deciding on a topic
             ((only,),) = (unfenced for unfenced, _ in self._racks.values())
             return [(only,)] * partitions
         rounds = _Rounds(self, chance)
