@@ -1,5 +1,5 @@
 # Two commands are enough to start: `make demo` and `make test`. Each sets up what it needs by itself.
-PYTHON ?= python3
+PYTHON ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 

@@ -8,6 +8,8 @@ import mmap
 import os
 import platform
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -183,8 +185,14 @@ def machine() -> dict[str, str]:
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{memory:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
+        "python": platform.python_version() + ("" if _is_optimized() else " (built without optimizations)"),
     }
+
+
+def _is_optimized() -> bool:
+    """Whether this Python runs as fast as it can."""
+    script = Path(__file__).parents[1] / "scripts" / "is_optimized.py"
+    return subprocess.run([sys.executable, str(script)], check=False).returncode == 0
 
 
 def _stat(pid: int) -> list[str]:

@@ -11,10 +11,10 @@ exception is ApiVersions, which is answered in version 0 whatever version was as
 
 from __future__ import annotations
 
-import inspect
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
@@ -154,7 +154,7 @@ class Dispatch(Generic[N]):
         else:
             if result is LATER:
                 pass
-            elif inspect.iscoroutine(result):
+            elif type(result) is CoroutineType:
                 self._spawn(self._follow(call, request, result))
             else:
                 self._finish(call, result)

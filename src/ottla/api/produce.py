@@ -10,13 +10,13 @@ Batches that are much work, because they are large and compressed or are to be, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 
 from ottla.api.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
 from ottla.api.endpoint import endpoint
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
-from ottla.api.verification import Verification, verification_of
+from ottla.api.verification import Verification, verification_of, without_questions
 from ottla.errors import (
     NONE,
     ApiError,
@@ -44,12 +44,12 @@ from ottla.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Operation, complete_or_wait
 from ottla.wire.batch import (
+    ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -59,7 +59,9 @@ from ottla.wire.batch import (
 from ottla.wire.compression import Compression
 
 ALL = -1
-_ATTRIBUTES_LOW_BYTE = 22
+_ACKS = (0, 1, ALL)
+_FIRST_WITH_IDS = 13
+"""Topics are told by their ids, and no longer by their names."""
 _LENGTH_AT = 8
 _MAGIC_AT = 16
 _LEAST_LENGTH = 14
@@ -75,6 +77,8 @@ _ALONE = (
 )
 _read_length = struct.Struct(">i").unpack_from
 _TIMED_OUT = RequestTimedOut.code
+_Accepted = Data | ApiError
+"""What a thread has made of a heavy batch: the batch as it is stored, or what is wrong with it."""
 
 
 def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> ProduceResponse | None:
@@ -94,158 +98,159 @@ def produce(
     call: Call[BrokerNode], request: ProduceRequest
 ) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
     """Append what the request holds."""
-    _check_transactional(request)
     appending = _Appending(call, request)
     if request.transactional_id is not None:
         verification = appending.verification = verification_of(call, request)
         if verification is not None and not verification.is_done:
             appending.keep_bytes()
             return _when_verified(appending, verification)
-    return _append_all(appending)
+    elif has_transactional_records(request):
+        # Nobody has the right to that.
+        raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+    return appending.run()
 
 
 async def _when_verified(appending: _Appending, verification: Verification) -> ProduceResponse | Later | Nothing:
     """Append once the transaction's coordinator has answered. Meanwhile the connection waits, so that order is kept."""
     await verification.wait()
-    outcome = _append_all(appending)
+    outcome = appending.run()
     return await outcome if isinstance(outcome, Awaitable) else outcome
-
-
-def _append_all(
-    appending: _Appending,
-) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
-    try:
-        appending.run()
-    except TooHeavy:
-        appending.keep_bytes()
-        return appending.go_on()
-    return appending.outcome()
 
 
 class _Appending:
     """The batches of one request, appended one after the other, and what is to be answered."""
 
-    __slots__ = (
-        "_accepted",
-        "_call",
-        "_done",
-        "_failed",
-        "_heavy",
-        "_parts",
-        "_request",
-        "_response",
-        "_waiting",
-        "verification",
-    )
+    __slots__ = ("_call", "_failed", "_request", "_response", "_waiting", "verification")
 
     def __init__(self, call: Call[BrokerNode], request: ProduceRequest) -> None:
         self._call = call
         self._request = request
         self._response = ProduceResponse()
-        self._waiting: list[_Pending] = []
+        self._waiting: list[_Pending] | None = None
         self._failed: ApiError | None = None
-        self._parts: list[tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]] = []
-        self._done = 0
-        """How many of the parts have their answer."""
-        self._heavy: Partition | None = None
-        """The next part's partition, if that part is work for a thread."""
-        self._accepted: Data | ApiError | None = None
-        """What the thread has made of it: the batch as it is stored, or what is wrong with it."""
         self.verification: Verification | None = None
         """What the transaction's coordinator says, where it had to be asked."""
-        answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
-        for topic in request.topic_data:
-            key = topic.topic_id if call.version >= 13 else topic.name
-            answers = answers_of.get(key)
-            if answers is None:
-                answers = answers_of[key] = []
-                if topic.partition_data:
-                    self._response.responses.append(
-                        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-                    )
-            for part in topic.partition_data:
-                self._parts.append((topic, part, answers))
 
-    def run(self) -> None:
-        """Append what is left; TooHeavy if the next batch takes more time than the event loop has."""
-        now_ms, acks = self._call.node.now_ms(), self._request.acks
-        while self._done < len(self._parts):
-            topic, part, answers = self._parts[self._done]
-            accepted, self._accepted = self._accepted, None
-            partition = None
-            try:
-                found = _find(self._call, topic, part.index)
-                data = _only_batch(part, self._call.version)
-                if acks not in (0, 1, ALL):
-                    raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
-                if self.verification is not None:
-                    self.verification.check_answer(found)
-                partition = found
-                answer = self._append(partition, data, accepted, now_ms)
-            except ApiError as error:
-                self._failed, answer = error, _failed(part.index, error, partition)
-            except OSError as error:
-                self._failed = StorageFailed(str(error))
-                answer = _failed(part.index, self._failed)
-            answers.append(answer)
-            part.records = None
-            self._done += 1
+    def run(self) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
+        """Append everything, in threads from the first batch on that takes more time than the event loop has."""
+        steps = self._steps()
+        for partition, part in steps:
+            self.keep_bytes()
+            if self.verification is None and self._request.transactional_id is not None:
+                self.verification = without_questions(self._call, self._request)
+            return self._go_on(steps, partition, part)
+        return self._outcome()
+
+    def keep_bytes(self) -> None:
+        """Copy what is left to do: the request's buffer is gone once the handler has returned."""
+        for topic in self._request.topic_data:
+            for part in topic.partition_data:
+                if isinstance(part.records, memoryview):
+                    part.records = memoryview(bytearray(part.records))
+
+    def _steps(self) -> Generator[tuple[Partition, PartitionProduceData], _Accepted, None]:
+        """Append all; who is too heavy for the event loop is given out, and comes back as a thread has accepted it."""
+        call, acks = self._call, self._request.acks
+        version, partitions, now_ms = call.version, call.node.partitions, call.node.now_ms()
+        answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
+        for topic in self._request.topic_data:
+            key = topic.topic_id if version >= _FIRST_WITH_IDS else topic.name
+            answers = answers_of.get(key)
+            if answers is None and topic.partition_data:
+                answers = answers_of[key] = []
+                self._response.responses.append(
+                    TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+                )
+            for part in topic.partition_data:
+                accepted: _Accepted | None = None
+                while True:
+                    partition = None
+                    try:
+                        if version >= _FIRST_WITH_IDS:
+                            found = partitions.get_by_id(topic.topic_id, part.index)
+                        else:
+                            found = partitions.get(topic.name, part.index)
+                        data = _only_batch(part, version)
+                        if acks not in _ACKS:
+                            raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
+                        if self.verification is not None:
+                            self.verification.check_answer(found)
+                        partition = found
+                        answer = self._append(partition, data, accepted, now_ms)
+                    except TooHeavy:
+                        accepted = yield found, part
+                        now_ms = call.node.now_ms()
+                        continue
+                    except ApiError as error:
+                        self._failed, answer = error, _failed(part.index, error, partition)
+                    except OSError as error:
+                        self._failed = StorageFailed(str(error))
+                        answer = _failed(part.index, self._failed)
+                    break
+                assert answers is not None, "it was made for this topic's partitions"
+                answers.append(answer)
+                part.records = None
 
     def _append(
-        self, partition: Partition, data: memoryview, accepted: Data | ApiError | None, now_ms: int
+        self, partition: Partition, data: memoryview, accepted: _Accepted | None, now_ms: int
     ) -> PartitionProduceResponse:
+        """Append to one partition: its answer, which may have to wait."""
         if isinstance(accepted, ApiError):
             raise accepted
         if self.verification is not None:
             self.verification.check_guard(partition, data)
-        self._heavy = partition
-        answer, pending = _append(partition, data, accepted, self._request.acks, now_ms)
-        if pending is not None:
-            self._waiting.append(pending)
+        acks, log = self._request.acks, partition.log
+        if accepted is None:
+            appended = partition.append(data, acks=acks, now_ms=now_ms, brief=True)
+        else:
+            appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
+        answer = PartitionProduceResponse(
+            index=partition.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=log.log_start_offset,
+        )
+        if acks:
+            end, flush_messages = appended.last_offset + 1, log.settings.flush_messages
+            durable_to = end if flush_messages != MAX_INT64 and end - log.recovery_point >= flush_messages else 0
+            replicated_to = end if acks == ALL and log.high_watermark < end else 0
+            if durable_to or replicated_to:
+                self._waiting = self._waiting or []
+                self._waiting.append(_Pending(partition, answer, replicated_to, durable_to))
         return answer
 
-    def keep_bytes(self) -> None:
-        """Copy what is left to do: the request's buffer is gone once the handler has returned."""
-        for _, part, _ in self._parts[self._done :]:
-            if isinstance(part.records, memoryview):
-                part.records = memoryview(bytearray(part.records))
-
-    async def go_on(self) -> ProduceResponse | Later | Nothing:
+    async def _go_on(
+        self,
+        steps: Generator[tuple[Partition, PartitionProduceData], _Accepted, None],
+        partition: Partition,
+        part: PartitionProduceData,
+    ) -> ProduceResponse | Later | Nothing:
         """Do what is left, heavy batches in threads. Nothing of the connection is read meanwhile, so order is kept."""
-        node = self._call.node
+        node, accepted = self._call.node, None
         while True:
-            _, part, _ = self._parts[self._done]
-            assert self._heavy is not None, "who was too heavy"
-            data, settings = _only_batch(part, self._call.version), self._heavy.log.settings
+            data, settings = _only_batch(part, self._call.version), partition.log.settings
             try:
-                self._accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
+                accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
             except RecordError as error:
-                self._accepted = error
+                accepted = error
             try:
-                self.run()
-            except TooHeavy:
-                continue
-            return self.outcome()
+                partition, part = steps.send(accepted)
+            except StopIteration:
+                return self._outcome()
 
-    def outcome(self) -> ProduceResponse | Later | Nothing:
+    def _outcome(self) -> ProduceResponse | Later | Nothing:
         """What the handler returns when everything is appended."""
         response, failed, call = self._response, self._failed, self._call
         if self._request.acks == 0:
             if failed is not None:
                 raise CloseConnection(f"a produce without answer failed: {failed}")
             return NOTHING
-        if not self._waiting:
+        if self._waiting is None:
             return response if failed is None or call.version < 10 else _with_hints(call, response)
         operation = _Waiting(call, response, self._waiting)
         lists = [pending.partition.waiting_produces for pending in self._waiting]
         complete_or_wait(operation, lists, call.node.timer, self._request.timeout_ms)
         return LATER
-
-
-def _find(call: Call[BrokerNode], topic: TopicProduceData, index: int) -> Partition:
-    if call.version >= 13:
-        return call.node.partitions.get_by_id(topic.topic_id, index)
-    return call.node.partitions.get(topic.name, index)
 
 
 def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
@@ -258,7 +263,7 @@ def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
         data = _first_batch(data, size)
     if data[_MAGIC_AT] < 2:
         raise InvalidRecord(f"a batch of magic {data[_MAGIC_AT]}; only 2 is supported")
-    if version < 7 and data[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+    if version < 7 and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce v7 or later")
     return data
 
@@ -275,29 +280,6 @@ def _first_batch(data: memoryview, size: int) -> memoryview:
         if length + LENGTH_PREFIX_BYTES <= len(rest):
             raise InvalidRecord("a produce request must hold exactly one batch for each partition")
     return data[:size]
-
-
-def _append(
-    partition: Partition, data: Data, accepted: Data | None, acks: int, now_ms: int
-) -> tuple[PartitionProduceResponse, _Pending | None]:
-    """Append to one partition: its answer, and what that waits for, if anything."""
-    if accepted is None:
-        appended = partition.append(data, acks=acks, now_ms=now_ms, brief=True)
-    else:
-        appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
-    log = partition.log
-    answer = PartitionProduceResponse(
-        index=partition.index,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.append_time_ms,
-        log_start_offset=log.log_start_offset,
-    )
-    end, flush_messages = appended.last_offset + 1, log.settings.flush_messages
-    durable_to = end if flush_messages != MAX_INT64 and end - log.recovery_point >= flush_messages else 0
-    replicated_to = end if acks == ALL and log.high_watermark < end else 0
-    if acks and (durable_to or replicated_to):
-        return answer, _Pending(partition, answer, replicated_to, durable_to)
-    return answer, None
 
 
 class _Pending:
@@ -388,20 +370,16 @@ def _failed(index: int, error: ApiError, partition: Partition | None = None) -> 
     return answer
 
 
-def _check_transactional(request: ProduceRequest) -> None:
-    """Raise if records of a transaction come without its id: nobody has the right to that."""
-    if request.transactional_id is None and has_transactional_records(request):
-        raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
-
-
 def has_transactional_records(request: ProduceRequest) -> bool:
     """Whether any of the batches belongs to a transaction."""
     for topic in request.topic_data:
         for part in topic.partition_data:
             data = part.records
-            if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
-                continue
-            if data[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+            if (
+                isinstance(data, memoryview)
+                and len(data) >= HEADER_BYTES
+                and data[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+            ):
                 return True
     return False
 

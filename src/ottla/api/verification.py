@@ -29,12 +29,12 @@ from ottla.errors import (
 )
 from ottla.groups.state import GroupsState
 from ottla.log.verification import Guard
-from ottla.messages.produce import ProduceRequest
+from ottla.messages.produce import ProduceRequest, TopicProduceData
 from ottla.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.replica.partition import Partition
 from ottla.replicated.decision import Decision
 from ottla.transactions.state import TopicPartition
-from ottla.wire.batch import HEADER_BYTES, NO_SEQUENCE, BatchHeader, read_header
+from ottla.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, read_header
 from ottla.wire.errors import ProtocolError
 
 _FIRST_TO_ADD: Final = 12
@@ -45,7 +45,9 @@ _UNREACHABLE: Final = (NetworkFailed, CoordinatorLoading, CoordinatorNotAvailabl
 
 
 def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verification | None:
-    """Ask about what a request would begin; None if it holds nothing that needs it."""
+    """Ask about what a request would begin; None if it begins nothing, so that it may be appended at once."""
+    if _is_under_way(call, request):
+        return None
     ability = _ability(call.version)
     batches: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
     for topic in request.topic_data:
@@ -53,10 +55,7 @@ def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verifica
             header = _transactional_header(part.records)
             if header is None:
                 continue
-            if call.version >= 13:
-                partition = call.node.partitions.find_by_id(topic.topic_id, part.index)
-            else:
-                partition = call.node.partitions.find(topic.name, part.index)
+            partition = _partition(call, topic, part.index)
             if partition is not None:
                 batches[TopicPartition(partition.topic, part.index)] = partition, header
     producers = {(header.producer_id, header.producer_epoch) for _, header in batches.values()}
@@ -67,6 +66,37 @@ def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verifica
     verification = Verification(call.node, request.transactional_id or "", ability, *producers.pop())
     verification.start(batches)
     return verification
+
+
+def without_questions(call: Call[BrokerNode], request: ProduceRequest) -> Verification:
+    """For a request that begins nothing, but is not appended at once: whether that is still so must be checked then."""
+    verification = Verification(
+        call.node, request.transactional_id or "", _ability(call.version), NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    )
+    verification.is_done = True
+    return verification
+
+
+def _is_under_way(call: Call[BrokerNode], request: ProduceRequest) -> bool:
+    """Whether all partitions of the request know of its transaction: nearly always."""
+    only: tuple[int, int] | None = None
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            header = _transactional_header(part.records)
+            partition = _partition(call, topic, part.index)
+            if header is None or partition is None or not partition.is_leader:
+                return False
+            producer = header.producer_id, header.producer_epoch
+            if only not in (None, producer) or not partition.log.producers.is_open(*producer):
+                return False
+            only = producer
+    return only is not None
+
+
+def _partition(call: Call[BrokerNode], topic: TopicProduceData, index: int) -> Partition | None:
+    if call.version >= 13:
+        return call.node.partitions.find_by_id(topic.topic_id, index)
+    return call.node.partitions.find(topic.name, index)
 
 
 def _ability(version: int) -> Ability:

@@ -136,6 +136,11 @@ class Producers:
                 return None
         return self.guards.begin(producer_id, epoch, sequence, names_epochs=names_epochs, now_ms=now_ms)
 
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has a transaction open here, in this epoch."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
+
     def check_verified(self, header: BatchHeader, guard: Guard | None) -> None:
         """Raise unless a batch of a transaction that is not open here was asked about; a repeat is let pass."""
         producer = self._producers.get(header.producer_id)
@@ -149,8 +154,7 @@ class Producers:
 
     def check_open(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
         """The same for a coordinator's records, which have no sequence."""
-        producer = self._producers.get(producer_id)
-        if producer is None or producer.transaction_start is None or epoch != producer.epoch:
+        if not self.is_open(producer_id, epoch):
             self.guards.check_current(producer_id, guard)
 
     def begin(self, origin: Origin) -> "Changes":

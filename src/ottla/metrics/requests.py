@@ -1,8 +1,9 @@
 """What becomes of requests: how many, how long, how large, with which errors, by API and version.
 
 A meter counts for one API and version. A route carries its meter, which thereby becomes each request's note; when the
-answer was sent the note records the request's times. Times that are nought are not recorded: `fill_noughts` makes up
-for them when somebody reads. Errors are the exception, and cost nothing while there are none.
+answer was sent the note records the request's times. Requests that waited for nothing, nearly all of them, are counted
+many at a time. Times that are nought are not recorded: `fill_noughts` makes up for them when somebody reads. Errors are
+the exception, and cost nothing while there are none.
 
 A request's time, as Kafka cuts it: queue (until a worker takes it up), local (until the handler returns or answers),
 remote (until it is answered, where it had to wait), response queue (nought: answers are sent at once), send. Throttling
@@ -12,19 +13,22 @@ comes after that and is not in the total.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import sub
 from typing import Any, Final, Protocol
 
 from ottla.errors import name_of
 from ottla.messages.apis import Api
-from ottla.metrics.counts import SUM, Counts, fill_noughts, merge, new_counts, since, total
+from ottla.metrics.counts import Counts, fill_noughts, merge, new_counts, record, record_all, since, total
 from ottla.metrics.errors_in import Look, errors_in
 from ottla.metrics.family import Family, counter, histogram, summary
 
 FETCH: Final = 1
 FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
 _FETCH_WITH_STATE = 15
-_AT_ONCE_NS: Final = 4096
+_AT_ONCE_NS: Final = 8192
 """A request that was taken up within this time was in no queue; the time counts as local."""
+_TOGETHER: Final = 256
+"""So many requests are counted at a time."""
 _NS_PER_MS: Final = 1e6
 _FIRST_BITS, _LAST_BITS = 14, 35
 """The histogram's buckets reach from 16 µs to 34 s."""
@@ -69,6 +73,7 @@ class Meter:
     """The requests of one kind and version."""
 
     __slots__ = (
+        "_plain",
         "api",
         "errors",
         "failures",
@@ -92,6 +97,8 @@ class Meter:
         self.version = version
         self.total, self.queue, self.local, self.remote = (new_counts() for _ in range(4))
         self.throttle, self.send, self.received, self.sent = (new_counts() for _ in range(4))
+        self._plain: list[tuple[int, int, int, int, int]] = []
+        """Requests that waited for nothing and are not counted yet: arrived, replied, sent; bytes received and sent."""
         self.errors: dict[int, int] = {}
         """Error code → answers with it."""
         self.failures = 0
@@ -99,35 +106,42 @@ class Meter:
 
     def record(self, request: Finished) -> None:
         """A request has had its outcome."""
+        begun, replied = request.arrived_ns, request.replied_ns
+        if request.started_ns - begun > _AT_ONCE_NS or 0 < request.handled_ns < replied or request.mute_ms:
+            self._record_waiting(request)
+            return
+        plain = self._plain
+        plain.append((begun, replied, request.sent_ns or replied, request.received_bytes, request.sent_bytes))
+        if len(plain) == _TOGETHER:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count what waits to be: before anybody looks at the distributions."""
+        if self._plain:
+            begun, replied, sent, received, answered = zip(*self._plain, strict=True)
+            self._plain = []
+            record_all(self.total, list(map(sub, sent, begun)))
+            record_all(self.local, list(map(sub, replied, begun)))
+            record_all(self.send, list(map(sub, sent, replied)))
+            record_all(self.received, received)
+            record_all(self.sent, answered)
+
+    def _record_waiting(self, request: Finished) -> None:
         begun, replied, handled = request.arrived_ns, request.replied_ns, request.handled_ns
         sent = request.sent_ns or replied
-        self.total[(sent - begun).bit_length()] += 1  # its sum is that of the parts
-        time = request.started_ns - begun
-        if time > _AT_ONCE_NS:
-            counts, begun = self.queue, request.started_ns
-            counts[time.bit_length()] += 1
-            counts[SUM] += time
-        counts, time = self.send, sent - replied
-        counts[time.bit_length()] += 1
-        counts[SUM] += time
-        if handled and handled < replied:
-            counts, time = self.remote, replied - handled
-            counts[time.bit_length()] += 1
-            counts[SUM] += time
+        record(self.total, sent - begun)
+        record(self.send, sent - replied)
+        if request.started_ns - begun > _AT_ONCE_NS:
+            record(self.queue, request.started_ns - begun)
+            begun = request.started_ns
+        if 0 < handled < replied:
+            record(self.remote, replied - handled)
             replied = handled
-        counts, time = self.local, replied - begun
-        counts[time.bit_length()] += 1
-        counts[SUM] += time
-        counts, size = self.received, request.received_bytes
-        counts[size.bit_length()] += 1
-        counts[SUM] += size
-        counts, size = self.sent, request.sent_bytes
-        counts[size.bit_length()] += 1
-        counts[SUM] += size
+        record(self.local, replied - begun)
+        record(self.received, request.received_bytes)
+        record(self.sent, request.sent_bytes)
         if request.mute_ms:
-            counts, time = self.throttle, request.mute_ms * 1_000_000
-            counts[time.bit_length()] += 1
-            counts[SUM] += time
+            record(self.throttle, request.mute_ms * 1_000_000)
 
     def failed(self, codes: set[int]) -> None:
         """The answer holds errors."""
@@ -137,11 +151,10 @@ class Meter:
 
     def spans(self) -> dict[str, Counts]:
         """All distributions by the names of `SPANS` and `SIZES`, those complete that record no noughts."""
+        self.settle()
         number = total(self.total)
-        complete = self.total[:]
-        complete[SUM] = sum(each[SUM] for each in (self.queue, self.local, self.remote, self.send))
         return {
-            "totaltimems": complete,
+            "totaltimems": self.total,
             "requestqueuetimems": fill_noughts(self.queue[:], number),
             "localtimems": self.local,
             "remotetimems": fill_noughts(self.remote[:], number),
@@ -232,6 +245,7 @@ class RequestMeters:
         """Kinds with their distributions and their meters; all fetches together are one more."""
         by_kind: dict[str, list[Meter]] = {}
         for meter in self._meters.values():
+            meter.settle()
             if any(meter.total):
                 by_kind.setdefault(meter.kind, []).append(meter)
                 if meter.api.key == FETCH:

@@ -33,12 +33,10 @@ _FRAMES_A_TURN = 64
 """After so many requests in one go, other connections get their turn."""
 _IOV_MAX = 64
 _JOINED_BYTES = 4096
-"""An answer whose pieces are this small on average goes out as one: copying some bytes is cheaper than telling the
-kernel of each piece. Half a megabyte about 500 topics is a hundred thousand of them."""
+"""Pieces that are this small on average go out as one: copying some bytes is cheaper than telling the kernel of each
+piece. Half a megabyte about 500 topics is a hundred thousand of them; in front of fetched records there are a dozen."""
 _HELD_ANSWERS = 16
 """So many answers go out together at most, so that none waits long for the requests behind its own."""
-_HELD_CHUNKS = 4
-"""An answer of more pieces is large enough to go out on its own."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 _SMALL_BYTES = 32 * 1024
 """Up to here a copy is cheaper than the two system calls more that `sendfile` takes."""
@@ -107,25 +105,22 @@ class Connection:
             self.listener.on_sent(request)
             return
         self._sending.append(request)
-        size = request.sent_bytes = sum(map(len, chunks))
-        if size <= len(chunks) * _JOINED_BYTES:
-            chunks = _joined(chunks)
-        self._out.extend(chunks)
-        if self._is_parsing and self._has_more and self._can_hold(chunks, request):
+        request.sent_bytes = sum(map(len, chunks))
+        pieces = _pieces(chunks)
+        self._out.extend(pieces)
+        if self._is_parsing and self._has_more and self._can_hold(pieces, request):
             self.in_flight = None
             return
-        if len(chunks) > 1:
-            self._read_small(self._out)
         self._flush()
 
-    def _can_hold(self, chunks: list[Chunk], request: Request) -> bool:
+    def _can_hold(self, pieces: list[Chunk], request: Request) -> bool:
         """Whether an answer may wait for those to the requests that came with its own."""
         return (
-            len(chunks) <= _HELD_CHUNKS
+            len(pieces) == 1
             and len(self._sending) < _HELD_ANSWERS
             and not request.mute_ms
             and not self._is_writing
-            and FileRange not in map(type, chunks)
+            and type(pieces[0]) is not FileRange
         )
 
     def done(self, request: Request) -> None:
@@ -323,11 +318,6 @@ class Connection:
         elif not self._is_parsing:
             self._proceed()
 
-    def _read_small(self, out: deque[Chunk]) -> None:
-        for number, chunk in enumerate(out):
-            if type(chunk) is FileRange and chunk.size <= _SMALL_BYTES:
-                out[number] = _content(chunk)
-
     def _send_buffers(self, out: deque[Chunk]) -> None:
         """Send the buffers in front of the next file range in one call."""
         if len(out) == 1:  # nearly every answer without records
@@ -366,12 +356,30 @@ class Connection:
             out[0] = FileRange(chunk.file, chunk.position + sent, chunk.size - sent)
 
 
+def _pieces(chunks: list[Chunk]) -> list[Chunk]:
+    """An answer in as few pieces as are worth it: neighbours that are small become one, small ranges of files too."""
+    kinds = list(map(type, chunks))
+    if FileRange not in kinds:
+        return _joined(chunks)
+    pieces: list[Chunk] = []
+    start, at = 0, -1
+    for _ in range(kinds.count(FileRange)):
+        at = kinds.index(FileRange, at + 1)
+        chunk = chunks[at]
+        if len(chunk) <= _SMALL_BYTES:
+            chunk = chunks[at] = _content(chunk)  # type: ignore[arg-type] # it is a file range
+            if type(chunk) is not FileRange:
+                continue
+        pieces += _joined(chunks[start:at])
+        pieces.append(chunk)
+        start = at + 1
+    return pieces + _joined(chunks[start:])
+
+
 def _joined(chunks: list[Chunk]) -> list[Chunk]:
-    """Small pieces as one, with what is in files among them; several, where a file has not what it should."""
-    if FileRange in map(type, chunks):
-        chunks = [_content(chunk) if type(chunk) is FileRange else chunk for chunk in chunks]
-        if FileRange in map(type, chunks):
-            return chunks
+    """Buffers as one if they are small on average."""
+    if len(chunks) < 2 or sum(map(len, chunks)) > len(chunks) * _JOINED_BYTES:
+        return chunks
     return [b"".join(chunks)]  # type: ignore[arg-type] # none is a file range
 
 

@@ -99,7 +99,7 @@ class Completions:
 
     def add(self, waiting: WaitingList) -> None:
         """Wake a list when the step is over."""
-        if waiting.has_entries:
+        if waiting._operations:
             self._due[waiting] = None
 
     def run(self) -> None:

@@ -1,7 +1,8 @@
-/* The walk over a batch's records, for those who build it: what summary.py does in Python, some fifty times faster.
+/* The walk over a batch's records: what summary.py does in Python, some fifty times faster; and with it a look at the
+ * header in front of them, for the batches that nearly every producer sends.
  *
  * It only ever confirms. Records that it finds in order are summarized; anything else is answered None, and Python looks
- * again and says what is wrong. So what a record must look like is defined once, there. */
+ * again and says what is wrong. So what a batch and a record must look like is defined once, there. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -70,6 +71,19 @@ walk(const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestam
     return at == end;
 }
 
+/* The same, and other threads may run meanwhile where it takes long. */
+static int
+walk_all(const uint8_t *first, const uint8_t *end, int64_t count, int64_t base_timestamp, Summary *found)
+{
+    int is_sound;
+    if (end - first < LARGE_BYTES)
+        return walk(first, end, count, base_timestamp, found);
+    Py_BEGIN_ALLOW_THREADS
+    is_sound = walk(first, end, count, base_timestamp, found);
+    Py_END_ALLOW_THREADS
+    return is_sound;
+}
+
 PyDoc_STRVAR(scan_doc,
     "scan(data, start, count, base_timestamp): latest and earliest timestamp, and whether a key is missing; or None.");
 
@@ -91,13 +105,7 @@ scan(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
     Summary found = {NO_TIMESTAMP, INT64_MAX, 0};
     if (start >= 0 && start <= data.len) {
         const uint8_t *first = (const uint8_t *)data.buf + start, *end = (const uint8_t *)data.buf + data.len;
-        if (data.len - start >= LARGE_BYTES) {
-            Py_BEGIN_ALLOW_THREADS
-            is_sound = walk(first, end, count, base_timestamp, &found);
-            Py_END_ALLOW_THREADS
-        } else {
-            is_sound = walk(first, end, count, base_timestamp, &found);
-        }
+        is_sound = walk_all(first, end, count, base_timestamp, &found);
     }
     PyBuffer_Release(&data);
     if (!is_sound)
@@ -105,15 +113,132 @@ scan(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
     return Py_BuildValue("LLN", (long long)found.latest, (long long)found.earliest, PyBool_FromLong(found.keyless));
 }
 
+static inline uint64_t
+number_at(const uint8_t *at, int size)
+{
+    uint64_t value = 0;
+    while (size-- > 0)
+        value = value << 8 | *at++;
+    return value;
+}
+
+/* A batch's header, in the order of its fields. */
+typedef struct {
+    int64_t base_offset;
+    int32_t batch_length, leader_epoch;
+    int8_t magic;
+    uint32_t crc;
+    int16_t attributes;
+    int32_t last_offset_delta;
+    int64_t base_timestamp, max_timestamp, producer_id;
+    int16_t producer_epoch;
+    int32_t base_sequence, record_count;
+} Header;
+
+#define HEADER_BYTES 61
+#define LENGTH_PREFIX_BYTES 12
+#define COMPRESSION_MASK 0x07
+#define LOG_APPEND_TIME_BIT 0x08
+#define TRANSACTIONAL_BIT 0x10
+#define CONTROL_BIT 0x20
+
+static void
+read_header(const uint8_t *at, Header *header)
+{
+    header->base_offset = (int64_t)number_at(at, 8);
+    header->batch_length = (int32_t)number_at(at + 8, 4);
+    header->leader_epoch = (int32_t)number_at(at + 12, 4);
+    header->magic = (int8_t)at[16];
+    header->crc = (uint32_t)number_at(at + 17, 4);
+    header->attributes = (int16_t)number_at(at + 21, 2);
+    header->last_offset_delta = (int32_t)number_at(at + 23, 4);
+    header->base_timestamp = (int64_t)number_at(at + 27, 8);
+    header->max_timestamp = (int64_t)number_at(at + 35, 8);
+    header->producer_id = (int64_t)number_at(at + 43, 8);
+    header->producer_epoch = (int16_t)number_at(at + 51, 2);
+    header->base_sequence = (int32_t)number_at(at + 53, 4);
+    header->record_count = (int32_t)number_at(at + 57, 4);
+}
+
+/* What batch.py and validate.py ask of a header, of those that have no peculiarities. */
+static int
+may_be_produced(const Header *header, Py_ssize_t size, uint32_t crc, int64_t max_bytes)
+{
+    if (header->magic != 2 || header->crc != crc || size > max_bytes ||
+        (int64_t)header->batch_length + LENGTH_PREFIX_BYTES != (int64_t)size)
+        return 0;
+    if (header->base_offset != 0 || header->record_count <= 0 ||
+        header->record_count - 1 != header->last_offset_delta)
+        return 0;
+    if (header->attributes & (LOG_APPEND_TIME_BIT | CONTROL_BIT))
+        return 0;
+    if (header->producer_id >= 0)
+        return header->base_sequence >= 0 && header->producer_epoch >= 0;
+    return !(header->attributes & TRANSACTIONAL_BIT);
+}
+
+PyDoc_STRVAR(inspect_doc,
+    "inspect(batch, payload, crc, max_bytes, earliest, latest, needs_keys): the header of a batch that may be appended as\n"
+    "it came, as a tuple; or None. The payload is the decompressed records, None where they are not compressed.");
+
+static PyObject *
+inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
+{
+    (void)module;
+    if (given_count != 7) {
+        PyErr_SetString(PyExc_TypeError, "inspect takes batch, payload, crc, max_bytes, earliest, latest and needs_keys");
+        return NULL;
+    }
+    uint32_t crc = (uint32_t)PyLong_AsUnsignedLong(given[2]);
+    int64_t max_bytes = PyLong_AsLongLong(given[3]);
+    int64_t earliest = PyLong_AsLongLong(given[4]), latest = PyLong_AsLongLong(given[5]);
+    int needs_keys = PyObject_IsTrue(given[6]), is_compressed = given[1] != Py_None;
+    Py_buffer batch, payload;
+    if (PyErr_Occurred() || PyObject_GetBuffer(given[0], &batch, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (is_compressed && PyObject_GetBuffer(given[1], &payload, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&batch);
+        return NULL;
+    }
+    int is_sound = 0;
+    Header header;
+    Summary found = {NO_TIMESTAMP, INT64_MAX, 0};
+    if (batch.len >= HEADER_BYTES) {
+        const uint8_t *first = (const uint8_t *)batch.buf;
+        const uint8_t *records = first + HEADER_BYTES, *end = first + batch.len;
+        if (is_compressed) {
+            records = (const uint8_t *)payload.buf;
+            end = records + payload.len;
+        }
+        read_header(first, &header);
+        is_sound = may_be_produced(&header, batch.len, crc, max_bytes) &&
+            !(header.attributes & COMPRESSION_MASK) == !is_compressed &&
+            walk_all(records, end, header.record_count, header.base_timestamp, &found) &&
+            found.latest == header.max_timestamp && found.latest <= latest && found.earliest >= earliest &&
+            !(found.keyless && needs_keys);
+    }
+    PyBuffer_Release(&batch);
+    if (is_compressed)
+        PyBuffer_Release(&payload);
+    if (!is_sound)
+        Py_RETURN_NONE;
+    return Py_BuildValue(
+        "LiibkhiLLLhii", (long long)header.base_offset, header.batch_length, header.leader_epoch, (char)header.magic,
+        (unsigned long)header.crc, header.attributes, header.last_offset_delta, (long long)header.base_timestamp,
+        (long long)header.max_timestamp, (long long)header.producer_id, header.producer_epoch, header.base_sequence,
+        header.record_count);
+}
+
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
+    {"inspect", (PyCFunction)(void (*)(void))inspect, METH_FASTCALL, inspect_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.wire._scan",
-    .m_doc = "The walk over a batch's records, compiled.",
+    .m_doc = "The looks at a batch and its records, compiled.",
     .m_size = 0,
     .m_methods = methods,
 };

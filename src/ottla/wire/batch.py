@@ -26,6 +26,8 @@ from ottla.wire.varint import Buffer
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """What the batch length does not count: the base offset and itself."""
+ATTRIBUTES_LOW_BYTE = 22
+"""Where the bits below lie."""
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -39,7 +41,7 @@ MAX_INT32 = 0x7FFF_FFFF
 MAX_INT64 = 0x7FFF_FFFF_FFFF_FFFF
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC_START = 21
+CRC_START = 21
 _read_length = struct.Struct(">i").unpack_from
 _write_offset = struct.Struct(">q").pack_into
 _write_epoch = struct.Struct(">i").pack_into
@@ -188,7 +190,7 @@ def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
     """The CRC-32C that the batch ought to carry."""
     if pos + size_bytes > len(buf):
         raise CorruptBatch(f"batch of {size_bytes} bytes, {len(buf) - pos} left", at=pos)
-    return crc32c(memoryview(buf)[pos + _CRC_START : pos + size_bytes])
+    return crc32c(memoryview(buf)[pos + CRC_START : pos + size_bytes])
 
 
 def assign_crc(buf: bytearray | memoryview, pos: int, size_bytes: int) -> None:

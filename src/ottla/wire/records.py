@@ -11,6 +11,7 @@ value length and value. A length of -1 is null, which a header's key may not be.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ottla.wire.batch import (
@@ -260,6 +261,10 @@ def with_payload(
     return out
 
 
+_short_varint = lru_cache(maxsize=4096)(write_varint)
+"""The same numbers come again and again, and each takes longer to write than to find."""
+
+
 def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
     parts: list[bytes] = []
     previous = -1
@@ -268,10 +273,10 @@ def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> byt
         if delta <= previous:
             raise ProtocolError(f"record with offset delta {delta} after {previous}")
         previous = delta
-        time, place = write_varlong(timestamp - base_timestamp), write_varint(delta)
+        time, place = write_varlong(timestamp - base_timestamp), _short_varint(delta)
         if key is None and value is not None and not headers:  # all that the metadata log has
-            size = write_varint(len(value))
-            length = write_varint(len(time) + len(place) + len(size) + len(value) + 3)
+            size = _short_varint(len(value))
+            length = _short_varint(len(time) + len(place) + len(size) + len(value) + 3)
             parts += (length, b"\x00", time, place, b"\x01", size, value, b"\x00")
             continue
         fields = [b"\x00", time, place]

@@ -17,9 +17,10 @@ from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import Buffer, read_varint, read_varlong
 
 try:
+    from ottla.wire._scan import inspect as _inspect
     from ottla.wire._scan import scan as _compiled
 except ImportError:
-    _compiled = None  # type: ignore[assignment]
+    _compiled = _inspect = None  # type: ignore[assignment]
 
 _ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 _MIN_INT64 = -MAX_INT64 - 1
@@ -39,6 +40,12 @@ class Summary(NamedTuple):
 Scan = Callable[[Buffer, int, int, int], "tuple[int, int, bool] | None"]
 compiled: Scan | None = _compiled
 """The compiled form, where it was built."""
+
+Inspect = Callable[[Buffer, "Buffer | None", int, int, int, int, bool], "tuple[int, ...] | None"]
+inspect: Inspect | None = _inspect
+"""Compiled only: the header of a batch that may be appended as it came, from its bytes, its records where they were
+compressed, its true CRC, the largest size, the earliest and latest timestamp, and whether records need keys; else None.
+"""
 
 
 def summarize(data: Buffer, start: int, count: int, base_timestamp: int) -> tuple[int, int, bool]:
