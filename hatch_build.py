@@ -14,7 +14,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = tuple(Path("src/ottla") / each for each in ("wire/_scan.c", "pipeline/_columns.c", "pipeline/_rows.c"))
+SOURCES = tuple(
+    Path("src/ottla") / each for each in ("wire/_codec.c", "wire/_scan.c", "pipeline/_columns.c", "pipeline/_rows.c")
+)
 
 
 class ScanBuildHook(BuildHookInterface):  # type: ignore[type-arg]

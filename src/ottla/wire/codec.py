@@ -1,16 +1,15 @@
-"""Reading and writing declared messages: `decode`, `encode`, and the compiled functions under them.
+"""Reading and writing declared messages: `decode`, `encode`, and the functions under them.
 
-A reader and a writer are compiled on the first use of a message in a version, and kept.
+A reader and a writer are made on the first use of a message in a version, and kept.
 """
 
 from typing import Any, TypeVar
 
 from ottla.wire.declare import Reader, Schema, Writer, schema_of
 from ottla.wire.errors import ProtocolError
-from ottla.wire.reading import make_reader
+from ottla.wire.plans import make_codec
 from ottla.wire.types import Chunk
 from ottla.wire.varint import Buffer
-from ottla.wire.writing import make_writer
 
 T = TypeVar("T")
 
@@ -20,23 +19,24 @@ class UnsupportedVersion(ProtocolError):
 
 
 def reader_of(cls: type, version: int) -> Reader:
-    """The compiled reader: takes a view and a position, gives the message and the position behind it."""
+    """The reader: takes a view and a position, gives the message and the position behind it."""
     schema = schema_of(cls)
-    reader = schema.readers.get(version)
-    if reader is None:
-        check_version(schema, version)
-        reader = schema.readers[version] = make_reader(schema, version)
-    return reader
+    if version not in schema.readers:
+        _make(schema, version)
+    return schema.readers[version]
 
 
 def writer_of(cls: type, version: int) -> Writer:
-    """The compiled writer: takes a message and a function that it calls with each chunk in order."""
+    """The writer: takes a message and a function that it calls with each chunk in order."""
     schema = schema_of(cls)
-    writer = schema.writers.get(version)
-    if writer is None:
-        check_version(schema, version)
-        writer = schema.writers[version] = make_writer(schema, version)
-    return writer
+    if version not in schema.writers:
+        _make(schema, version)
+    return schema.writers[version]
+
+
+def _make(schema: Schema, version: int) -> None:
+    check_version(schema, version)
+    schema.readers[version], schema.writers[version] = make_codec(schema, version)
 
 
 def check_version(schema: Schema, version: int) -> None:

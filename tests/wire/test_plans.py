@@ -1,0 +1,130 @@
+"""The compiled codec says the same as generated Python: of every message in every version, and of what is none."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.codec import encode, reader_of, writer_of
+from ottla.wire.declare import Reader, schema_of
+from ottla.wire.errors import ProtocolError
+from ottla.wire.plans import Plan, make_codec
+from ottla.wire.reading import make_reader
+from ottla.wire.shape import Member
+from ottla.wire.source import UnwritableError
+from ottla.wire.writing import make_writer
+from tests.protocol.table import cases, declared
+from tests.wire.fuzz import mutations
+from tests.wire.values import Values
+
+pytestmark = pytest.mark.skipif(Plan is None, reason="the package was built without its compiled part")
+
+MESSAGES, MUTATIONS = 6, 25
+
+
+class Untagged(Values):
+    """Messages as nearly all are: without tagged fields."""
+
+    def member(self, member: Member, depth: int) -> Any:
+        return member.field.make_default() if member.field.tag is not None else super().member(member, depth)
+
+
+class Fallen(Exception):
+    """The compiled codec has left something to the generated one."""
+
+
+def fall(*given: object) -> Any:
+    raise Fallen
+
+
+def outcome(read: Reader, data: bytes) -> object:
+    try:
+        return read(memoryview(data), 0)
+    except ProtocolError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(("name", "version"), cases())
+def test_both_forms_agree(name: str, version: int) -> None:
+    cls, random = declared()[name], Random(f"{name} {version}")
+    read, write = make_reader(schema_of(cls), version), make_writer(schema_of(cls), version)
+    for number in range(MESSAGES):
+        values = (Untagged(random, unknown_tags=False), Values(random))[number % 2]
+        message = values.message(cls, version)
+        ours: list[Any] = []
+        theirs: list[Any] = []
+        writer_of(cls, version)(message, ours.append)
+        write(message, theirs.append)
+        data = b"".join(theirs)
+        assert b"".join(ours) == data
+        for changed in (data, *mutations(data, random, MUTATIONS)):
+            found, expected = outcome(reader_of(cls, version), changed), outcome(read, changed)
+            # What is not a number does not equal itself.
+            assert found == expected or ("nan" in repr(expected) and repr(found) == repr(expected))
+
+
+@pytest.mark.parametrize(("name", "version"), cases())
+def test_what_has_no_tagged_fields_never_needs_python(name: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the test above would compare Python with itself."""
+    monkeypatch.setattr("ottla.wire.plans.make_reader", lambda *given: fall)
+    monkeypatch.setattr("ottla.wire.plans.make_writer", lambda *given: fall)
+    cls, random = declared()[name], Random(f"{name} {version}")
+    read, write = make_codec(schema_of(cls), version)
+    for _ in range(3):
+        message = Untagged(random, unknown_tags=False).message(cls, version)
+        chunks: list[Any] = []
+        write(message, chunks.append)
+        data = b"".join(chunks)
+        assert read(memoryview(data), 0) == (message, len(data))
+
+
+def test_records_are_views_of_the_frame_and_are_written_as_they_are() -> None:
+    part = PartitionProduceData(index=3, records=b"abc" * 50)
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[part])])
+    frame = bytearray(b"head" + encode(request, 12))
+    message, _ = reader_of(ProduceRequest, 12)(memoryview(frame), 4)
+    records = message.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is frame
+
+    class Stored:
+        def __len__(self) -> int:
+            return 1_000_000
+
+    stored = Stored()
+    answer = FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData(records=stored)])])
+    chunks: list[Any] = []
+    writer_of(FetchResponse, 12)(answer, chunks.append)
+    assert [chunk for chunk in chunks if chunk is stored] == [stored]
+    assert len(chunks) == 3
+
+
+def test_what_cannot_be_written_is_told() -> None:
+    chunks: list[Any] = []
+    topics: Any
+    for topics in ([MetadataRequestTopic(name=None)], [MetadataRequestTopic(name=5)], [None], 7):  # type: ignore[arg-type]
+        with pytest.raises(UnwritableError, match="MetadataRequest v4"):
+            writer_of(MetadataRequest, 4)(MetadataRequest(topics=topics), chunks.append)
+    with pytest.raises(UnwritableError, match="acks"):
+        writer_of(ProduceRequest, 9)(ProduceRequest(acks=1 << 15), chunks.append)
+
+
+def test_an_error_of_whoever_takes_the_chunks_is_his_own() -> None:
+    def refuse(chunk: object) -> None:
+        raise KeyError(chunk)
+
+    with pytest.raises(KeyError):
+        writer_of(ApiVersionsRequest, 3)(ApiVersionsRequest(), refuse)
+
+
+def test_positions_outside_of_the_buffer_are_refused() -> None:
+    read = reader_of(MetadataRequest, 4)
+    for position in (5, 100):
+        with pytest.raises(ProtocolError):
+            read(memoryview(b"\x00\x00\x00\x00\x01"), position)
+    with pytest.raises(TypeError):
+        read(memoryview(b""), None)  # type: ignore[arg-type]
