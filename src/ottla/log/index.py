@@ -18,7 +18,7 @@ from enum import Enum
 
 from ottla.log.disk import Disk, write_all
 
-_SPILL_ENTRIES = 512
+SPILL_ENTRIES = 512
 """So many entries in memory are written to the file."""
 _SEARCH_ENTRIES = 64
 """A search in the file ends by reading where so many are left: fewer calls than going on by halves."""
@@ -76,7 +76,7 @@ class Index:
 
     def spill(self) -> None:
         """Put what is in memory into the file if it is much."""
-        if self._keys is not None and len(self._keys) >= _SPILL_ENTRIES:
+        if self._keys is not None and len(self._keys) >= SPILL_ENTRIES:
             self.write()
 
     def last(self) -> tuple[int, int] | None:
@@ -128,8 +128,8 @@ class Index:
     def entries(self) -> Iterator[tuple[int, int]]:
         """All entries, oldest first."""
         count = self._stored_count()
-        for start in range(0, count, _SPILL_ENTRIES):
-            yield from self._read(start, min(_SPILL_ENTRIES, count - start))
+        for start in range(0, count, SPILL_ENTRIES):
+            yield from self._read(start, min(SPILL_ENTRIES, count - start))
         if self._keys and self._values:
             yield from zip(self._keys, self._values, strict=True)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.log.aborted import ABORTED_SUFFIX, AbortedTransactions
 from ottla.log.disk import Disk, FileRange, LogFile, write_all
-from ottla.log.index import CorruptIndex, Index, Layout
+from ottla.log.index import SPILL_ENTRIES, CorruptIndex, Index, Layout
 from ottla.log.scan import CorruptLog, scan_batches, scan_headers
 from ottla.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAX_INT32, NO_TIMESTAMP, BatchHeader
 
@@ -59,10 +59,12 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_max_timestamp",
+        "_noted",
         "_offset_of_max_timestamp",
         "_offsets",
         "_size",
         "_tail",
+        "_time_in_index",
         "_times",
         "_unindexed_bytes",
         "base_offset",
@@ -89,6 +91,10 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp = _UNKNOWN
         self._unindexed_bytes = 0
+        self._noted = 0
+        """How many batches were named in the indexes since these were last looked at for being full."""
+        self._time_in_index = _UNKNOWN
+        """The latest timestamp that the index by time has."""
         self._tail: tuple[int, int, int, int, bytes | None] | None = None
         """The batch that was appended last: base offset, last offset, position, size, and its bytes if they are few."""
         self.make: Callable[[], None] | None = None
@@ -228,7 +234,7 @@ class Segment:
         file = self._file
         if file is None:
             file = self.file
-        if self._unindexed_bytes > index_interval_bytes:
+        if self._noted >= SPILL_ENTRIES:
             self._spill()
         size = len(data)
         try:
@@ -273,7 +279,9 @@ class Segment:
             self._first_timestamp = max_timestamp
         if self._unindexed_bytes > index_interval_bytes:
             self.offsets.append(last_offset - self.base_offset, position)
-            self._index_time()
+            if self._max_timestamp > self._time_in_index:
+                self._index_time()
+            self._noted += 1
             self._unindexed_bytes = size
         else:
             self._unindexed_bytes += size
@@ -346,6 +354,7 @@ class Segment:
         self.offsets.truncate_values(position)
         # An index by time says "up to this offset", which holds for offsets that are still there.
         self.times.truncate_values(max(next_offset - self.base_offset, 0))
+        self._time_in_index = _UNKNOWN
         self.aborted.truncate(next_offset)
         self.cut(position)
         self._unindexed_bytes = 0
@@ -364,6 +373,7 @@ class Segment:
         """Empty both indexes, before batches are noted anew."""
         self.offsets.clear()
         self.times.clear()
+        self._time_in_index = _UNKNOWN
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
         self._first_timestamp = _UNKNOWN
@@ -449,6 +459,7 @@ class Segment:
             self._offsets.spill()
         if self._times is not None:
             self._times.spill()
+        self._noted = 0
 
     def _drop_tail(self) -> None:
         """Take back what a failed write has left: a later start might take old bytes behind new ones for batches."""
@@ -458,12 +469,15 @@ class Segment:
 
     def _index_time(self) -> None:
         """Add the latest timestamp so far, if the index does not say it already."""
-        last = self.times.last()
-        timestamp, offset = self._max_timestamp, self._offset_of_max_timestamp - self.base_offset
+        timestamp = self._max_timestamp
         if timestamp < 0:
             return
+        last = self.times.last()
         if last is None or timestamp > last[0]:
-            self.times.append(timestamp, offset)
+            self.times.append(timestamp, self._offset_of_max_timestamp - self.base_offset)
+            self._time_in_index = timestamp
+        else:
+            self._time_in_index = last[0]
 
     def _load_max_timestamp(self) -> None:
         """Take the latest timestamp from the time index, and from the batches behind it."""
