@@ -4,13 +4,24 @@ import gzip
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.errors import InvalidTxnState
+from ottla.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.messages.metadata import MetadataRequest
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.batch import HEADER_BYTES, assign_crc, read_header
@@ -21,13 +32,19 @@ from tests.differential.harness import frame_of as unframed
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS
 
+T = TypeVar("T")
 TIMEOUT_S = 60
 BOMBS = 12
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
-    made = OttlaNode(tmp_path_factory.mktemp("heavy"), {**SETTINGS, "message.max.bytes": "4000000"})
+    transactions = {
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    made = OttlaNode(tmp_path_factory.mktemp("heavy"), {**SETTINGS, **transactions, "message.max.bytes": "4000000"})
     made.format()
     with made.running():
         yield made
@@ -69,10 +86,13 @@ def create(node: OttlaNode, topic: str, **configs: str) -> None:
         receive(sock)
 
 
-def produce(topic: str, *batches: bytes | bytearray) -> bytes:
+def produce(topic: str, *batches: bytes | bytearray, transactional_id: str | None = None) -> bytes:
     parts = [PartitionProduceData(index=0, records=each) for each in batches]
     request = ProduceRequest(
-        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=parts)]
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=parts)],
     )
     return frame_of(request, 9)
 
@@ -144,6 +164,56 @@ def test_heavy_and_light_batches_of_one_request_are_appended_in_their_order(node
     with connect(node) as sock:
         sock.sendall(produce("mixed", light, heavy(1), light, bomb(), heavy(2), light))
         assert answers(sock) == [(0, 0), (0, 1), (0, 2), (87, -1), (0, 3), (0, 4)]
+
+
+def test_a_transaction_that_ends_while_its_batch_is_looked_at_takes_it_no_more(node: OttlaNode) -> None:
+    """Its epoch stays with an older producer, so that nothing else tells a late batch: it would open a transaction."""
+    create(node, "late")
+
+    with connect(node) as data, connect(node) as control:
+
+        def ask(request: object, version: int, response: type[T]) -> T:
+            control.sendall(frame_of(request, version))
+            return decode(response, version, receive(control)[1:])
+
+        begin = InitProducerIdRequest(transactional_id="late", transaction_timeout_ms=60_000)
+        began = ask(begin, 4, InitProducerIdResponse)
+        deadline = time.monotonic() + TIMEOUT_S
+        while began.error_code in (14, 15, 16) and time.monotonic() < deadline:  # the coordinator is not ready yet
+            ask(FindCoordinatorRequest(key="late", key_type=1), 3, FindCoordinatorResponse)
+            time.sleep(0.05)
+            began = ask(begin, 4, InitProducerIdResponse)
+        assert began.error_code == 0
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="late",
+            v3_and_below_producer_id=began.producer_id,
+            v3_and_below_producer_epoch=began.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="late", partitions=[0])],
+        )
+        ask(added, 3, AddPartitionsToTxnResponse)
+
+        def write(sequence: int, size: int, compression: Compression = Compression.NONE) -> bytes:
+            batch = build_batch(
+                [Record(0, 1_700_000_000_000, b"k", bytes(size))],
+                compression=compression,
+                transactional=True,
+                producer_id=began.producer_id,
+                producer_epoch=began.producer_epoch,
+                base_sequence=sequence,
+            )
+            return produce("late", batch, transactional_id="late")
+
+        data.sendall(write(0, 10))
+        assert answers(data) == [(0, 0)]
+        data.sendall(write(1, 100 << 20, Compression.GZIP))
+        ended = EndTxnRequest(
+            transactional_id="late",
+            producer_id=began.producer_id,
+            producer_epoch=began.producer_epoch,
+            committed=False,
+        )
+        assert ask(ended, 3, EndTxnResponse).error_code == 0
+        assert answers(data) == [(InvalidTxnState.code, -1)]
 
 
 def test_a_bomb_without_acks_ends_its_connection(node: OttlaNode) -> None:

@@ -29,7 +29,7 @@ def record(counts: Counts, value: int) -> None:
 
 
 def record_all(counts: Counts, values: Collection[int]) -> None:
-    """Add many values at once, which costs a tenth of adding each."""
+    """Add many values at once, which costs less than one after the other."""
     for bits, number in Counter(map(int.bit_length, values)).items():
         counts[bits] += number
     counts[SUM] += sum(values)
