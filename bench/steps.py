@@ -117,11 +117,11 @@ def _produce_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket])
         "send and receive the request": _echo(pair, request),
         "decode the request": lambda: decode(request, 0),
         "look at the batch: header, CRC, records": lambda: accept(
-            bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS
+            bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS, brief=True
         ),
         "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
         "append: the above, offsets, pwrite, index": lambda: log.append(
-            bytearray(batch), leader_epoch=0, now_ms=NOW_MS
+            bytearray(batch), leader_epoch=0, now_ms=NOW_MS, brief=True
         ),
         "of which pwrite": lambda: os.pwrite(plain, batch, 0),
         "encode the answer": lambda: _pieces(write, response),
