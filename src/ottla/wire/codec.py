@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from ottla.wire.declare import Reader, Schema, Writer, schema_of
 from ottla.wire.errors import ProtocolError
-from ottla.wire.plans import make_codec
+from ottla.wire.plans import Plan, make_codec
+from ottla.wire.reading import make_reader
 from ottla.wire.types import Chunk
 from ottla.wire.varint import Buffer
+from ottla.wire.writing import make_writer
 
 T = TypeVar("T")
 
@@ -22,7 +24,11 @@ def reader_of(cls: type, version: int) -> Reader:
     """The reader: takes a view and a position, gives the message and the position behind it."""
     schema = schema_of(cls)
     if version not in schema.readers:
-        _make(schema, version)
+        check_version(schema, version)
+        if Plan is None:
+            schema.readers[version] = make_reader(schema, version)
+        else:
+            schema.readers[version], schema.writers[version] = make_codec(schema, version)
     return schema.readers[version]
 
 
@@ -30,13 +36,12 @@ def writer_of(cls: type, version: int) -> Writer:
     """The writer: takes a message and a function that it calls with each chunk in order."""
     schema = schema_of(cls)
     if version not in schema.writers:
-        _make(schema, version)
+        check_version(schema, version)
+        if Plan is None:
+            schema.writers[version] = make_writer(schema, version)
+        else:
+            schema.readers[version], schema.writers[version] = make_codec(schema, version)
     return schema.writers[version]
-
-
-def _make(schema: Schema, version: int) -> None:
-    check_version(schema, version)
-    schema.readers[version], schema.writers[version] = make_codec(schema, version)
 
 
 def check_version(schema: Schema, version: int) -> None:

@@ -25,16 +25,13 @@ _UUID_BYTES = 16
 
 
 def make_codec(schema: Schema, version: int) -> tuple[Reader, Writer]:
-    """The reader and the writer of a message in one version."""
-    slow = _Generated(schema, version)
-    if Plan is None:
-        return slow.read, slow.write
-    plan = _plan(resolve(schema, version), slow)
+    """The compiled reader and writer of a message in one version."""
+    plan = _plan(resolve(schema, version), _Generated(schema, version))
     return plan.read, plan.write
 
 
 class _Generated:
-    """The generated forms; each is replaced by what it made, when it was first called."""
+    """The generated forms, for what the compiled codec leaves to them; each is made when it is first called."""
 
     def __init__(self, schema: Schema, version: int) -> None:
         self._schema = schema
@@ -54,7 +51,7 @@ class _Generated:
 
 
 def _plan(shape: Struct, slow: _Generated) -> "_Plan":
-    assert Plan is not None
+    assert Plan is not None, "there is no compiled codec"
     return Plan(
         shape.cls,
         shape.flexible,
