@@ -171,6 +171,12 @@ class SimulatedDisk:
         node.modified_ms = self._now_ms()
         return len(data)
 
+    def reserve(self, file: int, position: int, size: int, /) -> bool:
+        if position < 0 or size <= 0:
+            raise _error(errno.EINVAL)
+        self._file(file)
+        return True
+
     def sync(self, file: int, /) -> None:
         node = self._file(file)
         try:

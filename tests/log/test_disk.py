@@ -71,6 +71,24 @@ def test_a_file_is_made_written_read_cut_and_removed(disk: Disk, tmp_path: Path)
     assert not disk.exists(path)
 
 
+def test_room_that_is_set_aside_leaves_a_file_as_long_as_it_is(disk: Disk, tmp_path: Path) -> None:
+    file = disk.create(str(tmp_path / "00.log"))
+    disk.pwrite(file, b"hello", 0)
+    if sys.platform == "linux":
+        assert disk.reserve(file, 5, 1 << 20)
+    assert disk.size(file) == 5
+    assert disk.pread(file, 100, 0) == b"hello"
+    assert disk.pwrite(file, b" there", 5) == 6
+    assert disk.pread(file, 100, 0) == b"hello there"
+    disk.close(file)
+
+
+def test_room_that_cannot_be_set_aside_is_no_error(tmp_path: Path) -> None:
+    number = os.open(tmp_path, os.O_RDONLY)
+    assert not SystemDisk.reserve(number, 0, 1 << 20)
+    os.close(number)
+
+
 def test_open_wants_a_file_that_exists_and_keeps_it(disk: Disk, tmp_path: Path) -> None:
     path = str(tmp_path / "00.log")
     with pytest.raises(FileNotFoundError):

@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+from pathlib import Path
 
 import pytest
 
 from ottla.log.aborted import ABORTED_SUFFIX, Aborted
+from ottla.log.disk import SystemDisk
 from ottla.log.index import CorruptIndex
 from ottla.log.scan import CorruptLog
 from ottla.log.segment import DELETED, LOG_SUFFIX, SUFFIXES, SWAP, Segment
@@ -293,3 +295,58 @@ def test_large_batches_are_not_kept(disk: SimulatedDisk) -> None:
     found = segment.find(0)
     assert found is not None
     assert segment.read(found, 1 << 20, segment.size).held is None
+
+
+class Reserving(SystemDisk):
+    """Tells what room was asked for, or has none."""
+
+    def __init__(self, *, has_room: bool = True) -> None:
+        self.has_room = has_room
+        self.asked: list[tuple[int, int]] = []
+        self.was_given = False
+
+    def reserve(self, file: int, position: int, size: int) -> bool:  # type: ignore[override]
+        self.asked.append((position, size))
+        self.was_given = self.has_room and super().reserve(file, position, size)
+        return self.was_given
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_a_log_that_grows_has_room_ahead_and_keeps_none_of_it(tmp_path: Path, has_room: bool, in_blocks: bool) -> None:
+    disk = Reserving(has_room=has_room)
+    segment = Segment.create(disk, str(tmp_path), 0, now_ms=NOW)
+    data = batch(bytes(200_000), base_offset=0, leader_epoch=0)
+    for number in range(20):
+        if in_blocks:
+            segment.append_block(data, [(len(data), number, NOW)], 4096)
+        else:
+            segment.append(data, number, number, NOW, 4096)
+        if segment.size <= 1 << 20:
+            assert not disk.asked
+    assert segment.size == 20 * len(data)
+    assert 2 <= len(disk.asked) <= 4
+    for position, size in disk.asked:
+        assert position % len(data) == 0
+        assert 1 << 20 <= size <= (2 << 20) + len(data)
+    path = Path(segment.path(LOG_SUFFIX))
+    assert path.stat().st_size == segment.size
+    if disk.was_given:
+        assert path.stat().st_blocks * 512 > segment.size + 500_000
+    segment.finish()
+    assert path.stat().st_size == segment.size
+    # Blocks are of 512 bytes; the file system may keep some more for itself.
+    assert path.stat().st_blocks * 512 < segment.size + 100_000
+    assert path.read_bytes() == bytes(data) * 20
+
+
+def test_room_is_set_aside_anew_where_a_log_was_cut(tmp_path: Path) -> None:
+    disk = Reserving()
+    segment = Segment.create(disk, str(tmp_path), 0, now_ms=NOW)
+    data = batch(bytes(200_000), base_offset=0, leader_epoch=0)
+    for number in range(8):
+        segment.append(data, number, number, NOW, 4096)
+    segment.truncate(7 * len(data), 7)
+    disk.asked.clear()
+    segment.append(data, 7, 7, NOW, 4096)
+    assert [position for position, _ in disk.asked] == [7 * len(data)]

@@ -8,11 +8,15 @@ A write is durable after `sync` of its file; a file's creation, new name or remo
 """
 
 import errno
+import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import Final, Protocol
 
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
+_KEEP_SIZE: Final = 1
+"""FALLOC_FL_KEEP_SIZE."""
 
 
 class Disk(Protocol):
@@ -34,6 +38,10 @@ class Disk(Protocol):
 
     def pwrite(self, file: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
         """How many bytes were written: fewer than given when the disk is full. `write_all` goes on or raises."""
+        ...
+
+    def reserve(self, file: int, position: int, size: int, /) -> bool:
+        """Set room aside for what will be written there, if that is possible; the file's size stays what it is."""
         ...
 
     def sync(self, file: int, /) -> None:
@@ -106,6 +114,11 @@ class SystemDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     @staticmethod
+    def reserve(file: int, position: int, size: int) -> bool:
+        allocate = _fallocate()
+        return allocate is not None and allocate(file, _KEEP_SIZE, position, size) == 0
+
+    @staticmethod
     def make_dir(path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
@@ -127,6 +140,19 @@ class SystemDisk:
             fcntl.fcntl(file, fcntl.F_FULLFSYNC)
     else:
         sync = staticmethod(os.fdatasync)
+
+
+@functools.cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call, which Python has only in a form that makes the file larger; None where there is none."""
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return None
+    import ctypes  # takes a few milliseconds, which a node whose logs stay small need not spend
+
+    allocate = getattr(ctypes.CDLL(None), "fallocate", None)
+    if allocate is not None:
+        allocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return allocate
 
 
 def write_all(disk: Disk, file: int, data: bytes | bytearray | memoryview, position: int) -> None:
