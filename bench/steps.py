@@ -25,7 +25,7 @@ from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.producers import Origin
 from ottla.log.reading import read
 from ottla.log.settings import DEFAULT_LOG_SETTINGS
-from ottla.log.validate import accept
+from ottla.log.validate import accept, confirm, rules_of
 from ottla.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -113,16 +113,17 @@ def _produce_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket])
     write = writer_of(ProduceResponse, VERSION)
     plain = os.open(f"{log.directory}/plain", os.O_RDWR | os.O_CREAT)
     pieces = [bytes(9), *_pieces(write, response)]
+    rules = rules_of(DEFAULT_LOG_SETTINGS)
+    assert rules is not None
     return {
         "send and receive the request": _echo(pair, request),
         "decode the request": lambda: decode(request, 0),
-        "look at the batch: header, CRC, records": lambda: accept(
+        "look at the batch: header, CRC, records": lambda: confirm(bytearray(batch), rules, NOW_MS),
+        "the same without compiled code": lambda: accept(
             bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS, brief=True
         ),
         "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
-        "append: the above, offsets, pwrite, index": lambda: log.append(
-            bytearray(batch), leader_epoch=0, now_ms=NOW_MS, brief=True
-        ),
+        "append: the above, offsets, pwrite, index": lambda: log.append_produced(bytearray(batch), 0, NOW_MS),
         "of which pwrite": lambda: os.pwrite(plain, batch, 0),
         "encode the answer": lambda: _pieces(write, response),
         "send it, 10 pieces, and receive it": _echo(pair, bytes(60), send=lambda sock, _: sock.sendmsg(pieces)),

@@ -11,14 +11,15 @@ from ottla.errors import RecordError
 from ottla.log import validate
 from ottla.log.producers import Origin
 from ottla.log.settings import LogSettings
-from ottla.log.validate import TooHeavy, accept
-from ottla.wire.batch import MAX_INT64, TimestampType, assign_crc
+from ottla.log.validate import TooHeavy, accept, confirm, rules_of
+from ottla.wire.batch import MAX_INT64, TRANSACTIONAL_BIT, TimestampType, assign_crc, read_header
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, build_batch
-from ottla.wire.summary import inspect
+from ottla.wire.summary import inspect, survey
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
+RULES = (1 << 20, MAX_INT64, MAX_INT64, False)
 FIELDS = {  # of the header, and how they are packed
     0: ">q", 8: ">i", 12: ">i", 16: ">b", 17: ">I", 21: ">h", 23: ">i", 27: ">q", 35: ">q", 43: ">q", 51: ">h",
     53: ">i", 57: ">i",
@@ -45,6 +46,10 @@ numbers = st.integers(-3, 70) | st.sampled_from([127, -128, 0x7FFF, 0x7FFF_FFFF,
 def outcome(data: bytearray, given: LogSettings) -> tuple[Any, ...]:
     """What becomes of a batch: as it is stored, its header; or the kind of error with the records that are at fault."""
     try:
+        rules = rules_of(given)
+        confirmed = None if rules is None else confirm(data, rules, NOW)
+        if confirmed is not None:
+            return bytes(data), confirmed
         stored, header = accept(data, given, Origin.CLIENT, NOW, brief=True)
     except RecordError as error:
         return type(error), error.message, error.record_errors
@@ -106,21 +111,53 @@ def test_compiled_code_and_python_agree_on_every_batch(
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4, Compression.ZSTD])
-def test_a_plain_batch_is_confirmed_without_a_closer_look(
-    compression: Compression, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_batch_is_confirmed_without_a_closer_look(compression: Compression) -> None:
     """Or the test above would compare Python with itself."""
-    monkeypatch.setattr(validate, "read_header", None)
     data = build_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW + 1, None, None)], compression=compression)
-    stored, header = accept(data, LogSettings(), Origin.CLIENT, NOW, brief=True)
-    assert stored is data
-    assert header.record_count == 2
-    assert header.max_timestamp == NOW + 1
+    rules = rules_of(LogSettings())
+    assert rules is not None
+    assert confirm(data, rules, NOW) == read_header(data)
+    other = rules_of(LogSettings(compact=True))
+    assert other is not None
+    assert confirm(data, other, NOW) is None
 
 
 def test_bytes_that_are_no_batch_are_not_confirmed() -> None:
     assert inspect is not None
     for size in (0, 60, 61, 200):
-        assert inspect(bytes(size), None, 0, 1 << 20, 0, MAX_INT64, False) is None
+        assert inspect(bytes(size), None, 0, NOW, RULES) is None
     with pytest.raises(TypeError):
         inspect(b"")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        inspect(bytes(61), None, 0, NOW, RULES[:3])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("now", [NOW, 0, MAX_INT64])
+def test_bounds_of_time_that_no_number_holds_are_none(now: int) -> None:
+    data = build_batch([Record(0, NOW, b"k", b"v")])
+    assert confirm(data, RULES, now) == read_header(data)
+
+
+def view(*made: bytes | bytearray) -> list[memoryview]:
+    return [memoryview(each) for each in made]
+
+
+def test_batches_are_surveyed_together() -> None:
+    assert survey is not None
+    plain = build_batch([Record(0, NOW, b"k", b"v")])
+    zipped = build_batch([Record(0, NOW, b"k", b"v")], compression=Compression.ZSTD)
+    in_transaction = build_batch(
+        [Record(0, NOW, b"k", b"v")], transactional=True, producer_id=1, producer_epoch=0, base_sequence=0
+    )
+    assert survey([]) == 0
+    assert survey(view(plain)) == 0
+    assert survey(view(plain, zipped)) == Compression.ZSTD
+    assert survey(view(zipped, plain, in_transaction)) == Compression.ZSTD | TRANSACTIONAL_BIT
+    old = bytearray(plain)
+    old[16] = 1
+    for odd in (b"", plain[:60], plain[:-1], plain + b"\0", plain + plain, old):
+        assert survey(view(plain, odd)) is None
+    assert survey([None]) is None
+    assert survey([plain]) is None
+    with pytest.raises(TypeError):
+        survey(view(plain)[0])  # type: ignore[arg-type]

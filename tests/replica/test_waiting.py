@@ -107,7 +107,7 @@ def test_entries_that_are_done_elsewhere_do_not_pile_up() -> None:
         complete_or_wait(thing, [quiet, busy], timer, 100)
         thing.ready = True
         busy.wake()
-    assert len(quiet._operations) <= 130
+    assert len(quiet.operations) <= 130
 
 
 def test_lists_are_woken_after_the_step_and_only_where_someone_waits() -> None:

@@ -10,7 +10,7 @@ Batches that are much work, because they are large and compressed or are to be, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Mapping
 
 from ottla.api.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
 from ottla.api.endpoint import endpoint
@@ -44,9 +44,11 @@ from ottla.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Operation, complete_or_wait
 from ottla.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
@@ -57,9 +59,11 @@ from ottla.wire.batch import (
     TRANSACTIONAL_BIT,
 )
 from ottla.wire.compression import Compression
+from ottla.wire.summary import survey
 
 ALL = -1
 _ACKS = (0, 1, ALL)
+_FIRST_WITH_ZSTD = 7
 _FIRST_WITH_IDS = 13
 """Topics are told by their ids, and no longer by their names."""
 _LENGTH_AT = 8
@@ -77,6 +81,7 @@ _ALONE = (
 )
 _read_length = struct.Struct(">i").unpack_from
 _TIMED_OUT = RequestTimedOut.code
+_NONE_KNOWN: Mapping[int, Partition] = {}
 _Accepted = Data | ApiError
 """What a thread has made of a heavy batch: the batch as it is stored, or what is wrong with it."""
 
@@ -98,13 +103,14 @@ def produce(
     call: Call[BrokerNode], request: ProduceRequest
 ) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
     """Append what the request holds."""
-    appending = _Appending(call, request)
+    seen = _survey(request)
+    appending = _Appending(call, request, is_regular=seen is not None and call.version >= _FIRST_WITH_ZSTD)
     if request.transactional_id is not None:
         verification = appending.verification = verification_of(call, request)
         if verification is not None and not verification.is_done:
             appending.keep_bytes()
             return _when_verified(appending, verification)
-    elif has_transactional_records(request):
+    elif has_transactional_records(request) if seen is None else seen & TRANSACTIONAL_BIT:
         # Nobody has the right to that.
         raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
     return appending.run()
@@ -120,11 +126,13 @@ async def _when_verified(appending: _Appending, verification: Verification) -> P
 class _Appending:
     """The batches of one request, appended one after the other, and what is to be answered."""
 
-    __slots__ = ("_call", "_failed", "_request", "_response", "_waiting", "verification")
+    __slots__ = ("_call", "_failed", "_is_regular", "_request", "_response", "_waiting", "verification")
 
-    def __init__(self, call: Call[BrokerNode], request: ProduceRequest) -> None:
+    def __init__(self, call: Call[BrokerNode], request: ProduceRequest, *, is_regular: bool) -> None:
         self._call = call
         self._request = request
+        self._is_regular = is_regular
+        """Whether every partition is known to have one batch, in a format that is served."""
         self._response = ProduceResponse()
         self._waiting: list[_Pending] | None = None
         self._failed: ApiError | None = None
@@ -150,11 +158,16 @@ class _Appending:
 
     def _steps(self) -> Generator[tuple[Partition, PartitionProduceData], _Accepted, None]:
         """Append all; who is too heavy for the event loop is given out, and comes back as a thread has accepted it."""
-        call, acks = self._call, self._request.acks
+        call, acks, is_regular = self._call, self._request.acks, self._is_regular
         version, partitions, now_ms = call.version, call.node.partitions, call.node.now_ms()
         answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
         for topic in self._request.topic_data:
-            key = topic.topic_id if version >= _FIRST_WITH_IDS else topic.name
+            if version >= _FIRST_WITH_IDS:
+                key: str | bytes = topic.topic_id
+                known = partitions.by_id.get(topic.topic_id, _NONE_KNOWN)
+            else:
+                key = topic.name
+                known = partitions.by_name.get(topic.name, _NONE_KNOWN)
             answers = answers_of.get(key)
             if answers is None and topic.partition_data:
                 answers = answers_of[key] = []
@@ -166,20 +179,17 @@ class _Appending:
                 while True:
                     partition = None
                     try:
-                        if version >= _FIRST_WITH_IDS:
-                            found = partitions.get_by_id(topic.topic_id, part.index)
-                        else:
-                            found = partitions.get(topic.name, part.index)
-                        data = _only_batch(part, version)
+                        found = known.get(part.index) or _made(partitions, version, topic, part.index)
+                        data: memoryview = part.records if is_regular else _only_batch(part, version)  # type: ignore[assignment] # survey saw it
                         if acks not in _ACKS:
                             raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
                         if self.verification is not None:
                             self.verification.check_answer(found)
                         partition = found
-                        answer = self._append(partition, data, accepted, now_ms)
+                        answer = self._append(partition, data, accepted, acks, now_ms)
                     except TooHeavy:
                         accepted = yield found, part
-                        now_ms = call.node.now_ms()
+                        now_ms, known = call.node.now_ms(), _NONE_KNOWN  # the topic may be gone by now
                         continue
                     except ApiError as error:
                         self._failed, answer = error, _failed(part.index, error, partition)
@@ -192,27 +202,27 @@ class _Appending:
                 part.records = None
 
     def _append(
-        self, partition: Partition, data: memoryview, accepted: _Accepted | None, now_ms: int
+        self, partition: Partition, data: memoryview, accepted: _Accepted | None, acks: int, now_ms: int
     ) -> PartitionProduceResponse:
         """Append to one partition: its answer, which may have to wait."""
         if isinstance(accepted, ApiError):
             raise accepted
         if self.verification is not None:
             self.verification.check_guard(partition, data)
-        acks, log = self._request.acks, partition.log
         if accepted is None:
-            appended = partition.append(data, acks=acks, now_ms=now_ms, brief=True)
+            appended = partition.append_produced(data, acks, now_ms)
         else:
             appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
+        log = partition.log
         answer = PartitionProduceResponse(
             index=partition.index,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.append_time_ms,
             log_start_offset=log.log_start_offset,
         )
-        if acks:
-            end, flush_messages = appended.last_offset + 1, log.settings.flush_messages
-            durable_to = end if flush_messages != MAX_INT64 and end - log.recovery_point >= flush_messages else 0
+        if acks == ALL or (acks and log.flush_messages != MAX_INT64):
+            end = appended.last_offset + 1
+            durable_to = end if end - log.recovery_point >= log.flush_messages else 0
             replicated_to = end if acks == ALL and log.high_watermark < end else 0
             if durable_to or replicated_to:
                 self._waiting = self._waiting or []
@@ -253,6 +263,20 @@ class _Appending:
         return LATER
 
 
+def _survey(request: ProduceRequest) -> int | None:
+    """The attributes of all batches together, if each partition has just one; None where nobody has looked."""
+    if survey is None:
+        return None
+    return survey([part.records for topic in request.topic_data for part in topic.partition_data])
+
+
+def _made(partitions: Partitions, version: int, topic: TopicProduceData, index: int) -> Partition:
+    """A partition that is not at hand: planned until now, or an error."""
+    if version >= _FIRST_WITH_IDS:
+        return partitions.get_by_id(topic.topic_id, index)
+    return partitions.get(topic.name, index)
+
+
 def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
     """The one batch that a producer may send; the log looks closer at it."""
     data = part.records
@@ -263,7 +287,7 @@ def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
         data = _first_batch(data, size)
     if data[_MAGIC_AT] < 2:
         raise InvalidRecord(f"a batch of magic {data[_MAGIC_AT]}; only 2 is supported")
-    if version < 7 and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+    if version < _FIRST_WITH_ZSTD and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce v7 or later")
     return data
 

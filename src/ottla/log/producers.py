@@ -64,13 +64,13 @@ _NOBODY: Final = Producer(NO_PRODUCER_ID)
 class Producers:
     """The producers of one partition. Iterating gives each `Producer`."""
 
-    __slots__ = ("_ended", "_open", "_producers", "guards", "map_end_offset")
+    __slots__ = ("_open", "_producers", "ended", "guards", "map_end_offset")
 
     def __init__(self, map_end_offset: int = 0) -> None:
         self._producers: dict[int, Producer] = {}
         self._open: dict[int, int] = {}
         """First offset → producer id, in the order of the offsets because logs grow at their end."""
-        self._ended: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
         """First → last offset of transactions whose marker may not be replicated, in the order of the markers."""
         self.guards = Guards()
         self.map_end_offset = map_end_offset
@@ -175,7 +175,7 @@ class Producers:
     def complete(self, completed: Completed) -> None:
         """Close a transaction. Comes after the index of aborted ones was written: until then it must stay unstable."""
         del self._open[completed.first_offset]
-        self._ended[completed.first_offset] = completed.last_offset
+        self.ended[completed.first_offset] = completed.last_offset
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -185,14 +185,14 @@ class Producers:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the earliest transaction begins that is open, or whose marker is not yet replicated."""
-        if not self._ended:
+        if not self.ended:
             return next(iter(self._open)) if self._open else None
-        first_ended = min(self._ended)
+        first_ended = min(self.ended)
         return min(first_ended, next(iter(self._open))) if self._open else first_ended
 
     def on_high_watermark(self, offset: int) -> None:
         """Forget the transactions whose marker is now replicated."""
-        ended = self._ended
+        ended = self.ended
         while ended:
             first_offset = next(iter(ended))
             if ended[first_offset] >= offset:
@@ -232,7 +232,7 @@ class Producers:
         """Forget everything, before the log is read again from an offset."""
         self._producers.clear()
         self._open.clear()
-        self._ended.clear()
+        self.ended.clear()
         self.map_end_offset = map_end_offset
 
     def load(self, entries: Iterable[SnapshotEntry], map_end_offset: int, *, now_ms: int, expiration_ms: int) -> None:

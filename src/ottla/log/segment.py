@@ -67,7 +67,6 @@ class Segment:
         "_offset_of_max_timestamp",
         "_offsets",
         "_reserved",
-        "_size",
         "_tail",
         "_time_in_index",
         "_times",
@@ -75,6 +74,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "known_size",
         "make",
         "suffix",
     )
@@ -87,7 +87,8 @@ class Segment:
         self.base_offset = base_offset
         self.suffix = suffix
         self.created_ms = created_ms
-        self._size = size
+        self.known_size = size
+        """The size, as far as it was looked up; else -1."""
         self._file: LogFile | None = None
         self._offsets: Index | None = None
         self._times: Index | None = None
@@ -150,9 +151,9 @@ class Segment:
     @property
     def size(self) -> int:
         """How many bytes of the file are the log's."""
-        if self._size < 0:
-            self._size = self._disk.size_of(self.path(LOG_SUFFIX))
-        return self._size
+        if self.known_size < 0:
+            self.known_size = self._disk.size_of(self.path(LOG_SUFFIX))
+        return self.known_size
 
     @property
     def file(self) -> LogFile:
@@ -235,7 +236,7 @@ class Segment:
         index_interval_bytes: int,
     ) -> None:
         """Write one batch at the end. When the disk fails, nothing has changed."""
-        position = self._size
+        position = self.known_size
         if position < 0:
             position = self.size
         file = self._file
@@ -253,7 +254,7 @@ class Segment:
             self._drop_tail()
             raise
         self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
-        self._size = position + size
+        self.known_size = position + size
         held = bytes(data) if size <= _HELD_BYTES else None
         self._tail = base_offset, last_offset, position, size, held
 
@@ -277,7 +278,7 @@ class Segment:
         for size, last_offset, max_timestamp in batches:
             self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
             position += size
-        self._size = position
+        self.known_size = position
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
         """Take a batch into the indexes, which name about one batch in each interval."""
@@ -349,7 +350,7 @@ class Segment:
     def cut(self, position: int) -> None:
         """Drop the end of the file, whose batches are in no index."""
         self._tail = None
-        self._size = position
+        self.known_size = position
         self._reserved = _RESERVE_FROM_BYTES
         self._disk.truncate(self.file.number, position)
 

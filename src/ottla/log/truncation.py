@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from ottla.errors import OffsetOutOfRange
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import NEVER_ASKED, PartitionLog
 from ottla.log.producer_snapshot import CorruptSnapshot, read, snapshot_name, snapshot_offset
 from ottla.log.segment import DELETED, Segment
 
@@ -149,7 +149,7 @@ def _end_at(log: PartitionLog, offset: int) -> None:
     log.log_end_offset = offset
     log.log_start_offset = min(log.log_start_offset, offset)
     log.limit_position = None
-    log.roll_above_ms = None
+    log.roll_above_ms = NEVER_ASKED
     log.recovery_point = min(log.recovery_point, offset)
     log.flusher.truncated()
     log.high_watermark = min(log.high_watermark, offset)

@@ -18,7 +18,6 @@ from ottla.wire.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
-    MAX_INT64,
     NO_TIMESTAMP,
     BatchHeader,
     BatchTooLarge,
@@ -38,13 +37,14 @@ from ottla.wire.summary import inspect, summarize
 from ottla.wire.varint import read_varint
 
 Data = bytearray | memoryview
+Rules = tuple[int, int, int, bool]
+"""The largest batch, how many milliseconds timestamps may lie behind the time and ahead of it, whether keys must be."""
 
 _BRIEF_BYTES: Final = 64 * 1024
 """A compressed batch of up to so many bytes is opened at once."""
 _BRIEF_PAYLOAD_BYTES: Final = 256 * 1024
 """... as long as not more than this comes out of it, which takes gzip about a millisecond."""
 _CODECS: Final = tuple(Compression)
-_new_header: Final = tuple.__new__
 
 
 class TooHeavy(Exception):
@@ -64,10 +64,6 @@ def accept(
     data: Data, settings: LogSettings, origin: Origin, now_ms: int, *, brief: bool = False
 ) -> tuple[Data, BatchHeader]:
     """The one batch in `data` as it is to be stored, with its header; RecordError, or TooHeavy, if it cannot be."""
-    if brief and origin is Origin.CLIENT:
-        confirmed = _confirm(data, settings, now_ms)
-        if confirmed is not None:
-            return data, confirmed
     try:
         header = read_header(data, 0)
         if header.batch_length + LENGTH_PREFIX_BYTES != len(data):
@@ -78,30 +74,32 @@ def accept(
         raise to_api_error(error) from error
 
 
-def _confirm(data: Data, settings: LogSettings, now_ms: int) -> BatchHeader | None:
-    """The header of a batch that has no fault and is stored as it came, by compiled code; None says nothing at all.
-
-    Nearly every batch is one of these, and nearly all steps below are saved.
-    """
-    if inspect is None or settings.compression is not None or len(data) < HEADER_BYTES:
+def rules_of(settings: LogSettings) -> Rules | None:
+    """What `confirm` goes by; None where batches are not stored as they come."""
+    if settings.compression is not None or settings.message_timestamp_type is not TimestampType.CREATE:
         return None
-    if settings.message_timestamp_type is not TimestampType.CREATE:
+    return (
+        settings.max_message_bytes,
+        settings.message_timestamp_before_max_ms,
+        settings.message_timestamp_after_max_ms,
+        settings.compact,
+    )
+
+
+def confirm(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
+    """The header's fields, of a producer's batch without fault that is stored as it came; None says nothing at all.
+
+    Nearly every batch is one of these, and compiled code saves nearly all the steps of `accept`. As that, it may say
+    that the batch is too heavy.
+    """
+    if inspect is None or len(data) < HEADER_BYTES:
         return None
     codec, payload = data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK, None
     if codec:
         if codec >= len(_CODECS):
             return None
         payload = _open(data, _CODECS[codec], brief=True)
-    header = inspect(
-        data,
-        payload,
-        crc32c(memoryview(data)[CRC_START:]),
-        settings.max_message_bytes,
-        now_ms - settings.message_timestamp_before_max_ms,
-        min(now_ms + settings.message_timestamp_after_max_ms, MAX_INT64),
-        settings.compact,
-    )
-    return None if header is None else _new_header(BatchHeader, header)
+    return inspect(data, payload, crc32c(memoryview(data)[CRC_START:]), now_ms, rules)
 
 
 def _check(data: Data, header: BatchHeader, settings: LogSettings, origin: Origin) -> None:

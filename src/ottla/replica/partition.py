@@ -163,16 +163,28 @@ class Partition:
             raise NotLeader(f"{self} is not the leader")
 
     def append(
-        self,
-        data: Data,
-        *,
-        acks: int,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        accepted: bool = False,
-        brief: bool = False,
+        self, data: Data, *, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, accepted: bool = False
     ) -> Appended:
         """Append a batch as the leader; consumers see it when the in-sync replicas have it."""
+        self._check_appendable(acks)
+        appended = self.log.append(
+            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, accepted=accepted
+        )
+        if not appended.duplicate:
+            self.on_appended()
+        return appended
+
+    def append_produced(self, data: Data, acks: int, now_ms: int) -> Appended:
+        """Append a producer's batch, in fewer steps; TooHeavy if it would hold up an event loop."""
+        if not self.is_leader or acks == -1:
+            self._check_appendable(acks)
+        appended = self.log.append_produced(data, self.leader_epoch, now_ms)
+        if not appended.duplicate:
+            self.on_appended()
+        return appended
+
+    def _check_appendable(self, acks: int) -> None:
+        """Raise unless a batch may be appended here, and as many replicas are in sync as a producer asks for."""
         if not self.is_leader:
             raise NotLeader(f"{self} is not the leader")
         if acks == -1 and self.is_under_min_isr:
@@ -180,12 +192,6 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(self.assignment.isr)} replicas in sync, "
                 f"{self.log.settings.min_insync_replicas} are needed"
             )
-        appended = self.log.append(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, accepted=accepted, brief=brief
-        )
-        if not appended.duplicate:
-            self.on_appended()
-        return appended
 
     def append_marker(self, marker: Marker, now_ms: int) -> Appended:
         """End a producer's transaction here, as the leader."""
@@ -205,7 +211,8 @@ class Partition:
     def on_appended(self) -> None:
         """The log has grown: the high watermark may rise, and followers may fetch."""
         self._advance()
-        self.completions.add(self.waiting_followers)
+        if self.waiting_followers.operations:
+            self.completions.add(self.waiting_followers)
 
     def has_replicated(self, offset: int) -> bool:
         """Whether a produce that waits for all can be answered; raises if it cannot be promised any more."""
@@ -385,9 +392,12 @@ class Partition:
         end = self._replicated_end() if self.followers else log.log_end_offset
         if not log.advance_high_watermark(end):
             return False
-        self.completions.add(self.waiting_produces)
-        self.completions.add(self.waiting_fetches)
-        self.waiting_followers.hurry()
+        if self.waiting_produces.operations:
+            self.completions.add(self.waiting_produces)
+        if self.waiting_fetches.operations:
+            self.completions.add(self.waiting_fetches)
+        if self.waiting_followers.operations:
+            self.waiting_followers.hurry()
         return True
 
     def _replicated_end(self) -> int:

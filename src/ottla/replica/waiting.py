@@ -39,39 +39,35 @@ class Operation(ABC):
 class WaitingList:
     """The operations that wait for one thing, such as a partition's high watermark."""
 
-    __slots__ = ("_operations", "_sweep_at")
+    __slots__ = ("_sweep_at", "operations")
 
     def __init__(self) -> None:
-        self._operations: list[Operation] = []
+        self.operations: list[Operation] = []
+        """Those who wait, and some who are done with it: nobody waits for certain where there are none."""
         self._sweep_at = _SWEEP_AT
 
     def __len__(self) -> int:
-        return sum(not operation.is_done for operation in self._operations)
-
-    @property
-    def has_entries(self) -> bool:
-        """Whether anyone may be waiting."""
-        return bool(self._operations)
+        return sum(not operation.is_done for operation in self.operations)
 
     def add(self, operation: Operation) -> None:
         """Let an operation wait here."""
-        self._operations.append(operation)
-        if len(self._operations) > self._sweep_at:
-            self._operations = [known for known in self._operations if not known.is_done]
-            self._sweep_at = max(_SWEEP_AT, 2 * len(self._operations))
+        self.operations.append(operation)
+        if len(self.operations) > self._sweep_at:
+            self.operations = [known for known in self.operations if not known.is_done]
+            self._sweep_at = max(_SWEEP_AT, 2 * len(self.operations))
 
     def hurry(self) -> None:
         """Let all know that there is something to tell them."""
-        for operation in self._operations:
+        for operation in self.operations:
             if not operation.is_done:
                 operation.hurry()
 
     def wake(self) -> int:
         """Let all look again; returns how many were completed."""
-        if not self._operations:
+        if not self.operations:
             return 0
         # What is added while they look, by the operations themselves, stays for the next time.
-        operations, self._operations = self._operations, []
+        operations, self.operations = self.operations, []
         completed, still_waiting = 0, []
         for operation in operations:
             if operation.is_done:
@@ -81,7 +77,7 @@ class WaitingList:
                 completed += 1
             else:
                 still_waiting.append(operation)
-        self._operations = still_waiting + self._operations
+        self.operations = still_waiting + self.operations
         return completed
 
 
@@ -99,7 +95,7 @@ class Completions:
 
     def add(self, waiting: WaitingList) -> None:
         """Wake a list when the step is over."""
-        if waiting._operations:
+        if waiting.operations:
             self._due[waiting] = None
 
     def run(self) -> None:

@@ -122,10 +122,10 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
             at_min += in_sync == needed
             reassigning += assignment.is_reassigning
         # Lists are empty but for partitions that are waited for: asking costs more than knowing so.
-        produces += len(partition.waiting_produces) if partition.waiting_produces.has_entries else 0
-        fetches += len(partition.waiting_fetches) if partition.waiting_fetches.has_entries else 0
-        fetches += len(partition.waiting_followers) if partition.waiting_followers.has_entries else 0
-        deletes += len(partition.waiting_deletes) if partition.waiting_deletes.has_entries else 0
+        produces += len(partition.waiting_produces) if partition.waiting_produces.operations else 0
+        fetches += len(partition.waiting_fetches) if partition.waiting_fetches.operations else 0
+        fetches += len(partition.waiting_followers) if partition.waiting_followers.operations else 0
+        deletes += len(partition.waiting_deletes) if partition.waiting_deletes.operations else 0
     prefix = "kafka_server_replicamanager_"
     for name, what, value in (
         ("partitioncount", "Partitions with a replica here.", count),

@@ -178,21 +178,24 @@ may_be_produced(const Header *header, Py_ssize_t size, uint32_t crc, int64_t max
 }
 
 PyDoc_STRVAR(inspect_doc,
-    "inspect(batch, payload, crc, max_bytes, earliest, latest, needs_keys): the header of a batch that may be appended as\n"
-    "it came, as a tuple; or None. The payload is the decompressed records, None where they are not compressed.");
+    "inspect(batch, payload, crc, now_ms, (max_bytes, before_ms, after_ms, needs_keys)): the header of a batch that may\n"
+    "be appended as it came, as a tuple; or None. The payload is the decompressed records, None where they are not.");
 
 static PyObject *
 inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
 {
     (void)module;
-    if (given_count != 7) {
-        PyErr_SetString(PyExc_TypeError, "inspect takes batch, payload, crc, max_bytes, earliest, latest and needs_keys");
+    long long max_bytes, before_ms, after_ms, earliest, latest;
+    int needs_keys;
+    if (given_count != 5 || !PyTuple_Check(given[4])) {
+        PyErr_SetString(PyExc_TypeError, "inspect takes batch, payload, crc, now_ms and a tuple of rules");
         return NULL;
     }
+    if (!PyArg_ParseTuple(given[4], "LLLp", &max_bytes, &before_ms, &after_ms, &needs_keys))
+        return NULL;
     uint32_t crc = (uint32_t)PyLong_AsUnsignedLong(given[2]);
-    int64_t max_bytes = PyLong_AsLongLong(given[3]);
-    int64_t earliest = PyLong_AsLongLong(given[4]), latest = PyLong_AsLongLong(given[5]);
-    int needs_keys = PyObject_IsTrue(given[6]), is_compressed = given[1] != Py_None;
+    long long now_ms = PyLong_AsLongLong(given[3]);
+    int is_compressed = given[1] != Py_None;
     Py_buffer batch, payload;
     if (PyErr_Occurred() || PyObject_GetBuffer(given[0], &batch, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -200,6 +203,10 @@ inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
         PyBuffer_Release(&batch);
         return NULL;
     }
+    if (__builtin_add_overflow(now_ms, after_ms, &latest))
+        latest = INT64_MAX;
+    if (__builtin_sub_overflow(now_ms, before_ms, &earliest))
+        earliest = INT64_MIN;
     int is_sound = 0;
     Header header;
     Summary found = {NO_TIMESTAMP, INT64_MAX, 0};
@@ -229,9 +236,44 @@ inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
         header.record_count);
 }
 
+PyDoc_STRVAR(survey_doc,
+    "survey(batches): the attributes of all batches in a list, or-ed; or None if one is not a single batch of magic 2.");
+
+static PyObject *
+survey(PyObject *module, PyObject *batches)
+{
+    (void)module;
+    if (!PyList_Check(batches)) {
+        PyErr_SetString(PyExc_TypeError, "survey takes a list of batches");
+        return NULL;
+    }
+    int seen = 0;
+    Py_ssize_t count = PyList_Size(batches);
+    for (Py_ssize_t number = 0; number < count; number++) {
+        PyObject *each = PyList_GetItem(batches, number);
+        Py_buffer batch;
+        if (!PyMemoryView_Check(each))
+            Py_RETURN_NONE;
+        if (PyObject_GetBuffer(each, &batch, PyBUF_SIMPLE) < 0)
+            return NULL;
+        Header header;
+        int is_one = batch.len >= HEADER_BYTES;
+        if (is_one) {
+            read_header((const uint8_t *)batch.buf, &header);
+            is_one = header.magic == 2 && (int64_t)header.batch_length + LENGTH_PREFIX_BYTES == (int64_t)batch.len;
+            seen |= header.attributes;
+        }
+        PyBuffer_Release(&batch);
+        if (!is_one)
+            Py_RETURN_NONE;
+    }
+    return PyLong_FromLong(seen & 0xFFFF);
+}
+
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
     {"inspect", (PyCFunction)(void (*)(void))inspect, METH_FASTCALL, inspect_doc},
+    {"survey", survey, METH_O, survey_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,13 +1,9 @@
+from typing import Any
+
 from ottla.wire.varint import Buffer
 
 def scan(data: Buffer, start: int, count: int, base_timestamp: int, /) -> tuple[int, int, bool] | None: ...
 def inspect(
-    batch: Buffer,
-    payload: Buffer | None,
-    crc: int,
-    max_bytes: int,
-    earliest: int,
-    latest: int,
-    needs_keys: bool,
-    /,
+    batch: Buffer, payload: Buffer | None, crc: int, now_ms: int, rules: tuple[int, int, int, bool], /
 ) -> tuple[int, ...] | None: ...
+def survey(batches: list[Any], /) -> int | None: ...

@@ -45,6 +45,8 @@ CRC_START = 21
 _read_length = struct.Struct(">i").unpack_from
 _write_offset = struct.Struct(">q").pack_into
 _write_epoch = struct.Struct(">i").pack_into
+write_start = struct.Struct(">qii").pack_into
+"""Writes base offset, batch length and leader epoch at a position: all that is in front of the magic."""
 _write_crc = struct.Struct(">I").pack_into
 _write_attributes = struct.Struct(">h").pack_into
 _write_max_timestamp = struct.Struct(">q").pack_into

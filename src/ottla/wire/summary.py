@@ -10,7 +10,7 @@ all is the same, but slower.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.wire.batch import MAX_INT64, NO_TIMESTAMP
 from ottla.wire.errors import ProtocolError
@@ -19,8 +19,9 @@ from ottla.wire.varint import Buffer, read_varint, read_varlong
 try:
     from ottla.wire._scan import inspect as _inspect
     from ottla.wire._scan import scan as _compiled
+    from ottla.wire._scan import survey as _survey
 except ImportError:
-    _compiled = _inspect = None  # type: ignore[assignment]
+    _compiled = _inspect = _survey = None  # type: ignore[assignment]
 
 _ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 _MIN_INT64 = -MAX_INT64 - 1
@@ -41,11 +42,15 @@ Scan = Callable[[Buffer, int, int, int], "tuple[int, int, bool] | None"]
 compiled: Scan | None = _compiled
 """The compiled form, where it was built."""
 
-Inspect = Callable[[Buffer, "Buffer | None", int, int, int, int, bool], "tuple[int, ...] | None"]
+Inspect = Callable[[Buffer, "Buffer | None", int, int, tuple[int, int, int, bool]], "tuple[int, ...] | None"]
 inspect: Inspect | None = _inspect
-"""Compiled only: the header of a batch that may be appended as it came, from its bytes, its records where they were
-compressed, its true CRC, the largest size, the earliest and latest timestamp, and whether records need keys; else None.
-"""
+"""Compiled only: the header of a batch that may be appended as it came, else None. From its bytes, its records where
+they were compressed, its true CRC, the time, and rules: the largest size, how many milliseconds timestamps may lie
+before that time and after it, and whether records need keys."""
+
+Survey = Callable[[list[Any]], "int | None"]
+survey: Survey | None = _survey
+"""Compiled only: the attributes of all batches of a list together, if each is one batch of magic 2; else None."""
 
 
 def summarize(data: Buffer, start: int, count: int, base_timestamp: int) -> tuple[int, int, bool]:
