@@ -39,6 +39,8 @@ _head = struct.Struct(">hhih").unpack_from
 _HEAD_BYTES = 10
 _length_and_correlation = struct.Struct(">ii").pack
 _with_tags = struct.Struct(">iiB").pack
+_SMALL_BYTES = 8192
+"""An answer in one piece that is smaller is copied behind its header: one piece takes fewer steps than two."""
 
 
 class Throttling(Protocol):
@@ -273,9 +275,13 @@ class Dispatch(Generic[N]):
         route.write(response, chunks.append)
         size = sum(map(len, chunks))
         if route.has_flexible_response:
-            chunks[0] = _with_tags(size + 5, call.correlation_id, 0)
+            head = _with_tags(size + 5, call.correlation_id, 0)
         else:
-            chunks[0] = _length_and_correlation(size + 4, call.correlation_id)
+            head = _length_and_correlation(size + 4, call.correlation_id)
+        if size < _SMALL_BYTES and len(chunks) == 2 and type(chunks[1]) is bytes:
+            chunks = [head + chunks[1]]  # nearly every answer without records
+        else:
+            chunks[0] = head
         call.exchange.reply(chunks, mute_ms=throttle_ms)
 
 

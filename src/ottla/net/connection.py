@@ -105,8 +105,10 @@ class Connection:
             self.listener.on_sent(request)
             return
         self._sending.append(request)
-        request.sent_bytes = sum(map(len, chunks))
-        pieces = _pieces(chunks)
+        if len(chunks) == 1:
+            request.sent_bytes, pieces = len(chunks[0]), chunks
+        else:
+            request.sent_bytes, pieces = sum(map(len, chunks)), _pieces(chunks)
         self._out.extend(pieces)
         if self._is_parsing and self._has_more and self._can_hold(pieces, request):
             self.in_flight = None
