@@ -77,6 +77,20 @@ def test_one_change_costs_the_same_however_large_the_image(with_placement: bool)
     assert costs[0] < 500
 
 
+def test_a_placement_costs_whoever_asks_for_it() -> None:
+    image = replay(topics(3))
+    costs = []
+    for is_placed in (False, True):
+        if is_placed:
+            image.placement  # noqa: B018 (made, it is followed)
+        made = list(topic(7, partitions=500))
+        costs.append(lines_run(partial(replay, made, image)))
+        after = replay(made, image)
+    assert costs[1] - costs[0] < 50
+    assert lines_run(lambda: after.placement) > 500
+    assert lines_run(lambda: after.placement) < 10
+
+
 def test_a_change_copies_its_own_topic_only() -> None:
     image = replay(topics(50, partitions=3))
     after = change(image)

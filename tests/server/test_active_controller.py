@@ -8,7 +8,7 @@ import pytest
 from ottla.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
-from ottla.image.placement import Placement, placement_of
+from ottla.image.placement import Move, Placement, placement_of
 from ottla.image.values import Topic
 from ottla.messages import incremental_alter_configs as configs
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -66,6 +66,24 @@ def test_partitions_are_found_by_broker_before_a_broker_fails(
     assert controller.image.brokers[ME].fenced
     assert {each.leader for topic in controller.image.topics.values() for each in topic.partitions} == {-1}
     assert looked_at == [], "all partitions were looked at when it failed"
+
+
+def test_partitions_are_found_by_broker_after_the_answer(
+    controller: OneController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.decide(creation("before"))
+    answered: list[bool] = []
+    updated = Placement.updated
+
+    def noted(self: Placement, moves: Iterable[Move]) -> Placement:
+        answered.append(future.done())
+        return updated(self, moves)
+
+    monkeypatch.setattr(Placement, "updated", noted)
+    future = controller.submit(creation("t"))
+    controller.run(0)
+    assert answered == [True]
+    assert controller.image.placement == placement_of(controller.image.topics.values())
 
 
 def test_requests_that_cannot_be_decided_are_told_so(controller: OneController) -> None:

@@ -13,7 +13,7 @@ rule or a topic twice is an error only across deltas; here they go, and it alway
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
 from immutables import Map, MapMutation
@@ -22,6 +22,7 @@ from ottla.image.changes import Changes, Touched
 from ottla.image.errors import ReplayError
 from ottla.image.image import Image
 from ottla.image.nodes import changed_broker, new_broker, new_controller
+from ottla.image.placement import Placement
 from ottla.image.topics import TopicsDraft
 from ottla.image.values import (
     Acl,
@@ -108,6 +109,7 @@ class Delta:
             features = replace(features, metadata_version=self._metadata_version, levels=levels)
         brokers = self._brokers.finish()
         topics, topics_by_id = self._topics.finish()
+        placement = old.placement if old.has_placement else None
         new = self._finished = Image(
             offset=offset,
             epoch=epoch,
@@ -123,13 +125,16 @@ class Delta:
             acls=self._acls.finish(),
             scram=self._scram.finish(),
             tokens=self._tokens.finish(),
-            _placement=old._placement,
+            _placement=placement if topics is old.topics else None,
+            # Whoever waits for what the records decide need not wait for this.
+            _follow=None if placement is None or topics is old.topics else partial(self._followed, placement),
             _alive=old._alive if brokers is old.brokers else None,
         )
-        if old._placement is not None and topics is not old.topics:
-            moves = ((change.topic.id, change.number, change.old, change.new) for change in self.changes.partitions)
-            object.__setattr__(new, "_placement", old._placement.updated(moves))
         return new
+
+    def _followed(self, placement: Placement) -> Placement:
+        """The placement after all records, of the one before them."""
+        return placement.updated(self.changes.partitions)
 
     @cached_property
     def changes(self) -> Changes:

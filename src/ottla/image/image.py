@@ -3,7 +3,7 @@
 An image never changes. `Delta` makes the next one from it; what a delta did not touch is the same object in both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,6 +58,8 @@ class Image:
     tokens: Map[str, DelegationToken] = NO_ENTRIES
     # Made when first asked for; they say nothing that the rest does not.
     _placement: Placement | None = field(default=None, compare=False, repr=False)
+    _follow: Callable[[], Placement] | None = field(default=None, compare=False, repr=False)
+    """Makes the placement from that of the image before, where that has one."""
     _alive: tuple[Broker, ...] | None = field(default=None, compare=False, repr=False)
 
     def topic(self, name: str) -> Topic | None:
@@ -118,13 +120,22 @@ class Image:
     @property
     def placement(self) -> Placement:
         """Partitions by broker and by trouble. The first image asked looks at all, those made from it at changes."""
-        if self._placement is None:
-            made = placement_of(self.topics_by_id.values())
-            if not self.topics_by_id:  # kept on EMPTY, it would be followed by all images there will ever be
-                return made
+        made = self._placement
+        if made is None:
+            if self._follow is not None:
+                made = self._follow()
+                object.__setattr__(self, "_follow", None)
+            else:
+                made = placement_of(self.topics_by_id.values())
+                if not self.topics_by_id:  # kept on EMPTY, it would be followed by all images there will ever be
+                    return made
             object.__setattr__(self, "_placement", made)
-        assert self._placement is not None
-        return self._placement
+        return made
+
+    @property
+    def has_placement(self) -> bool:
+        """Whether images made from this one follow its placement."""
+        return self._placement is not None or self._follow is not None
 
     def partitions_with_replica(self, broker_id: int) -> Iterator[Placed]:
         return self.partitions_of(self.placement.replicas.get(broker_id, NO_ENTRIES))

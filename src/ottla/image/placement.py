@@ -21,8 +21,8 @@ TopicMasks: TypeAlias = Map[bytes, int]
 BrokerMasks: TypeAlias = Map[int, TopicMasks]
 Flips: TypeAlias = defaultdict[bytes, list[int]]
 """For each topic the partitions that join or leave a set, each once."""
-Move: TypeAlias = tuple[bytes, int, Partition | None, Partition | None]
-"""A partition that changed: topic id, number, old, new; None where there is none."""
+Move: TypeAlias = tuple[Topic, int, Partition | None, Partition | None]
+"""A partition that changed: topic, number, old, new; None where there is none."""
 
 
 def partitions_in(mask: int) -> Iterator[int]:
@@ -55,7 +55,7 @@ class Placement:
         """The placement after partitions changed, each named once."""
         replicas, isr, elr, leaders = (defaultdict[int, Flips](_no_flips) for _ in range(4))
         leaderless, reassigning, imbalanced = _no_flips(), _no_flips(), _no_flips()
-        for topic, number, was, now in moves:
+        for (_, topic, _), number, was, now in moves:
             # One that is absent has no leader, but is neither leaderless nor imbalanced.
             old, new = was or _ABSENT, now or _ABSENT
             if old.replicas is not new.replicas:
@@ -92,7 +92,7 @@ _ABSENT = Partition((), (), (), (), NO_LEADER, 0, 0, (), 0, (), ())
 
 def placement_of(topics: Iterable[Topic]) -> Placement:
     """The placement of all partitions of these topics."""
-    moves = ((topic.id, number, None, new) for topic in topics for number, new in enumerate(topic.partitions))
+    moves = ((topic, number, None, new) for topic in topics for number, new in enumerate(topic.partitions))
     return Placement().updated(moves)
 
 

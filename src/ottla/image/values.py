@@ -1,6 +1,6 @@
 """What an image holds: brokers, topics, partitions and the rest, as immutable values.
 
-Partitions are named tuples because there are many; all that is a list in a record is a tuple here. Maps are
+Topics and partitions are named tuples because there are many; all that is a list in a record is a tuple here. Maps are
 `immutables.Map`: an update is O(log n) and leaves the old one as it was. Their order means nothing, and differs from
 process to process for text and bytes: whoever must be deterministic sorts.
 """
@@ -103,8 +103,7 @@ class Partition(NamedTuple):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     name: str
     id: bytes
     partitions: tuple[Partition, ...] = ()

@@ -122,9 +122,13 @@ class ActiveController:
 
     def on_committed(self, high_watermark: int) -> None:
         """Everything below is committed, and has been applied."""
-        _place(self._metadata.image)
         self.machine.committed(high_watermark - 1)
         self._maybe_activate()
+        # When the answers have left, which are sent by those who were just told.
+        self._loop.call_later(0, self._place_committed)
+
+    def _place_committed(self) -> None:
+        _place(self._metadata.image)
 
     def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
         """Let the verdicts know what policies have to be asked about a request: decide on it, and forget the rest."""
@@ -272,7 +276,7 @@ class ActiveController:
 def _place(image: Image) -> None:
     """Have partitions found by broker, in this image and in all that are made from it. Looking at each partition takes
     a fifth of a second for 100,000 of them: not when a broker has just failed, nor when this controller takes over."""
-    image.placement  # noqa: B018 - found when first asked for, and kept
+    image.placement  # noqa: B018 - made when first asked for, and kept
 
 
 _TRANSACTION_MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)

@@ -110,7 +110,7 @@ class World:
             self._publish(self._with(topic(name, partitions, next(self._versions))))
         else:
             one = known.partitions[0]
-            self._publish(self._with(replace(known, partitions=(one,) * partitions)))
+            self._publish(self._with(known._replace(partitions=(one,) * partitions)))
 
     def configure(self, group_id: str, **settings: str) -> None:
         """Set a group's own settings."""
