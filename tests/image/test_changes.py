@@ -74,6 +74,19 @@ def test_replicas_go_with_their_topic_or_alone() -> None:
     assert [topic.name for topic in gone.topics_deleted] == ["t"]
 
 
+def test_the_partitions_of_a_name_are_those_of_all_topics_that_have_it() -> None:
+    image = partitions([1], [2])
+    other = [TopicRecord(name="u", topic_id=uuid(2)), PartitionRecord(partition_id=0, topic_id=uuid(2), replicas=[1])]
+    again = [TopicRecord(name="t", topic_id=uuid(3)), PartitionRecord(partition_id=0, topic_id=uuid(3), replicas=[1])]
+    assert after(image, *other).partitions_of("t") == ()
+    made = after(image, RemoveTopicRecord(topic_id=TOPIC), *other, *again).partitions_of("t")
+    assert sorted((change.topic.id, change.number, change.new is None) for change in made) == [
+        (TOPIC, 0, True),
+        (TOPIC, 1, True),
+        (uuid(3), 0, False),
+    ]
+
+
 def test_what_came_and_went_is_no_change() -> None:
     changes = after(replay([]), AccessControlEntryRecord(id=TOPIC), RemoveAccessControlEntryRecord(id=TOPIC))
     assert changes.acls == ()

@@ -25,6 +25,7 @@ from ottla.messages.raft_records import (
     VotersRecord,
     VotersVoter,
 )
+from ottla.wire.batch import read_header
 from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_key
 from ottla.wire.declare import schema_of
@@ -73,11 +74,16 @@ def test_only_metadata_records_are_framed() -> None:
         encode_record(TOPIC, 3)
 
 
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_a_batch_gives_back_its_records(compression: Compression) -> None:
-    batch = metadata_batch(
-        [(TOPIC, 0), (NoOpRecord(), 0)], base_offset=7, epoch=3, timestamp=99, compression=compression
-    )
+def test_a_batch_gives_back_its_records() -> None:
+    batch = metadata_batch([(TOPIC, 0), (NoOpRecord(), 0)], base_offset=7, epoch=3, timestamp=99)
+    assert read_header(batch).leader_epoch == 3
+    assert list(entries(batch)) == [MetadataEntry(7, 99, TOPIC, 0), MetadataEntry(8, 99, NoOpRecord(), 0)]
+
+
+def test_a_compressed_batch_gives_back_its_records() -> None:
+    values = [encode_record(TOPIC, 0), encode_record(NoOpRecord(), 0)]
+    given = [Record(offset, 99, None, value) for offset, value in enumerate(values, 7)]
+    batch = build_batch(given, base_offset=7, compression=Compression.LZ4)
     assert list(entries(batch)) == [MetadataEntry(7, 99, TOPIC, 0), MetadataEntry(8, 99, NoOpRecord(), 0)]
 
 

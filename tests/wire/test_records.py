@@ -24,7 +24,7 @@ from ottla.wire.batch import (
 from ottla.wire.compression import Compression, compress
 from ottla.wire.control import ControlType, control_key, control_type, coordinator_epoch, transaction_marker
 from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, keys, records
+from ottla.wire.records import Record, build_batch, build_batch_of_values, keys, records
 from ottla.wire.varint import write_varint, write_varlong
 
 each_codec = pytest.mark.parametrize("codec", Compression)
@@ -94,6 +94,13 @@ def record_lists(draw: st.DrawFn, *, min_size: int = 0) -> tuple[int, list[Recor
         headers = tuple(draw(st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=70)), max_size=3)))
         made.append(Record(offset, timestamp, draw(blobs), draw(blobs), headers))
     return base, made
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=100), st.integers(0, 2**40), st.integers(0, 2**42))
+def test_values_alone_make_the_same_batch_as_records(values: list[bytes], base: int, timestamp: int) -> None:
+    given = [Record(offset, timestamp, None, value) for offset, value in enumerate(values, base)]
+    batch = build_batch_of_values(values, base_offset=base, timestamp=timestamp, leader_epoch=7)
+    assert batch == build_batch(given, base_offset=base, leader_epoch=7)
 
 
 def encode(*, head: bytes = b"\x00\x00\x00", key: bytes = b"\x02k", rest: bytes = b"\x02v\x00", cut: int = 0) -> bytes:

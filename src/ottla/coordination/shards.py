@@ -94,9 +94,7 @@ class Shards(Generic[S]):
     def _led(self, changes: Changes) -> list[int]:
         """Which partitions of the topic changed; those that are led elsewhere by now are given up."""
         led = []
-        for change in changes.partitions:
-            if change.topic.name != self.topic:
-                continue
+        for change in changes.partitions_of(self.topic):
             partition = self._partitions.find(self.topic, change.number)
             shard = self._shards.get(change.number)
             if partition is None or not partition.is_leader:

@@ -4,7 +4,7 @@ All is found by looking only at what a delta touched, and only what really diffe
 removed again is no change. The order is that of the records, or sorted where a snapshot was loaded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -27,6 +27,9 @@ from ottla.image.values import (
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_new = tuple.__new__
+"""Passes over the constructor, which is half the cost of a named tuple."""
 
 
 class Change(NamedTuple, Generic[K, V]):
@@ -99,20 +102,30 @@ class Changes:
     @cached_property
     def partitions(self) -> tuple[PartitionChange, ...]:
         """Every partition that was made, changed or deleted, also with its topic."""
-        found = []
+        found: list[PartitionChange] = []
+        topics_before, topics_after = self.old.topics_by_id, self.new.topics_by_id
         for topic_id, touched in self._touched.topics.items():
-            old, new = self.old.topics_by_id.get(topic_id), self.new.topics_by_id.get(topic_id)
+            old, new = topics_before.get(topic_id), topics_after.get(topic_id)
             if old is new:
                 continue
-            topic = new or old
-            assert topic is not None
-            before, after = old.partitions if old else (), new.partitions if new else ()
+            if old is None:
+                assert new is not None
+                for number, made in enumerate(new.partitions):
+                    found.append(_new(PartitionChange, (new, number, None, made)))
+                continue
+            before, after = old.partitions, new.partitions if new else ()
             for number in range(max(len(before), len(after))) if touched is None else touched:
                 was = before[number] if number < len(before) else None
                 now = after[number] if number < len(after) else None
                 if was is not now and was != now:
-                    found.append(PartitionChange(topic, number, was, now))
+                    found.append(PartitionChange(new or old, number, was, now))
         return tuple(found)
+
+    def partitions_of(self, name: str) -> Sequence[PartitionChange]:
+        """Those of the topics of a name: the others cost nothing where it is not among the changed."""
+        if self.old.topics.get(name) is self.new.topics.get(name):
+            return ()
+        return [change for change in self.partitions if change.topic.name == name]
 
     @cached_property
     def brokers(self) -> tuple[Change[int, Broker], ...]:

@@ -19,11 +19,10 @@ from ottla.messages.raft_records import (
 )
 from ottla.wire.batch import BatchHeader, read_header
 from ottla.wire.codec import decode, encode, reader_of, writer_of
-from ottla.wire.compression import Compression
 from ottla.wire.control import ControlType, control_key, control_type
 from ottla.wire.declare import Reader, Writer, schema_of
 from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, records
+from ottla.wire.records import Record, build_batch, build_batch_of_values, records
 from ottla.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
@@ -120,22 +119,10 @@ def entries(buf: Buffer, pos: int = 0, header: BatchHeader | None = None) -> Ite
     return map(_control_entry, found) if header.is_control else map(_metadata_entry, found)
 
 
-def metadata_batch(
-    records: Iterable[tuple[object, int]],
-    *,
-    base_offset: int,
-    epoch: int,
-    timestamp: int,
-    compression: Compression = Compression.NONE,
-) -> bytearray:
+def metadata_batch(records: Iterable[tuple[object, int]], *, base_offset: int, epoch: int, timestamp: int) -> bytearray:
     """A batch of (record, version)."""
     values = [encode_record(record, version) for record, version in records]
-    return build_batch(
-        [Record(base_offset + number, timestamp, None, value) for number, value in enumerate(values)],
-        base_offset=base_offset,
-        leader_epoch=epoch,
-        compression=compression,
-    )
+    return build_batch_of_values(values, base_offset=base_offset, timestamp=timestamp, leader_epoch=epoch)
 
 
 def control_batch(messages: Sequence[Any], *, base_offset: int, epoch: int, timestamp: int) -> bytearray:

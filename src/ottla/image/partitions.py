@@ -18,28 +18,35 @@ _new = tuple.__new__
 def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
     """The partition that a record makes. Many are alike, or have the same replicas: what is `known` already serves all
     of them."""
-    replicas = tuple(record.replicas)
-    replicas = known.setdefault(replicas, replicas)
-    isr = tuple(record.isr)
-    directories = _directories(record.directories, len(replicas), record)
-    _check_recovery(record.leader_recovery_state)
-    made = (
-        replicas,
-        replicas if isr == replicas else known.setdefault(isr, isr),
+    told = (
+        tuple(record.replicas),
+        tuple(record.isr),
         tuple(record.removing_replicas),
         tuple(record.adding_replicas),
         record.leader,
         record.leader_epoch,
         record.partition_epoch,
-        known.setdefault(directories, directories),
+        tuple(record.directories),
         record.leader_recovery_state,
         tuple(record.eligible_leader_replicas or ()),
         tuple(record.last_known_elr or ()),
     )
-    found: Partition | None = known.get(made)
+    found: Partition | None = known.get(told)
     if found is None:
-        found = known[made] = _new(Partition, made)
+        found = known[told] = _shared(_new(Partition, told), known, record)
     return found
+
+
+def _shared(told: Partition, known: dict[Any, Any], record: PartitionRecord) -> Partition:
+    """A partition as a record tells it, checked, and with what it has in common with others."""
+    replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr = told
+    replicas = known.setdefault(replicas, replicas)
+    isr = replicas if isr == replicas else known.setdefault(isr, isr)
+    directories = _directories(directories, len(replicas), record)
+    directories = known.setdefault(directories, directories)
+    _check_recovery(recovery)
+    made = (replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr)
+    return _new(Partition, made)
 
 
 def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partition:

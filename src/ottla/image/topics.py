@@ -3,6 +3,7 @@
 A topic is copied once a delta, when the delta ends, however many of its partitions change.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,20 +35,21 @@ class _Draft:
         return self.changed.get(number) or self.topic.partition(number)
 
     def finish(self) -> Topic:
-        if not self.changed:
-            return self.topic
-        partitions = list(self.topic.partitions)
-        known = len(partitions)
-        added = sorted(number for number in self.changed if number >= known)
-        if added and added[-1] - known + 1 != len(added):
-            raise ReplayError(
-                f"topic {self.topic.name} has {known + len(added)} partitions, the last being {added[-1]}"
-            )
-        partitions += [self.changed[number] for number in added]
-        if len(added) != len(self.changed):
-            for number, partition in self.changed.items():
-                partitions[number] = partition
-        return Topic(self.topic.name, self.topic.id, tuple(partitions))
+        topic, changed = self.topic, self.changed
+        if not changed:
+            return topic
+        known = len(topic.partitions)
+        if not known and [*changed] == [*range(len(changed))]:  # as a new topic is told
+            return Topic(topic.name, topic.id, tuple(changed.values()))
+        numbers = sorted(changed)
+        first_new = bisect_left(numbers, known)
+        count = known + len(numbers) - first_new
+        if numbers[-1] >= count:
+            raise ReplayError(f"topic {topic.name} has {count} partitions, the last being {numbers[-1]}")
+        partitions = [*topic.partitions, *map(changed.__getitem__, numbers[first_new:])]
+        for number in numbers[:first_new]:
+            partitions[number] = changed[number]
+        return Topic(topic.name, topic.id, tuple(partitions))
 
 
 class TopicsDraft:

@@ -4,6 +4,7 @@ A level says how records are written; an image is never changed by it. Levels be
 that no 4.x reads any more. 31 (4.4-IV0) is known to Kafka 4.3 but not for production.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from ottla.messages.metadata_records import (
@@ -78,11 +79,16 @@ _CHANGE_FIELDS = (("cordoned_log_dirs", 3), ("log_dirs", 2), ("in_controlled_shu
 
 def record_version(kind: type, metadata_version: int) -> int:
     """The highest version of a record that may be written at this level."""
-    version = 0
-    for level, candidate in _RECORD_VERSIONS.get(kind, ()):
-        if metadata_version >= level:
-            version = candidate
-    return version
+    return _versions_at(metadata_version).get(kind, 0)
+
+
+@cache
+def _versions_at(metadata_version: int) -> dict[type, int]:
+    """The versions at one level of all records with more than one."""
+    return {
+        kind: max((version for level, version in versions if level <= metadata_version), default=0)
+        for kind, versions in _RECORD_VERSIONS.items()
+    }
 
 
 def version_to_write(record: object, metadata_version: int) -> int:

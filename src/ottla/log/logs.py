@@ -54,7 +54,10 @@ class Logs:
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
         """Where the partition's log is, be it online or not."""
         name = topic, partition
-        return next((directory for directory in self.directories if name in directory.logs), None)
+        for directory in self.directories:
+            if name in directory.logs:
+                return directory
+        return None
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The partition's log, if there is one; raises StorageFailed if its disk failed or its bytes are corrupt."""

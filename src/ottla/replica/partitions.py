@@ -136,7 +136,8 @@ class Partitions:
         for change in mine.following:
             self._guard(change, self._follow)
         for change in mine.moved:
-            self._placed(change)
+            if change.topic.name in self.by_name:  # else it is only planned
+                self._placed(change)
         for resource in {change.key for change in changes.configs}:
             self._reconfigure(resource.type, resource.name)
         for broker in changes.brokers:
@@ -201,8 +202,9 @@ class Partitions:
             return leading
         at_once = []
         for change in leading:
-            if change.old is None and self.logs.directory_of(change.topic.name, change.number) is None:
-                self._planned[change.topic.name, change.number] = change
+            name = change.topic.name, change.number
+            if change.old is None and self.logs.directory_of(*name) is None:
+                self._planned[name] = change
             else:
                 at_once.append(change)
         self.call_later(_SOON_S, self._make_some)

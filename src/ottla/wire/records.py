@@ -249,6 +249,27 @@ def build_batch(
     return batch
 
 
+def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, timestamp: int, leader_epoch: int) -> bytearray:
+    """A batch of records that are only values, at offsets in a row and all of one time, as the metadata log has them.
+
+    Half the cost of `build_batch`, for there is nothing to look at but sizes.
+    """
+    assert values, "a batch without records has no place in the metadata log"
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        place, size = _short_varint(delta), _short_varint(len(value))
+        length = _short_varint(len(place) + len(size) + len(value) + 4)
+        parts += (length, b"\x00\x00", place, b"\x01", size, value, b"\x00")
+    batch = bytearray(HEADER_BYTES)
+    batch += b"".join(parts)
+    HEADER.pack_into(
+        batch, 0, base_offset, len(batch) - LENGTH_PREFIX_BYTES, leader_epoch, 2, 0, 0, len(values) - 1,
+        timestamp, timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, len(values),
+    )  # fmt: skip
+    assign_crc(batch, 0, len(batch))
+    return batch
+
+
 def with_payload(
     batch: Buffer, header: BatchHeader, payload: bytes, compression: Compression, level: int | None = None
 ) -> bytearray:
@@ -274,7 +295,7 @@ def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> byt
             raise ProtocolError(f"record with offset delta {delta} after {previous}")
         previous = delta
         time, place = write_varlong(timestamp - base_timestamp), _short_varint(delta)
-        if key is None and value is not None and not headers:  # all that the metadata log has
+        if key is None and value is not None and not headers:  # as many producers have them
             size = _short_varint(len(value))
             length = _short_varint(len(time) + len(place) + len(size) + len(value) + 3)
             parts += (length, b"\x00", time, place, b"\x01", size, value, b"\x00")
