@@ -71,4 +71,6 @@ class NewPartitions:
     def _of(self, replicas: tuple[int, ...]) -> tuple[list[int], list[int], list[bytes]]:
         view = self._view
         directories = [view.default_directory(replica) for replica in replicas] if view.assigns_directories else []
-        return list(replicas), active_replicas(view, replicas), directories
+        isr = active_replicas(view, replicas)
+        assert isr, "an assignment by hand is checked, and one by chance begins with an active broker"
+        return list(replicas), isr, directories

@@ -32,17 +32,20 @@ class Racks:
 
     def __init__(self, brokers: Iterable[Broker]) -> None:
         self._racks: dict[str | None, tuple[list[int], list[int]]] = {}
-        self.total = self.unfenced = 0
-        for broker in sorted(brokers, key=lambda each: each.id):
+        self.unfenced = 0
+        given = sorted(brokers, key=lambda each: each.id)
+        for broker in given:
             unfenced, fenced = self._racks.setdefault(broker.rack, ([], []))
             (fenced if broker.fenced else unfenced).append(broker.id)
-            self.total += 1
             self.unfenced += not broker.fenced
+        self.total = len(given)
+        self._only = (given[0].id,) if self.total == 1 else None
         # Brokers without a rack are one rack, the first.
         self.names = sorted(self._racks, key=lambda name: (name is not None, name or ""))
 
     def place(self, partitions: int, replication_factor: int, chance: Chance) -> list[tuple[int, ...]]:
-        """The replicas of each of a number of partitions; raises InvalidReplicationFactor."""
+        """The replicas of each of a number of partitions, of which the first is active; raises
+        InvalidReplicationFactor."""
         if replication_factor <= 0:
             raise InvalidReplicationFactor(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -54,9 +57,8 @@ class Racks:
                 f"The target replication factor of {replication_factor} cannot be reached because only"
                 f" {self.total} broker(s) are registered or some brokers have all their log directories cordoned."
             )
-        if self.total == 1:  # no choice, which took a fifth of deciding on a topic
-            ((only,),) = (unfenced for unfenced, _ in self._racks.values())
-            return [(only,)] * partitions
+        if self._only is not None:  # no choice, which took a fifth of deciding on a topic
+            return [self._only] * partitions
         rounds = _Rounds(self, chance)
         return [rounds.next_partition(replication_factor) for _ in range(partitions)]
 

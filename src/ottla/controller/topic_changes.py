@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from ottla.controller.assignments import NewPartitions, active_replicas, check_assignment, check_manual_isr
+from ottla.controller.assignments import NewPartitions, check_assignment, check_manual_isr
 from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
 from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.view import View
@@ -11,7 +11,6 @@ from ottla.errors import (
     ApiError,
     InvalidPartitions,
     InvalidReplicaAssignment,
-    InvalidReplicationFactor,
     InvalidRequest,
     PolicyViolation,
     TopicAuthorizationFailed,
@@ -153,10 +152,5 @@ def _more_partitions(view: View, asked: CreatePartitionsTopic, chance: Chance, c
             check_manual_isr(view, replicas, number)
     else:
         placed = Racks(usable_brokers(view)).place(additional, factor, chance)
-        if not all(active_replicas(view, replicas) for replicas in set(placed)):
-            raise InvalidReplicationFactor(
-                f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in"
-                " controlled shutdown."
-            )
     made = NewPartitions(view)
     return [made.record(topic.id, number, replicas) for number, replicas in enumerate(placed, known)]

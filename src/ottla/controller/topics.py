@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cached_property
 
-from ottla.controller.assignments import NewPartitions, active_replicas, check_assignment, check_manual_isr
+from ottla.controller.assignments import NewPartitions, check_assignment, check_manual_isr
 from ottla.controller.config_checks import check_topic_settings
 from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
 from ottla.controller.placement import Racks, usable_brokers
@@ -52,20 +52,21 @@ class CreationContext:
 def create_topics(view: View, request: CreateTopicsRequest, context: CreationContext) -> Decision[CreateTopicsResponse]:
     """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
     _check_total(view, request)
-    times = Counter(topic.name for topic in request.topics)
+    topics = {each.name: each for each in request.topics}
+    times = Counter(each.name for each in request.topics) if len(topics) < len(request.topics) else {}
     creation = _Creation(view, context)
     records: list[object] = []
     results = []
-    for topic in {each.name: each for each in request.topics}.values():
+    for name, topic in topics.items():
         try:
-            if times[topic.name] > 1:
+            if times and times[name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
             made, result = creation.create(topic)
         except ApiError as error:  # one bad topic spoils only its own answer
-            result = CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-            made = []
-        records += made
-        results.append(result)
+            results.append(CreatableTopicResult(name=name, error_code=error.code, error_message=error.message))
+        else:
+            records += made
+            results.append(result)
     decision = decide_all(records, CreateTopicsResponse(topics=results))
     return decision.without_records() if request.validate_only else decision
 
@@ -93,33 +94,37 @@ class _Creation:
 
     def create(self, topic: CreatableTopic) -> tuple[list[object], CreatableTopicResult]:
         """The records of one topic: it, its settings, its partitions."""
-        context = self._context
-        self._check_name(topic.name)
-        configs = _configs(topic)
+        context, name = self._context, topic.name
+        self._check_name(name)
+        configs = _configs(topic) if topic.configs else {}
         settings = self._checked_settings(configs)
         policy = self._view.options.alter_config_policy
         if configs and policy is not None:
             # What a topic comes with is altered, too, in the eyes of Kafka.
-            policy(ConfigResource(ResourceType.TOPIC, topic.name), configs)
+            policy(ConfigResource(ResourceType.TOPIC, name), configs)
         assignments = self._assignments(topic, configs)
         if context.charge is not None:
             context.charge(len(assignments))
         topic_id = context.new_id()
-        records: list[object] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-        records += [
-            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
-            for name, value in configs.items()
-        ]
+        records: list[object] = [TopicRecord(name=name, topic_id=topic_id)]
+        for key, value in configs.items():
+            records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value))
         new_partition = self._partitions.record
-        records += [new_partition(topic_id, number, replicas) for number, replicas in enumerate(assignments)]
-        result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
-        if context.mentionable is not None and topic.name not in context.mentionable:
-            result.topic_config_error_code = TopicAuthorizationFailed.code
-        else:
-            result.num_partitions = len(assignments)
-            result.replication_factor = len(assignments[0])
-            result.configs = settings
-        return records, result
+        for number, replicas in enumerate(assignments):
+            records.append(new_partition(topic_id, number, replicas))
+        if context.mentionable is not None and name not in context.mentionable:
+            hidden = TopicAuthorizationFailed.code
+            return records, CreatableTopicResult(
+                name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden
+            )
+        return records, CreatableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(assignments),
+            replication_factor=len(assignments[0]),
+            configs=settings,
+        )
 
     def _check_name(self, name: str) -> None:
         may_create = self._context.may_create
@@ -150,29 +155,29 @@ class _Creation:
     def _assignments(self, topic: CreatableTopic, configs: Configs) -> list[tuple[int, ...]]:
         """The replicas of every partition, as the client says or as chance has it."""
         view = self._view
+        policy = view.options.create_topic_policy
         if topic.assignments:
             assignments = _manual_assignments(view, topic)
-            by_number = dict(enumerate(assignments))
-            _check_policy(view, NewTopic(topic.name, None, None, by_number, configs))
+            if policy is not None:
+                policy(NewTopic(topic.name, None, None, dict(enumerate(assignments)), configs))
             return assignments
-        if topic.replication_factor < -1 or topic.replication_factor == 0:
+        partitions, factor = topic.num_partitions, topic.replication_factor
+        if factor < -1 or factor == 0:
             raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
-        if topic.num_partitions < -1 or topic.num_partitions == 0:
+        if partitions < -1 or partitions == 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-        options = view.options
-        partitions = options.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
-        factor = topic.replication_factor
+        if partitions == -1:
+            partitions = view.options.number("num.partitions")
         if factor == -1:
-            factor = options.number("default.replication.factor")
+            factor = view.options.number("default.replication.factor")
         try:
             assignments = self._racks.place(partitions, factor, self._context.chance)
-            if not all(active_replicas(view, replicas) for replicas in set(assignments)):
-                raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
         except InvalidReplicationFactor as error:
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): {error.message}"
             ) from None
-        _check_policy(view, NewTopic(topic.name, partitions, factor, None, configs))
+        if policy is not None:
+            policy(NewTopic(topic.name, partitions, factor, None, configs))
         return assignments
 
 
@@ -218,8 +223,3 @@ def _manual_assignments(view: View, topic: CreatableTopic) -> list[tuple[int, ..
     if sorted(found) != list(range(len(found))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
     return [found[number] for number in range(len(found))]
-
-
-def _check_policy(view: View, topic: NewTopic) -> None:
-    if view.options.create_topic_policy is not None:
-        view.options.create_topic_policy(topic)

@@ -52,16 +52,18 @@ class Formatted:
 
 
 _DASH: Final = 62
-"""The six bits that are "-" in the text of an id."""
+"""The six bits that are "-" in the text of an id, if they are its first."""
+_RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
+_VERSION_BITS: Final = 0x4 << 76 | 0x2 << 62
+"""Version 4 of RFC 9562's variant."""
 
 
 def random_id(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
     """A random UUID as 16 bytes, whose text never looks like an option of a command."""
     while True:
-        raw = bytearray(random_bytes(16))
-        raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80  # version 4 of RFC 9562's variant
-        if raw[0] >> 2 != _DASH:
-            return bytes(raw)
+        number = int.from_bytes(random_bytes(16), "big")
+        if number >> 122 != _DASH:
+            return (number & _RANDOM_BITS | _VERSION_BITS).to_bytes(16, "big")
 
 
 def random_cluster_id() -> str:
