@@ -44,8 +44,7 @@ class Racks:
         self.names = sorted(self._racks, key=lambda name: (name is not None, name or ""))
 
     def place(self, partitions: int, replication_factor: int, chance: Chance) -> list[tuple[int, ...]]:
-        """The replicas of each of a number of partitions, of which the first is active; raises
-        InvalidReplicationFactor."""
+        """The replicas of each of a number of partitions, the first of them active; or InvalidReplicationFactor."""
         if replication_factor <= 0:
             raise InvalidReplicationFactor(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
