@@ -104,16 +104,31 @@ class Connection:
         if self.closed:
             self.listener.on_sent(request)
             return
-        self._sending.append(request)
-        if len(chunks) == 1:
-            request.sent_bytes, pieces = len(chunks[0]), chunks
-        else:
+        has_more = self._is_parsing and self._has_more
+        if len(chunks) > 1:
             request.sent_bytes, pieces = sum(map(len, chunks)), _pieces(chunks)
+        else:
+            request.sent_bytes, pieces = len(chunks[0]), chunks
+            if not has_more and not self._out:  # nearly every answer without records
+                sent = self._send_at_once(chunks[0])  # type: ignore[arg-type] # a file range is never alone
+                if sent == request.sent_bytes:
+                    request.sent_ns = perf_counter_ns()
+                    self.done(request)
+                    return
+                pieces = [memoryview(chunks[0])[sent:]]  # type: ignore[arg-type] # as above
+        self._sending.append(request)
         self._out.extend(pieces)
-        if self._is_parsing and self._has_more and self._can_hold(pieces, request):
+        if has_more and self._can_hold(pieces, request):
             self.in_flight = None
             return
         self._flush()
+
+    def _send_at_once(self, data: Buffer) -> int:
+        """How many bytes the socket takes now. What is wrong with it is found again when the rest is to be sent."""
+        try:
+            return self._socket.send(data)
+        except OSError:
+            return 0
 
     def _can_hold(self, pieces: list[Chunk], request: Request) -> bool:
         """Whether an answer may wait for those to the requests that came with its own."""

@@ -386,19 +386,17 @@ class Partition:
         if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
             raise OffsetNotAvailable(f"{self} has not caught up with its high watermark since it began to lead")
 
-    def _advance(self) -> bool:
-        """Raise the high watermark to what all in-sync replicas have; whether it rose."""
+    def _advance(self) -> None:
+        """Raise the high watermark to what all in-sync replicas have."""
         log = self.log
-        end = self._replicated_end() if self.followers else log.log_end_offset
-        if not log.advance_high_watermark(end):
-            return False
+        if not log.advance_high_watermark(self._replicated_end() if self.followers else log.log_end_offset):
+            return
         if self.waiting_produces.operations:
             self.completions.add(self.waiting_produces)
         if self.waiting_fetches.operations:
             self.completions.add(self.waiting_fetches)
         if self.waiting_followers.operations:
             self.waiting_followers.hurry()
-        return True
 
     def _replicated_end(self) -> int:
         """The end of what all have who count; -1 where nothing may be committed."""
