@@ -12,7 +12,6 @@ and the recovery point rises when it is done. After an OSError the log is as bef
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from ottla.log.flushing import Flush, Flusher, sync_path
 from ottla.log.home import Home
 from ottla.log.producer_snapshot import encode, snapshot_name
 from ottla.log.producers import Changes, Completed, Origin, Producers
+from ottla.log.scan import in_segments
 from ottla.log.segment import SUFFIXES, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Data, accept, confirm, rules_of
@@ -301,7 +301,7 @@ class PartitionLog:
             expected, epoch = header.next_offset, header.leader_epoch
             taken.append((pos, header))
         size = 0
-        for group in _groups(taken, self._settings.segment_bytes):
+        for group in in_segments(taken, self._settings.segment_bytes):
             self._append_group(data, group, now_ms)
             size = group[-1][0] + group[-1][1].size_bytes
         self._flush_if_due()
@@ -492,20 +492,6 @@ class PartitionLog:
         self.flusher.end()
         for segment in self.segments:
             segment.release()
-
-
-def _groups(taken: list[tuple[int, BatchHeader]], segment_bytes: int) -> Iterator[list[tuple[int, BatchHeader]]]:
-    """Neighbouring batches, as many as fit into one segment."""
-    group: list[tuple[int, BatchHeader]] = []
-    size = 0
-    for pos, header in taken:
-        size += header.size_bytes
-        if group and (size > segment_bytes or header.last_offset - group[0][1].base_offset > MAX_INT32):
-            yield group
-            group, size = [], header.size_bytes
-        group.append((pos, header))
-    if group:
-        yield group
 
 
 def _base_offset(segment: Segment) -> int:

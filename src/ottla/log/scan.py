@@ -1,4 +1,4 @@
-"""Walks over the batches of a segment's file, in order, a block at a time."""
+"""Walks over the batches of a segment's file, in order, a block at a time; and over those that are to be in one."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from ottla.log.disk import Disk
 from ottla.wire.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
+    MAX_INT32,
     BatchHeader,
     CorruptBatch,
     check_crc,
@@ -81,3 +82,17 @@ def scan_headers(disk: Disk, file: int, path: str, start: int, end: int) -> Iter
             # The next header was not in this block. Small blocks skip the insides of large batches.
             read_bytes = _HOP_BYTES if size > _HOP_BYTES else _BLOCK_BYTES
             block, at = b"", 0
+
+
+def in_segments(taken: list[tuple[int, BatchHeader]], segment_bytes: int) -> Iterator[list[tuple[int, BatchHeader]]]:
+    """Batches with their positions, in groups of neighbours, as many as fit into one segment."""
+    group: list[tuple[int, BatchHeader]] = []
+    size = 0
+    for pos, header in taken:
+        size += header.size_bytes
+        if group and (size > segment_bytes or header.last_offset - group[0][1].base_offset > MAX_INT32):
+            yield group
+            group, size = [], header.size_bytes
+        group.append((pos, header))
+    if group:
+        yield group

@@ -32,10 +32,6 @@ _UNKNOWN = -2
 
 _HELD_BYTES = 1024
 """Up to here the last batch is kept at hand: whoever reads as records come asks for nothing else."""
-_RESERVE_FROM_BYTES = 1 << 20
-"""A log that has grown to this gets room set aside ahead of what is written: an eighth of its size at a time, within
-these bounds. Finding room for 64 KiB is a quarter of what writing them takes, and the same for a megabyte."""
-_RESERVE_MOST_BYTES = 16 << 20
 _SEARCH_BYTES = 4096 + HEADER_BYTES
 _bounds = struct.Struct(">qi11xi").unpack_from
 """Base offset, batch length and last offset delta."""
@@ -66,7 +62,6 @@ class Segment:
         "_noted",
         "_offset_of_max_timestamp",
         "_offsets",
-        "_reserved",
         "_tail",
         "_time_in_index",
         "_times",
@@ -97,8 +92,6 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp = _UNKNOWN
         self._unindexed_bytes = 0
-        self._reserved = _RESERVE_FROM_BYTES
-        """Up to this position there is room in the file, or none has to be looked for."""
         self._noted = 0
         """How many batches were named in the indexes since these were last looked at for being full."""
         self._time_in_index = _UNKNOWN
@@ -245,8 +238,8 @@ class Segment:
         if self._noted >= SPILL_ENTRIES:
             self._spill()
         size = len(data)
-        if position + size > self._reserved:
-            self._reserve(file, position + size)
+        if position + size > file.reserved:
+            file.reserve(position, position + size)
         try:
             if self._disk.pwrite(file.number, data, position) != size:
                 write_all(self._disk, file.number, data, position)
@@ -255,8 +248,7 @@ class Segment:
             raise
         self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
         self.known_size = position + size
-        held = bytes(data) if size <= _HELD_BYTES else None
-        self._tail = base_offset, last_offset, position, size, held
+        self._tail = base_offset, last_offset, position, size, bytes(data) if size <= _HELD_BYTES else None
 
     def append_block(
         self,
@@ -268,10 +260,11 @@ class Segment:
         position = self.size
         self._tail = None
         self._spill()
-        if position + len(data) > self._reserved:
-            self._reserve(self.file, position + len(data))
+        file = self.file
+        if position + len(data) > file.reserved:
+            file.reserve(position, position + len(data))
         try:
-            write_all(self._disk, self.file.number, data, position)
+            write_all(self._disk, file.number, data, position)
         except OSError:
             self._drop_tail()
             raise
@@ -351,8 +344,7 @@ class Segment:
         """Drop the end of the file, whose batches are in no index."""
         self._tail = None
         self.known_size = position
-        self._reserved = _RESERVE_FROM_BYTES
-        self._disk.truncate(self.file.number, position)
+        self.file.cut(position)
 
     def next_offset(self) -> int:
         """The offset after the last batch: looked up from the last index entry on."""
@@ -407,7 +399,7 @@ class Segment:
         if self.make is not None:
             self.make()
         file = self._file
-        if file is not None and (self._reserved > _RESERVE_FROM_BYTES or self._disk.size(file.number) > self.size):
+        if file is not None and (file.has_reserved or self._disk.size(file.number) > self.size):
             # Room that was set aside and not used; or a write that failed, and could not be taken back then.
             self.cut(self.size)
         if self._max_timestamp != _UNKNOWN:
@@ -475,11 +467,6 @@ class Segment:
             self._times.spill()
         self._noted = 0
 
-    def _reserve(self, file: LogFile, end: int) -> None:
-        """Set room aside up to a position and some more; where that cannot be done, writing finds its room itself."""
-        self._reserved = end + min(max(end // 8, _RESERVE_FROM_BYTES), _RESERVE_MOST_BYTES)
-        self._disk.reserve(file.number, self.size, self._reserved - self.size)
-
     def _drop_tail(self) -> None:
         """Take back what a failed write has left: a later start might take old bytes behind new ones for batches."""
         # The disk may go on failing; then `finish` tries again.
@@ -510,5 +497,4 @@ class Segment:
         for _, header in self.headers(start):
             if header.max_timestamp > latest:
                 latest, offset = header.max_timestamp, header.last_offset
-        self._max_timestamp = latest
-        self._offset_of_max_timestamp = offset
+        self._max_timestamp, self._offset_of_max_timestamp = latest, offset
