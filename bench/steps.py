@@ -119,10 +119,10 @@ def _produce_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket])
         "send and receive the request": _echo(pair, request),
         "decode the request": lambda: decode(request, 0),
         "look at the batch: header, CRC, records": lambda: confirm(bytearray(batch), rules, NOW_MS),
-        "the same without compiled code": lambda: accept(
+        "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
+        "a closer look, which a batch with a peculiarity gets": lambda: accept(
             bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS, brief=True
         ),
-        "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
         "append: the above, offsets, pwrite, index": lambda: log.append_produced(bytearray(batch), 0, NOW_MS),
         "of which pwrite": lambda: os.pwrite(plain, batch, 0),
         "encode the answer": lambda: _pieces(write, response),
