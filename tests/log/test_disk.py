@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.disk import Disk, FileRange, LogFile, SystemDisk, read_file, replace_file, write_all
+from ottla.log.disk import Disk, FileRange, LogFile, SystemDisk, _fallocate, read_file, replace_file, write_all
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 
@@ -87,6 +87,16 @@ def test_room_that_cannot_be_set_aside_is_no_error(tmp_path: Path) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
     assert not SystemDisk.reserve(number, 0, 1 << 20)
     os.close(number)
+
+
+def test_a_python_without_ctypes_sets_no_room_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    allocation = _fallocate.__wrapped__
+    assert allocation() is None
+    monkeypatch.setattr("ottla.log.disk._fallocate", allocation)
+    file = SystemDisk.create(str(tmp_path / "00.log"))
+    assert not SystemDisk.reserve(file, 0, 1 << 20)
+    os.close(file)
 
 
 def test_open_wants_a_file_that_exists_and_keeps_it(disk: Disk, tmp_path: Path) -> None:

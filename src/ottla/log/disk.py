@@ -151,8 +151,10 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
     """Linux's call, which Python has only in a form that makes the file larger; None where there is none."""
     if sys.platform != "linux" or sys.maxsize < 2**32:
         return None
-    import ctypes  # takes a few milliseconds, which a node whose logs stay small need not spend
-
+    try:
+        import ctypes  # takes a few milliseconds, which a node whose logs stay small need not spend
+    except ImportError:  # a Python that was built without libffi
+        return None
     allocate = getattr(ctypes.CDLL(None), "fallocate", None)
     if allocate is not None:
         allocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)

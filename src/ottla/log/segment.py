@@ -471,7 +471,7 @@ class Segment:
         """Take back what a failed write has left: a later start might take old bytes behind new ones for batches."""
         # The disk may go on failing; then `finish` tries again.
         with suppress(OSError):
-            self._disk.truncate(self.file.number, self.size)
+            self.file.cut(self.size)
 
     def _index_time(self) -> None:
         """Add the latest timestamp so far, if the index does not say it already."""
