@@ -56,6 +56,7 @@ from ottla.settings.topics import effective_topic_settings
 from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.types import Chunk
+from tests.clock import Clock
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 
@@ -67,32 +68,6 @@ ENDPOINTS = (
     *(produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions),
     *(*reading_table.ENDPOINTS, *group_table.ENDPOINTS),
 )
-
-
-class Clock:
-    """Time that passes when told to, with calls at their times; an event loop's, as far as the broker asks."""
-
-    def __init__(self) -> None:
-        self.ms = NOW_MS
-        self._calls: list[tuple[float, Callable[[], None]]] = []
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def call_soon(self, callback: Callable[[], None], /) -> None:
-        self.call_later(0, callback)
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> None:
-        self._calls.append((self.ms + delay * 1000, callback))
-
-    def pass_time(self, ms: int) -> None:
-        end = self.ms + ms
-        while due := [call for call in self._calls if call[0] <= end]:
-            first = min(due, key=lambda call: call[0])
-            self._calls.remove(first)
-            self.ms = max(self.ms, round(first[0]))
-            first[1]()
-        self.ms = end
 
 
 class Exchange:
@@ -140,7 +115,7 @@ class Broker:
 
     def __init__(self, *, directories: Iterable[str] = ("/one", "/two"), background: Slow | None = None) -> None:
         self.disk = SimulatedDisk(seed=1)
-        self.clock = Clock()
+        self.clock = Clock(NOW_MS)
         self.loop = asyncio.new_event_loop()
         self.asked: list[Any] = []
         """What the controller was asked."""

@@ -6,7 +6,7 @@ from typing import Any
 from ottla.errors import CoordinatorLoading, NotController, NotCoordinator, StaleBrokerEpoch
 from ottla.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from tests.api.broker import BROKER_EPOCH, ME, Broker
+from tests.api.broker import BROKER_EPOCH, ME, Broker, Exchange
 
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
@@ -33,7 +33,7 @@ def test_the_next_block_is_fetched_before_the_last_is_used_up(broker: Broker) ->
 def test_a_refusal_is_for_the_producer_to_try_again(broker: Broker) -> None:
     broker.controller = lambda _: AllocateProducerIdsResponse(error_code=StaleBrokerEpoch.code)
     exchange = broker.send(REQUEST, 5)
-    broker.loop.run_until_complete(_pause())
+    broker.loop.run_until_complete(_until_answered(exchange))
     assert (exchange.response.error_code, exchange.response.producer_epoch) == (CoordinatorLoading.code, -1)
 
 
@@ -43,7 +43,7 @@ def test_a_controller_that_is_away_is_for_the_producer_to_wait_for(broker: Broke
 
     broker.controller = refuse
     exchange = broker.send(REQUEST, 5)
-    broker.loop.run_until_complete(_pause())
+    broker.loop.run_until_complete(_until_answered(exchange))
     assert exchange.response.error_code == CoordinatorLoading.code
 
 
@@ -57,5 +57,7 @@ def test_transactional_ids_are_for_a_coordinator(broker: Broker) -> None:
     assert broker.ask(request, 5).error_code == NotCoordinator.code
 
 
-async def _pause() -> None:
-    await asyncio.sleep(0.1)
+async def _until_answered(exchange: Exchange) -> None:
+    async with asyncio.timeout(10):
+        while not exchange.outcome:
+            await asyncio.sleep(0.01)

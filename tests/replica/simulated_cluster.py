@@ -63,6 +63,7 @@ from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
 from ottla.wire.records import Record, build_batch, records
 from ottla.wire.types import Chunk
+from tests.clock import Call
 from tests.controller import cluster as controllers
 from tests.log.simulated_disk import SimulatedDisk, Survival
 
@@ -81,7 +82,7 @@ class World:
     def __init__(self, seed: int, *, brokers: int = 3, settings: dict[str, str] | None = None) -> None:
         self.random = Random(seed)
         self.now_ms = 1_000_000
-        self._calls: list[tuple[int, int, Callable[[], None]]] = []
+        self._calls: list[tuple[int, int, Call]] = []
         self._numbers = count()
         self.cut_off: set[int] = set()
         """Brokers that nobody can reach."""
@@ -100,8 +101,10 @@ class World:
     def clock_ms(self) -> int:
         return self.now_ms
 
-    def call_later(self, delay_s: float, callback: Callable[[], None], /) -> None:
-        heappush(self._calls, (self.now_ms + round(delay_s * 1000), next(self._numbers), callback))
+    def call_later(self, delay_s: float, callback: Callable[[], None], /) -> Call:
+        call = Call(self.now_ms + round(delay_s * 1000), callback)
+        heappush(self._calls, (self.now_ms + round(delay_s * 1000), next(self._numbers), call))
+        return call
 
     def call_soon(self, callback: Callable[[], None], /) -> None:
         self.call_later(0, callback)
@@ -120,9 +123,10 @@ class World:
             self._step()
 
     def _step(self) -> None:
-        at_ms, _, callback = heappop(self._calls)
+        at_ms, _, call = heappop(self._calls)
         self.now_ms = max(self.now_ms, at_ms)
-        callback()
+        if not call.is_cancelled:
+            call.callback()
 
     def _tick(self) -> None:
         """What the controller looks at again and again; and what must hold all the time."""
@@ -360,8 +364,8 @@ class SimulatedBroker:
     def _soon(self, callback: Callable[[], None]) -> None:
         self.world.call_later(0, self._alive(callback))
 
-    def _later(self, delay_s: float, callback: Callable[[], None], /) -> None:
-        self.world.call_later(delay_s, self._alive(callback))
+    def _later(self, delay_s: float, callback: Callable[[], None], /) -> Call:
+        return self.world.call_later(delay_s, self._alive(callback))
 
     def _shrink(self) -> None:
         assert self.partitions is not None

@@ -5,8 +5,17 @@ from itertools import count
 import pytest
 
 from ottla.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
-from ottla.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
-from ottla.replica.sessions import Fetch, Session, SessionCache
+from ottla.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from ottla.replica.sessions import CachedPartition, FetchedPartitions, SessionCache
 from ottla.wire.batch import MAX_INT32
 
 VERSION = 12
@@ -41,17 +50,25 @@ def request(
     )
 
 
-def answers(fetch: Fetch, **changes: object) -> list[PartitionData]:
-    return [
-        PartitionData(partition_index=target.request.partition, high_watermark=5, log_start_offset=0, records=b"")
-        for target in fetch.targets
-    ]
+Read = list[tuple[CachedPartition, PartitionData]]
+
+
+def read(fetched: FetchedPartitions, changed: dict[int, PartitionData] | None = None) -> Read:
+    """What a fetch finds in the partitions that it looks at; by default nothing but offsets."""
+    pairs: Read = []
+    for cached in fetched.changed_in_order():
+        number = cached.request.partition
+        quiet = PartitionData(partition_index=number, high_watermark=5, log_start_offset=0, records=b"")
+        answer = (changed or {}).get(number, quiet)
+        cached.is_exhausted = not answer.records and not answer.error_code
+        pairs.append((cached, answer))
+    return pairs
 
 
 def start(sessions: SessionCache, *partitions: int, now_ms: int = 0) -> int:
     asked = full(*partitions)
-    fetch = sessions.begin(asked, VERSION, now_ms)
-    session_id, sent = sessions.finish(fetch, asked, VERSION, answers(fetch), now_ms)
+    fetched = sessions.begin(asked, VERSION, now_ms)
+    session_id, sent = sessions.finish(fetched, read(fetched), asked, VERSION, now_ms)
     assert len(sent) == len(partitions)
     return session_id
 
@@ -64,12 +81,18 @@ def go_on(
     now_ms: int = 0,
     changed: dict[int, PartitionData] | None = None,
 ) -> list[int]:
-    """The partitions in the answer to a request that changes nothing."""
+    """The partitions in the answer to a request that changes nothing, after some partitions changed."""
     asked = request(session_id=session_id, epoch=epoch)
-    fetch = sessions.begin(asked, VERSION, now_ms)
-    given = [(changed or {}).get(answer.partition_index, answer) for answer in answers(fetch)]
-    _, sent = sessions.finish(fetch, asked, VERSION, given, now_ms)
-    return [target.request.partition for target, _ in sent]
+    for number in changed or ():
+        sessions.sessions[session_id].fetched.partitions["t", number].mark()
+    fetched = sessions.begin(asked, VERSION, now_ms)
+    _, sent = sessions.finish(fetched, read(fetched, changed), asked, VERSION, now_ms)
+    return [cached.request.partition for cached, _ in sent]
+
+
+def numbers(fetched: FetchedPartitions) -> list[int]:
+    """The partitions that a fetch is to look at."""
+    return [cached.request.partition for cached in fetched.changed_in_order()]
 
 
 def test_a_session_answers_only_with_news() -> None:
@@ -106,7 +129,7 @@ def test_after_an_error_the_partition_is_told_of_again() -> None:
     error = PartitionData(partition_index=1, error_code=6, high_watermark=-1, log_start_offset=-1, records=b"")
     assert go_on(sessions, session_id, 1, changed={1: error}) == [1]
     assert go_on(sessions, session_id, 2, changed={1: error}) == [1]
-    assert go_on(sessions, session_id, 3) == [1]
+    assert go_on(sessions, session_id, 3) == [1], "an error is looked for again, and is over"
     assert go_on(sessions, session_id, 4) == []
 
 
@@ -114,8 +137,9 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     sessions = cache()
     session_id = start(sessions, 0, 1)
     asked = request((1, 2), session_id=session_id, epoch=1, forget=(0,), offset=7)
-    fetch = sessions.begin(asked, VERSION, 0)
-    assert [(target.request.partition, target.request.fetch_offset) for target in fetch.targets] == [(1, 7), (2, 7)]
+    fetched = sessions.begin(asked, VERSION, 0)
+    assert [(key[1], cached.request.fetch_offset) for key, cached in fetched.partitions.items()] == [(1, 7), (2, 7)]
+    assert numbers(fetched) == [1, 2]
 
 
 def test_partitions_that_had_data_go_to_the_end() -> None:
@@ -123,16 +147,17 @@ def test_partitions_that_had_data_go_to_the_end() -> None:
     session_id = start(sessions, 0, 1, 2)
     data = {0: PartitionData(partition_index=0, high_watermark=9, log_start_offset=0, records=b"data")}
     go_on(sessions, session_id, 1, changed=data)
-    fetch = sessions.begin(request(session_id=session_id, epoch=2), VERSION, 0)
-    assert [target.request.partition for target in fetch.targets] == [1, 2, 0]
+    for cached in sessions.sessions[session_id].fetched.partitions.values():
+        cached.mark()
+    assert numbers(sessions.begin(request(session_id=session_id, epoch=2), VERSION, 0)) == [1, 2, 0]
 
 
 def test_a_session_without_partitions_ends() -> None:
     sessions = cache()
     session_id = start(sessions, 0)
     asked = request(session_id=session_id, epoch=1, forget=(0,))
-    fetch = sessions.begin(asked, VERSION, 0)
-    assert sessions.finish(fetch, asked, VERSION, [], 0) == (0, [])
+    fetched = sessions.begin(asked, VERSION, 0)
+    assert sessions.finish(fetched, [], asked, VERSION, 0) == (0, [])
     with pytest.raises(FetchSessionIdNotFound):
         sessions.begin(request(session_id=session_id, epoch=2), VERSION, 0)
 
@@ -164,8 +189,9 @@ def test_a_final_epoch_closes_the_session_and_is_answered_in_full() -> None:
     sessions = cache()
     session_id = start(sessions, 0)
     asked = full(0, 1, epoch=-1, session_id=session_id)
-    fetch = sessions.begin(asked, VERSION, 0)
-    assert [sessions.finish(fetch, asked, VERSION, answers(fetch), 0)[0], len(fetch.targets)] == [0, 2]
+    fetched = sessions.begin(asked, VERSION, 0)
+    session_id, sent = sessions.finish(fetched, read(fetched), asked, VERSION, 0)
+    assert (session_id, len(sent)) == (0, 2)
     assert not sessions.sessions
 
 
@@ -195,23 +221,22 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_has_lived_a_whil
 def test_a_follower_takes_the_place_of_a_consumer_and_never_the_other_way_round() -> None:
     sessions = cache(slots=1)
     first = start(sessions, 0, 1, 2)
-    sessions.sessions[first].last_used_ms = 1500
+    sessions.sessions[first].fetched.used_ms = 1500
     follower = full(0)
     follower.replica_id = 2
-    fetch = sessions.begin(follower, VERSION, 1500)
-    session_id, _ = sessions.finish(fetch, follower, VERSION, answers(fetch), 1500)
+    fetched = sessions.begin(follower, VERSION, 1500)
+    session_id, _ = sessions.finish(fetched, read(fetched), follower, VERSION, 1500)
     assert session_id != 0
-    kept: Session = sessions.sessions[session_id]
-    assert kept.for_follower
-    kept.last_used_ms = 3000
+    assert sessions.sessions[session_id].for_follower
+    fetched.used_ms = 3000
     assert start(sessions, 0, 1, 2, now_ms=3000) == 0
 
 
 def test_versions_before_seven_have_no_sessions() -> None:
     sessions = cache()
     asked = full(0, epoch=-1)
-    fetch = sessions.begin(asked, 6, 0)
-    assert sessions.finish(fetch, asked, 6, answers(fetch), 0)[0] == 0
+    fetched = sessions.begin(asked, 6, 0)
+    assert sessions.finish(fetched, read(fetched), asked, 6, 0)[0] == 0
 
 
 def test_a_partition_named_twice_counts_once() -> None:
@@ -220,4 +245,36 @@ def test_a_partition_named_twice_counts_once() -> None:
         session_epoch=0,
         topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0), FetchPartition(partition=0)])],
     )
-    assert len(sessions.begin(asked, VERSION, 0).targets) == 1
+    assert len(sessions.begin(asked, VERSION, 0).partitions) == 1
+
+
+def test_a_fetch_looks_at_what_changed_and_at_nothing_else() -> None:
+    sessions = cache()
+    session_id = start(sessions, *range(1000))
+    assert go_on(sessions, session_id, 1) == [], "each partition is looked at once more"
+    fetched = sessions.sessions[session_id].fetched
+    assert fetched.changed == []
+    fetched.partitions["t", 700].mark()
+    fetched.partitions["t", 20].mark()
+    fetched.partitions["t", 700].mark()
+    assert numbers(fetched) == [20, 700], "each once, in the order of the session"
+    data = PartitionData(partition_index=20, high_watermark=6, log_start_offset=0, records=b"data")
+    assert go_on(sessions, session_id, 2, changed={20: data}) == [20]
+    assert numbers(fetched) == [20], "there may be more where there were records"
+    asked = request((500,), session_id=session_id, epoch=3, offset=3, forget=(20,))
+    assert numbers(sessions.begin(asked, VERSION, 0)) == [500], "a partition that the client describes again"
+
+
+def test_what_was_not_sent_after_all_is_sent_again() -> None:
+    sessions = cache()
+    session_id = start(sessions, 0, 1)
+    go_on(sessions, session_id, 1)
+    news = PartitionData(partition_index=1, high_watermark=6, log_start_offset=0, records=b"")
+    assert go_on(sessions, session_id, 2, changed={1: news}) == [1]
+    topic = FetchableTopicResponse(topic="t", partitions=[news])
+    response = FetchResponse(session_id=session_id, responses=[topic])
+    assert sessions.take_back(request(session_id=session_id, epoch=2), response) == session_id
+    asked = request(session_id=session_id, epoch=3)
+    fetched = sessions.begin(asked, VERSION, 0)
+    _, sent = sessions.finish(fetched, read(fetched, {1: news}), asked, VERSION, 0)
+    assert [cached.request.partition for cached, _ in sent] == [1]

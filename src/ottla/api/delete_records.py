@@ -122,6 +122,8 @@ class _Pending:
 class _Waiting(Operation):
     """A deletion that not all replicas have followed."""
 
+    kind = "DeleteRecords"
+
     __slots__ = ("_call", "_pending", "_response")
 
     def __init__(self, call: Call[BrokerNode], response: DeleteRecordsResponse, pending: list[_Pending]) -> None:

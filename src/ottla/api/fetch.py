@@ -3,9 +3,14 @@
 A fetch is answered at once when it finds enough bytes, an error, or a log that diverges; otherwise it waits for its
 partitions to grow, and reads again when enough has come or its time is over. A follower does not wait for long where
 its leader's high watermark has risen. Records are ranges of the log's files.
+
+A fetch of a session reads the partitions that changed since the last one. What changes without a partition's notice,
+such as ACLs, brokers, or who asks, has all of the session's partitions read once more.
 """
 
 from __future__ import annotations
+
+from typing import cast
 
 from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
@@ -37,7 +42,7 @@ from ottla.messages.fetch import (
 )
 from ottla.replica.partition import NO_EPOCH, Diverging, Partition
 from ottla.replica.read_replica import replica_in_rack
-from ottla.replica.sessions import Fetch, Key, Target, replica_id
+from ottla.replica.sessions import CachedPartition, FetchedPartitions, Key
 from ottla.replica.waiting import Operation
 
 READ_COMMITTED = 1
@@ -68,95 +73,149 @@ def fetch(call: Call[BrokerNode], request: FetchRequest) -> FetchResponse | Late
     node, version = call.node, call.version
     reading = _Reading(call, request, node.sessions.begin(request, version, node.now_ms()))
     reading.read()
-    has_none = len(reading.missing) == len(reading.fetch.targets)
-    if request.max_wait_ms <= 0 or reading.size >= request.min_bytes or reading.is_decided or has_none:
+    if request.max_wait_ms <= 0 or reading.has_enough or len(reading.missing) == len(reading.fetched.partitions):
         return reading.response()
     reading.wait()
     return LATER
 
 
 class _Reading:
-    """One fetch: its partitions, and what was last read of them."""
+    """One fetch: its partitions, and what was last read of those that changed."""
 
-    def __init__(self, call: Call[BrokerNode], request: FetchRequest, fetch: Fetch) -> None:
+    def __init__(self, call: Call[BrokerNode], request: FetchRequest, fetched: FetchedPartitions) -> None:
         self.call = call
         self.request = request
-        self.fetch = fetch
-        self.answers: list[PartitionData] = []
+        self.fetched = fetched
         self.size = 0
+        """Bytes that were found, by the last look at each partition."""
         self.is_decided = False
-        """Whether something is to be told at once, whatever the size."""
+        """Whether there is something to answer at once, whatever the size."""
         self.is_waiting = False
         self.missing: dict[Key, PartitionData] = {}
-        """Partitions that did not exist when the request came, or may not be read: told of when the others are."""
-        self.replica = replica_id(request, call.version)
+        """Partitions that did not exist when the request came, or may not be read: answered when the others are."""
+        self._read: list[tuple[CachedPartition, PartitionData]] = []
+        self._may_read: dict[str, ApiError | None] = {}
+        self.replica = fetched.replica
         if self.replica >= 0:
             self.isolation = Isolation.LOG_END
         elif request.isolation_level == READ_COMMITTED:
             self.isolation = Isolation.LAST_STABLE
         else:
             self.isolation = Isolation.HIGH_WATERMARK
+        session = fetched.session
+        if session is not None:
+            reader = self._reader()
+            if session.reader != reader:
+                session.reader = reader
+                fetched.mark_all()
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the fetch can be answered before its time is over."""
+        return self.size >= self.request.min_bytes or self.is_decided
 
     def read(self) -> None:
-        """Read all partitions, as far as the size of the answer allows."""
-        self.answers, self.size, self.is_decided = [], 0, False
+        """Read the partitions that changed, as far as the size of the answer allows."""
+        self.size, self.is_decided = 0, False
         left = min(self.request.max_bytes, self.call.node.fetch_max_bytes)
-        for target in self.fetch.targets:
-            answer = self._read_one(target, left)
-            self.answers.append(answer)
-            records = answer.records
-            if records is not None:
-                self.size += len(records)
-                left -= len(records)
+        read = []
+        for cached in self.fetched.changed_in_order():
+            answer = self._read_one(cached, left)
+            read.append((cached, answer))
+            size = cached.seen_bytes = len(answer.records or _NO_RECORDS)
+            self.size += size
+            left -= size
+        self._read = read
 
     def response(self) -> FetchResponse:
         """The answer, put together for the session."""
         call, node = self.call, self.call.node
-        session_id, chosen = node.sessions.finish(self.fetch, self.request, call.version, self.answers, node.now_ms())
+        session_id, chosen = node.sessions.finish(self.fetched, self._read, self.request, call.version, node.now_ms())
         response = FetchResponse(session_id=session_id)
         by_topic: dict[str | bytes, FetchableTopicResponse] = {}
         leaders: list[int] = []
-        for target, answer in chosen:
-            topic = by_topic.get(target.topic)
+        for cached, answer in chosen:
+            topic = by_topic.get(cached.topic)
             if topic is None:
                 topic = FetchableTopicResponse()
-                if isinstance(target.topic, str):
-                    topic.topic = target.topic
+                if isinstance(cached.topic, str):
+                    topic.topic = cached.topic
                 else:
-                    topic.topic_id = target.topic
-                by_topic[target.topic] = topic
+                    topic.topic_id = cached.topic
+                by_topic[cached.topic] = topic
                 response.responses.append(topic)
             topic.partitions.append(answer)
             if self.replica >= 0 and answer.records and node.leader_throttle is not None:
-                name = target.topic if isinstance(target.topic, str) else target.name
+                name = cached.topic if isinstance(cached.topic, str) else cached.name
                 node.leader_throttle.count(name or "", answer.partition_index, len(answer.records))
             if answer.error_code and call.version >= 16:
-                self._hint(target, answer, leaders)
+                self._hint(cached, answer, leaders)
         if leaders and self.replica < 0:
             response.node_endpoints = endpoints_of(node.image, leaders, call.client.listener, NodeEndpoint)
         return response
 
     def wait(self) -> None:
         """Answer when enough has come, or when the time is over."""
-        operation = _Waiting(self)
-        is_only = len(self.fetch.targets) - len(self.missing) == 1
-        for target, answer in zip(self.fetch.targets, self.answers, strict=True):
-            if target.key in self.missing:
-                continue
-            partition = self._find(target)
-            watch = operation if is_only else _Watch(operation, target, len(answer.records or b""))
-            (partition.waiting_fetches if self.replica < 0 else partition.waiting_followers).add(watch)
-        self.is_waiting = True
+        fetched, self.is_waiting = self.fetched, True
+        operation = fetched.waiting = _WaitingFetch(self)
         self.call.node.timer.add(operation, self.request.max_wait_ms)
-        if operation.may_hurry and any(map(Target.is_behind, self.fetch.targets, self.answers)):
+        if fetched.session is None:
+            for key, cached in fetched.partitions.items():
+                if key not in self.missing:
+                    self._find(cached)
+        elif operation.may_hurry and any(cached.is_behind(answer) for cached, answer in self._read):
             operation.hurry()
+        fetched.drop_quiet(self._read)
+        self._read = []
 
-    def _read_one(self, target: Target, left: int) -> PartitionData:
-        asked = target.request
-        if self.missing and target.key in self.missing:
-            return self.missing[target.key]
+    def look(self) -> bool:
+        """Look at what has changed while the fetch waited; whether it can be answered now."""
+        fetched = self.fetched
+        woken, fetched.woken = fetched.woken, []
+        if len(woken) >= len(fetched.changed):
+            self.read()
+            if self.has_enough:
+                return True
+            self._read = []
+            return False
+        for cached in cast("dict[CachedPartition, None]", dict.fromkeys(woken)):
+            answer = self._read_one(cached, self.request.max_bytes)
+            if answer.error_code or answer.diverging_epoch is not None:
+                self.is_decided = True
+            size = len(answer.records or _NO_RECORDS)
+            self.size += size - cached.seen_bytes
+            cached.seen_bytes = size
+        return self.has_enough
+
+    def complete(self) -> None:
+        """Answer with what there is now."""
+        fetched = self.fetched
+        fetched.waiting = None
+        fetched.woken.clear()
+        if fetched.session is None:
+            fetched.mark_all()
+        if len(self._read) != len(fetched.changed):
+            self.read()
+        response = self.response()
+        if fetched.session is None or fetched.session.is_closed:
+            fetched.release()
+        self.call.answer(response)
+
+    def _reader(self) -> object:
+        """What decides, beside the partitions themselves, on what a session finds in them."""
+        call, request, state = self.call, self.request, self.request.replica_state
+        client, image = call.client, call.node.image
+        acls = None if call.node.authorizer is None else image.acls
+        epoch = -1 if state is None else state.replica_epoch
+        return call.version, client, client.principal, acls, image.brokers, self.isolation, request.rack_id, epoch
+
+    def _read_one(self, cached: CachedPartition, left: int) -> PartitionData:
+        asked = cached.request
+        cached.is_exhausted = False
+        if self.missing and cached.key in self.missing:
+            return self.missing[cached.key]
         try:
-            partition = self._find(target)
+            partition = self._find(cached)
             room = max(min(asked.partition_max_bytes, left), 0)
             if self.replica >= 0:
                 found = self._read_for_follower(partition, asked, room)
@@ -174,7 +233,7 @@ class _Reading:
                 )
         except ApiError as error:
             if isinstance(error, _TOLD_LATER) and not self.is_waiting:
-                answer = self.missing[target.key] = _failed(asked.partition, error)
+                answer = self.missing[cached.key] = _failed(asked.partition, error)
                 answer.aborted_transactions = []
                 return answer
             self.is_decided = True
@@ -195,10 +254,15 @@ class _Reading:
             self.is_decided = True
             answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
             return answer
+        is_left_out = False
         if found.records is not None:
             answer.records = found.records
-        # Null where there is a batch that is too large for the room there is, as in Kafka.
-        is_left_out = found.records is None and room and asked.fetch_offset < log.limit(self.isolation)
+        elif asked.fetch_offset >= log.limit(self.isolation):
+            # A follower that is not in sync is looked at with each of its fetches: it may join.
+            cached.is_exhausted = self.replica < 0 or self.replica in partition.isr
+        else:
+            # Null where there is a batch that is too large for the room there is, as in Kafka.
+            is_left_out = room > 0
         if found.aborted is not None and not is_left_out:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -259,40 +323,57 @@ class _Reading:
             records=_NO_RECORDS,
         )
 
-    def _find(self, target: Target) -> Partition:
-        partitions, topic = self.call.node.partitions, target.topic
+    def _find(self, cached: CachedPartition) -> Partition:
+        """The partition here, which notifies the session, or a fetch that waits, of changes from now on."""
         if self.call.node.authorizer is not None:
-            self._check_access(target)
-        if isinstance(topic, str):
-            return partitions.get(topic, target.request.partition)
-        try:
-            partition = partitions.get_by_id(topic, target.request.partition)
-        except UnknownTopicId as error:
-            if target.name is None:
-                raise
-            # The id was known when the session or the wait began: the topic is gone since, or was made anew.
-            partition = partitions.get(target.name, target.request.partition)
-            raise InconsistentTopicId(f"{target.name} was made anew, with another id") from error
-        target.name = partition.topic
+            self._check_access(cached)
+        partition = cached.partition
+        if partition is None:
+            partition = self._look_up(cached)
+            if self.is_waiting or self.fetched.session is not None:
+                cached.begin(partition)
         return partition
 
-    def _check_access(self, target: Target) -> None:
-        """Followers must be brokers; consumers may read what they have the right to."""
-        name = target.topic if isinstance(target.topic, str) else target.name
-        if name is None and isinstance(target.topic, bytes):
-            topic = self.call.node.image.topic_by_id(target.topic)
+    def _look_up(self, cached: CachedPartition) -> Partition:
+        partitions, topic = self.call.node.partitions, cached.topic
+        if isinstance(topic, str):
+            return partitions.get(topic, cached.request.partition)
+        try:
+            partition = partitions.get_by_id(topic, cached.request.partition)
+        except UnknownTopicId as error:
+            if cached.name is None:
+                raise
+            # The id was known when the session or the wait began: the topic was deleted since, and perhaps recreated.
+            partition = partitions.get(cached.name, cached.request.partition)
+            raise InconsistentTopicId(f"{cached.name} was recreated with another id") from error
+        cached.name = partition.topic
+        return partition
+
+    def _check_access(self, cached: CachedPartition) -> None:
+        """Followers must be brokers; consumers may read what they have the right to. Each topic is asked for once."""
+        name = cached.topic if isinstance(cached.topic, str) else cached.name
+        if name is None and isinstance(cached.topic, bytes):
+            topic = self.call.node.image.topic_by_id(cached.topic)
             name = None if topic is None else topic.name
         if name is None:
-            return  # nobody has such a topic, which is told instead
-        require_readable(self.call, name, by_follower=self.replica >= 0)
+            return  # no topic has this id, which is the error to answer
+        if name not in self._may_read:
+            self._may_read[name] = None
+            try:
+                require_readable(self.call, name, by_follower=self.replica >= 0)
+            except ApiError as error:
+                self._may_read[name] = error
+        refusal = self._may_read[name]
+        if refusal is not None:
+            raise refusal
 
     def _down_converted(self, error: ApiError) -> ApiError:
         # Clients before v6 do not know of failing disks; a new leader is what they can look for.
         return NotLeader(error.message) if isinstance(error, StorageFailed) and self.call.version < 6 else error
 
-    def _hint(self, target: Target, answer: PartitionData, leaders: list[int]) -> None:
+    def _hint(self, cached: CachedPartition, answer: PartitionData, leaders: list[int]) -> None:
         if answer.error_code in (NotLeader.code, FencedLeaderEpoch.code):
-            image, name = self.call.node.image, target.topic
+            image, name = self.call.node.image, cached.topic
             if not isinstance(name, str):
                 topic = image.topic_by_id(name)
                 name = topic.name if topic else ""
@@ -301,74 +382,35 @@ class _Reading:
                 leaders.append(answer.current_leader.leader_id)
 
 
-class _Waiting(Operation):
+class _WaitingFetch(Operation):
     """A fetch that found too little."""
 
-    __slots__ = ("_reading", "counted", "may_hurry")
+    kind = "Fetch"
+
+    __slots__ = ("_reading", "may_hurry")
 
     def __init__(self, reading: _Reading) -> None:
         super().__init__()
         self._reading = reading
-        self.counted = reading.size
-        self.may_hurry = reading.replica >= 0 and reading.fetch.session is not None
-        """Whether it is a follower's, of which is known what it was told, and waits for as long as it asked to."""
+        self.may_hurry = reading.replica >= 0 and reading.fetched.session is not None
+        """Whether it is a follower's, of which the session knows what it was sent, and waits its whole time."""
 
     def try_complete(self) -> bool:
-        """For a fetch of one partition, which alone is looked at."""
-        reading = self._reading
-        reading.read()
-        if reading.size < reading.request.min_bytes and not reading.is_decided:
+        if not self._reading.look():
             return False
-        reading.call.answer(reading.response())
-        return True
-
-    def grew(self, by: int) -> bool:
-        """One of several partitions has more than when it was last looked at; whether that is enough."""
-        self.counted += by
-        if self.is_done or self.counted < self._reading.request.min_bytes:
-            return self.is_done
-        self.is_done = True
-        self.expire()
+        self.finish()
+        self._reading.complete()
         return True
 
     def hurry(self) -> None:
         """Let a follower know soon how far the log is committed, though there is nothing to copy: consumers may read
-        from it, and it may lead next. Others learn of that by what they wait for."""
+        from it, and it may lead next. Consumers learn of that by what they wait for."""
         if self.may_hurry:
             self.may_hurry = False
-            self._reading.call.node.timer.add(self, _TELL_FOLLOWERS_MS)
+            self._reading.call.node.timer.hasten(self, _TELL_FOLLOWERS_MS)
 
     def expire(self) -> None:
-        self._reading.read()
-        self._reading.call.answer(self._reading.response())
-
-
-class _Watch(Operation):
-    """One partition of a fetch of several: so that a wake-up costs the same however many there are."""
-
-    __slots__ = ("_operation", "_seen", "_target")
-
-    def __init__(self, operation: _Waiting, target: Target, seen: int) -> None:
-        super().__init__()
-        self._operation = operation
-        self._target = target
-        self._seen = seen
-
-    def try_complete(self) -> bool:
-        if self._operation.is_done:
-            return True
-        reading, seen = self._operation._reading, self._seen
-        answer = reading._read_one(self._target, reading.request.max_bytes)
-        if answer.error_code or answer.diverging_epoch is not None:
-            return self._operation.grew(reading.request.min_bytes)
-        self._seen = len(answer.records or b"")
-        return self._operation.grew(self._seen - seen)
-
-    def hurry(self) -> None:
-        self._operation.hurry()
-
-    def expire(self) -> None:
-        """Its fetch has a deadline of its own."""
+        self._reading.complete()
 
 
 def _failed(index: int, error: ApiError) -> PartitionData:

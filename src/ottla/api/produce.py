@@ -347,6 +347,8 @@ class _Pending:
 class _Waiting(Operation):
     """A produce whose replicas have not all caught up."""
 
+    kind = "Produce"
+
     __slots__ = ("_call", "_pending", "_response")
 
     def __init__(self, call: Call[BrokerNode], response: ProduceResponse, pending: list[_Pending]) -> None:

@@ -20,6 +20,7 @@ from ottla.api.share_acknowledge import (
     session_key,
 )
 from ottla.coordination.share_fetching import Part
+from ottla.coordination.share_reader import ShareReader
 from ottla.errors import (
     ApiError,
     InvalidRequest,
@@ -92,11 +93,11 @@ def _session(call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey
         wanted += [((topic.topic_id, part.partition_index), name) for part in topic.partitions]
     if epoch == INITIAL_EPOCH:
         has_acks = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
-        return sharing.sessions.begin(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
+        return sharing.begin_session(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
     session = sharing.sessions.at(key, epoch)
     if epoch != FINAL_EPOCH:
         forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
-        session.update(wanted, forgotten)
+        sharing.update_session(session, wanted, forgotten)
         session.go_on()
     return session
 
@@ -128,43 +129,38 @@ class _Fetching:
 
     def _fetch(self) -> None:
         call, request = self.call, self.request
-        targets = self._targets()
         most = min(request.max_bytes, call.node.fetch_max_bytes)
-        if not targets:
-            self._fetched({})
-            return
-        rotated = request.share_session_epoch % len(targets)
-        call.node.sharing.fetch(
-            self.key,
-            [*targets[rotated:], *targets[:rotated]],
+        sharing, client, image = call.node.sharing, call.client, call.node.image
+        acls = None if call.node.authorizer is None else image.acls
+        reader = sharing.reader(self.session, (client, client.principal, acls))
+        self._refuse(reader)
+        sharing.fetch(
+            reader,
             Asked(
                 self.key.member_id,
                 request.max_records,
                 request.batch_size,
                 call.version >= FIRST_WITH_RENEWAL and request.share_acquire_mode == _STRICT,
             ),
+            refused=self.refused,
             max_wait_ms=request.max_wait_ms,
             min_bytes=min(request.min_bytes, most),
             max_bytes=most,
             done=self._fetched,
         )
 
-    def _targets(self) -> list[Where]:
-        """The partitions of the session that can be fetched; what is wrong with the others is told at once."""
-        image = self.call.node.image
-        names = {target.name for target in self.session.targets.values() if target.name is not None}
-        may_read = readable(self.call, names)
-        targets = []
-        for where, target in self.session.targets.items():
-            if target.name is None:
+    def _refuse(self, reader: ShareReader) -> None:
+        """Find out what is wrong with partitions that cannot be fetched; they are looked at with each fetch."""
+        image, targets = self.call.node.image, self.session.targets
+        changed = {watch.where: targets[watch.where].name for watch in reader.changed_in_order()}
+        may_read = readable(self.call, {name for name in changed.values() if name is not None})
+        for where, name in changed.items():
+            if name is None:
                 self.refused[where] = UnknownTopicId()
-            elif target.name not in may_read:
+            elif name not in may_read:
                 self.refused[where] = TopicAuthorizationFailed()
-            elif image.partition(target.name, where[1]) is None:
+            elif image.partition(name, where[1]) is None:
                 self.refused[where] = UnknownTopicOrPartition()
-            else:
-                targets.append(where)
-        return targets
 
     def _acknowledged(self, outcomes: Outcomes) -> None:
         self.outcomes = outcomes

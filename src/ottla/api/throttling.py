@@ -83,7 +83,7 @@ class Throttling:
         share = self.quotas.consumed.of(user, client_id, now_ms)
         if share is not None:
             share.used.record(-size, now_ms)  # it is not sent
-        session_id = call.node.sessions.take_back(request, response.session_id)
+        session_id = call.node.sessions.take_back(request, response)
         return FetchResponse(session_id=session_id, throttle_time_ms=throttle_ms)
 
     def charge_of(self, call: Call[Any]) -> Charging | None:

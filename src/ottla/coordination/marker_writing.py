@@ -139,8 +139,8 @@ class _Writing(Operation):
         """The group coordinator has answered."""
         self.settle(where, code)
         # While partitions are still being written to, the writer itself looks whether all is done.
-        if self.is_begun and not self.is_done:
-            self.is_done = self.try_complete()
+        if self.is_begun:
+            self.wake()
 
 
 class _Ticket:

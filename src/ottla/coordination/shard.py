@@ -117,7 +117,7 @@ class Shard(Generic[S]):
             if timer is not None:
                 timer.cancel()
         if self._watch is not None:
-            self._watch.is_done = True
+            self._watch.finish()
         if self.machine.is_active:
             parked = list(self._behaviour.parked(self.machine.state))
             self.machine.deactivate(self._failure)

@@ -1,15 +1,16 @@
 """A share fetch at work: it reads what its share partitions can give, or waits until they can give enough.
 
-It waits as any fetch does: in the lists of the partitions for the high watermark, in those of the share partitions for
-records that become available again, and in the one timer.
+It waits as any fetch does: its session's reader is notified by partitions of a higher high watermark, and by share
+partitions of records that become available again; and it is in the one timer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.coordination.share_partition import FENCING, LedSharePartition
+from ottla.coordination.share_reader import ShareReader, ShareWatch
 from ottla.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import Fetched, available_bytes
@@ -18,7 +19,7 @@ from ottla.replica.waiting import Operation
 from ottla.share.aborted import aborted_spans, without_spans
 from ottla.share.acquiring import Acquired, Asked, Span, acquire
 from ottla.share.delivery import State
-from ottla.share.partition import SharePartition
+from ottla.share.partition import Limits, SharePartition
 from ottla.share.sessions import Where
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.varint import Buffer
@@ -52,101 +53,169 @@ class ShareFetch(Operation):
         "_fence",
         "_is_wanted",
         "_isolation",
-        "_leds",
+        "_limits",
+        "_log_changed",
         "_max_bytes",
         "_min_bytes",
         "_now_ms",
+        "_reader",
+        "_refused",
+        "_total",
     )
 
     def __init__(
         self,
-        leds: dict[Where, LedSharePartition],
-        failed: dict[Where, ApiError],
+        reader: ShareReader,
         asked: Asked,
         *,
+        refused: Collection[Where],
+        failed: dict[Where, ApiError],
         min_bytes: int,
         max_bytes: int,
         isolation: Isolation,
+        limits: Callable[[], Limits],
         now_ms: Callable[[], int],
         is_wanted: Callable[[], bool],
         fence: Callable[[LedSharePartition], None],
         done: Callable[[dict[Where, Part]], None],
     ) -> None:
         super().__init__()
-        self._leds = leds
-        self._failed = failed
+        self._reader = reader
         self._asked = asked
+        self._refused = refused
+        """What the member may not read, or what does not exist; it is not looked at."""
+        self._failed = failed
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._isolation = isolation
+        self._limits = limits
         self._now_ms = now_ms
         self._is_wanted = is_wanted
         """Whether the member is still there: nobody would take what is acquired for one that is gone."""
         self._fence = fence
         self._done = done
+        self._total = 0
+        """The bytes that could be read, by the last look at each share partition."""
+        self._log_changed = False
+        """Whether a log does not have the offset that is to be read: reading finds out."""
+
+    def begin(self) -> bool:
+        """Look at all that changed since the last fetch of the session; whether that completes this one."""
+        watches = self._reader.changed_in_order()
+        for watch in watches:
+            watch.available_bytes = 0
+            self._reader.set_able(watch, is_able=False)
+        self._look(watches)
+        return self._complete_if_enough()
 
     def try_complete(self) -> bool:
-        """Whether there was enough to be had, or something is wrong."""
-        able = self._able()
-        if not able or not self._is_enough(able):
-            return False
-        self._complete(able)
-        return True
+        """Look at what changed since the last look; whether that completes the fetch."""
+        self._look(self._reader.take_woken())
+        return self._complete_if_enough()
 
     def expire(self) -> None:
-        self._complete(self._able())
+        self._look(self._reader.take_woken())
+        self._complete()
 
-    def _able(self) -> dict[Where, int]:
-        """The share partitions that could give something, with the offsets to read from."""
-        able = {}
-        for where, led in self._leds.items():
-            if led.failure is not None:
-                self._failed.setdefault(where, led.failure)
-            elif not led.is_current:
-                self._failed.setdefault(where, NotLeader(f"{led.partition} is not the leader"))
-            elif led.share is not None and led.share.can_acquire(led.limits):
-                able[where] = led.share.next_offset()
-        return able
+    def cancel(self) -> None:
+        """Complete without acquiring anything: nobody waits for it any more."""
+        self.finish()
+        self._leave()
+        self._done({})
 
-    def _is_enough(self, able: dict[Where, int]) -> bool:
-        total, room = 0, self._max_bytes // len(able)
-        for where, offset in able.items():
-            log = self._leds[where].partition.log
+    def _leave(self) -> None:
+        if self._reader.waiting is self:
+            self._reader.waiting = None
+            self._reader.woken.clear()
+
+    def _look(self, watches: Iterable[ShareWatch]) -> None:
+        limits = self._limits()
+        for watch in watches:
+            if watch.led is not None and watch.where not in self._refused:
+                before, watch.available_bytes = watch.available_bytes, self._available(watch, watch.led, limits)
+                self._total += watch.available_bytes - before
+
+    def _available(self, watch: ShareWatch, led: LedSharePartition, limits: Limits) -> int:
+        """How much could be read of a share partition, within its part of the answer."""
+        if led.failure is not None:
+            self._failed.setdefault(watch.where, led.failure)
+        elif not led.is_current:
+            self._failed.setdefault(watch.where, NotLeader(f"{led.partition} is not the leader"))
+        elif led.share is not None and led.share.can_acquire(limits):
+            self._reader.set_able(watch, is_able=True)
+            log, offset = led.partition.log, led.share.next_offset()
             limit = log.limit(self._isolation)
             if offset > limit or offset < log.log_start_offset:
-                return True  # the log is not what it was: reading tells
-            if offset < limit:
-                total += min(available_bytes(log, offset, self._isolation, enough=self._min_bytes), max(room, 1))
-        return total >= self._min_bytes
+                self._log_changed = True
+            elif offset < limit:
+                size = available_bytes(log, offset, self._isolation, enough=self._min_bytes)
+                return min(size, self._room)
+            return 0
+        self._reader.set_able(watch, is_able=False)
+        return 0
 
-    def _complete(self, able: dict[Where, int]) -> None:
+    @property
+    def _room(self) -> int:
+        """The room in the answer for one share partition."""
+        return max(self._max_bytes // max(self._reader.able_count, 1), 1)
+
+    def _complete_if_enough(self) -> bool:
+        if not self._reader.able_count or not (self._log_changed or self._total >= self._min_bytes):
+            return False
+        self.finish()
+        self._complete()
+        return True
+
+    def _complete(self) -> None:
+        self._leave()
         if not self._is_wanted():
             self._done({})
             return
+        reader = self._reader
+        watches = reader.changed_in_order()
+        able = self._rotated([watch for watch in watches if watch.is_able and watch.where not in self._refused])
         parts: dict[Where, Part] = {}
-        left, room, records = self._max_bytes, max(self._max_bytes // len(able), 1) if able else 0, 0
+        left, room, records = self._max_bytes, self._room, 0
         asked = self._asked
-        for where, offset in able.items():
-            led = self._leds[where]
-            part = self._fetch(
-                led,
-                offset,
+        for watch in able:
+            assert watch.led is not None, f"{watch.where} is able to give records, and is not led here"
+            part = parts[watch.where] = self._fetch(
+                watch.led,
                 min(room, left),
                 asked._replace(max_records=asked.max_records - records),
                 whole_first=left == self._max_bytes,
             )
-            parts[where] = part
             left = max(left - len(part.records), 0)
             records += sum(last - first + 1 for first, last, _ in part.acquired)
+            if part.acquired:
+                watch.position = reader.next_position()
         for where, error in self._failed.items():
             parts[where] = Part(error=error)
+        limits = self._limits()
+        reader.keep_changed([watch for watch in watches if not self._is_quiet(watch, limits)])
         self._done(parts)
-        for where in able:
-            self._leds[where].partition.completions.add(self._leds[where].waiting)
+        for watch in able:
+            if watch.led is not None:
+                watch.led.wake_others(reader)
 
-    def _fetch(self, led: LedSharePartition, offset: int, room: int, asked: Asked, *, whole_first: bool) -> Part:
+    def _rotated(self, watches: list[ShareWatch]) -> list[ShareWatch]:
+        """Another one is the first each time, for the first gets the most room."""
+        first = self._reader.session.epoch % len(watches) if watches else 0
+        return watches[first:] + watches[:first]
+
+    def _is_quiet(self, watch: ShareWatch, limits: Limits) -> bool:
+        """Whether a share partition gives nothing until something happens in it."""
+        led = watch.led
+        if led is None or led.is_fenced or watch.where in self._refused or watch.where in self._failed:
+            return False
+        if led.share is None or not led.share.can_acquire(limits):
+            return True
+        return led.share.next_offset() == led.partition.log.limit(self._isolation)
+
+    def _fetch(self, led: LedSharePartition, room: int, asked: Asked, *, whole_first: bool) -> Part:
         share = led.share
         assert share is not None
+        offset = share.next_offset()
         try:
             found = led.partition.read(offset, room, self._isolation, whole_first=whole_first)
             assert not isinstance(found, Diverging)
@@ -160,7 +229,7 @@ class ShareFetch(Operation):
             return Part(error=error)
         except OSError as error:
             return Part(error=StorageFailed(str(error)))
-        limits, now_ms = led.limits, self._now_ms()
+        limits, now_ms = self._limits(), self._now_ms()
         spans = [Span(header.base_offset, header.last_offset) for _, header in read.headers]
         acquired = acquire(share, asked, offset, spans, limits, now_ms)
         if acquired:

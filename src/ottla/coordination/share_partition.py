@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ottla.coordination.share_reader import ShareReader, ShareWatch
 from ottla.coordination.share_states import READ, WRITE, ShareStateClient
 from ottla.errors import (
     ApiError,
@@ -27,7 +28,7 @@ from ottla.errors import (
 from ottla.messages import read_share_group_state as reading
 from ottla.messages import write_share_group_state as writing
 from ottla.replica.partition import Partition
-from ottla.replica.waiting import Completions, WaitingList
+from ottla.replica.waiting import Completions
 from ottla.share.acknowledging import Ack, acknowledge
 from ottla.share.batches import StateBatch
 from ottla.share.partition import Change, Limits, SharePartition
@@ -68,8 +69,8 @@ class LedSharePartition:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.waiting = WaitingList()
-        """Fetches that wait for records to become available again."""
+        self.watches: dict[ShareWatch, None] = {}
+        """The sessions that read here: their fetches wait for records to become available again."""
         self.share: SharePartition | None = None
         """None while it is being loaded, and after it was fenced."""
         self.failure: ApiError | None = None
@@ -77,7 +78,8 @@ class LedSharePartition:
         self._around = around
         self._on_fenced = on_fenced
         self._state_epoch = 0
-        self._is_fenced = False
+        self.is_fenced = False
+        """Whether it is of no use any more: the next fetch loads the share partition again."""
         self._writes: list[_Write] = []
         self._is_writing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -97,7 +99,7 @@ class LedSharePartition:
 
     def fence(self) -> None:
         """Have nothing to do with it any more."""
-        self._is_fenced = True
+        self.is_fenced = True
         self.share = None
         if self._timer is not None:
             self._timer.cancel()
@@ -128,7 +130,7 @@ class LedSharePartition:
             self.failure = error if isinstance(error, ApiError) else UnknownServerError(str(error))
             self._on_fenced(self)
         else:
-            if not self._is_fenced:
+            if not self.is_fenced:
                 self.share, self._state_epoch = share, found.state_epoch
         self._wake()
         self._around.completions.run()
@@ -185,6 +187,7 @@ class LedSharePartition:
             logger.warning("%s could not write that locks ended: %s", self, error)
         if self.share is not None:
             self.share.advance()
+            self._wake()
 
     # -- writing --
 
@@ -237,8 +240,15 @@ class LedSharePartition:
 
         self._around.states.ask(WRITE, self.key, data, written)
 
+    def wake_others(self, reader: ShareReader) -> None:
+        """Have all sessions but one look again, which has taken what it could."""
+        for watch in self.watches:
+            if watch.watch_set is not reader:
+                watch.wake(self._around.completions)
+
     def _wake(self) -> None:
-        self._around.completions.add(self.waiting)
+        for watch in self.watches:
+            watch.wake(self._around.completions)
 
 
 def _told(error: ApiError) -> ApiError:

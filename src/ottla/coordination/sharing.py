@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, cast
 
 from ottla.coordination.broker_links import BrokerLinks, Spawn
 from ottla.coordination.shards import Shards
 from ottla.coordination.share_fetching import Part, ShareFetch
 from ottla.coordination.share_partition import Done, LedSharePartition, Surroundings
+from ottla.coordination.share_reader import ShareReader
 from ottla.coordination.share_states import ShareStateClient
 from ottla.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.image.changes import Changes
@@ -23,14 +24,14 @@ from ottla.log.partition_log import Isolation
 from ottla.log.reading import searches
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions, Timer, complete_or_wait
+from ottla.replica.waiting import Completions, Timer
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.share.acknowledging import Ack
 from ottla.share.acquiring import Asked
 from ottla.share.behaviour import ShareStatesBehaviour
 from ottla.share.context import Context
 from ottla.share.partition import Limits
-from ottla.share.sessions import SessionKey, ShareSessions, Where
+from ottla.share.sessions import Session, SessionKey, ShareSessions, Where
 from ottla.share.settings import beginning_of, limits_of, reads_committed
 from ottla.share.state import Key, ShareStates
 from ottla.wire.compression import Compression
@@ -95,6 +96,9 @@ class Sharing:
         )
         self.sessions = ShareSessions()
         self.led: dict[Key, LedSharePartition] = {}
+        self._led_of: dict[Where, list[LedSharePartition]] = {}
+        """The same by partition, which several groups may share."""
+        self._readers: dict[Session, ShareReader] = {}
         self._around = Surroundings(self.states, loop, completions, now_ms, self.limits, self._first_offset)
 
     @property
@@ -124,11 +128,18 @@ class Sharing:
         if not self.led and not self.sessions.sessions:
             return
         if not self.is_enabled:
+            for reader in list(self._readers.values()):
+                self._release(reader.session)
             self.sessions.clear()
-        for led in list(self.led.values()):
-            partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)
-            if partition is not led.partition or not led.is_current or not self.is_enabled:
+            for led in list(self.led.values()):
                 self.drop(led)
+            return
+        mine = changes.on_broker(self._partitions.broker_id)
+        for change in (*mine.deleted, *mine.leading, *mine.following):
+            for led in list(self._led_of.get((change.topic.id, change.number), ())):
+                partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)
+                if partition is not led.partition or not led.is_current:
+                    self.drop(led)
 
     def close(self) -> None:
         """Give all up, for the broker stops."""
@@ -137,50 +148,100 @@ class Sharing:
         for led in list(self.led.values()):
             self.drop(led)
 
+    # -- sessions --
+
+    def begin_session(
+        self,
+        key: SessionKey,
+        wanted: Sequence[tuple[Where, str | None]],
+        client: Hashable,
+        *,
+        has_acks: bool,
+        slots: int,
+    ) -> Session:
+        """A new session, in place of the one that the member may have."""
+        old = self.sessions.sessions.get(key)
+        try:
+            session = self.sessions.begin(key, wanted, client, has_acks=has_acks, slots=slots)
+        finally:
+            if old is not None and self.sessions.sessions.get(key) is not old:
+                self._release(old)
+        self._readers[session] = ShareReader(session, self._now_ms())
+        return session
+
+    def update_session(
+        self, session: Session, wanted: Sequence[tuple[Where, str | None]], forgotten: Sequence[Where]
+    ) -> None:
+        """Take in what a request adds to a session and drops from it."""
+        session.update(wanted, forgotten)
+        self._readers[session].update([where for where, _ in wanted], forgotten)
+
+    def reader(self, session: Session, circumstances: object) -> ShareReader:
+        """What a session reads here; all of it is looked at again where circumstances are others than before."""
+        reader = self._readers[session]
+        if reader.waiting is not None:
+            # Another fetch of this session still waits; its member has given it up.
+            cast(ShareFetch, reader.waiting).cancel()
+        circumstances = circumstances, reads_committed(self._partitions.image, session.key.group_id)
+        if reader.circumstances != circumstances:
+            reader.circumstances = circumstances
+            reader.mark_all()
+        return reader
+
+    def _release(self, session: Session) -> None:
+        reader = self._readers.pop(session, None)
+        if reader is not None:
+            if reader.waiting is not None:
+                cast(ShareFetch, reader.waiting).cancel()
+            reader.release()
+
     # -- share partitions --
 
     def fetch(
         self,
-        key: SessionKey,
-        targets: Iterable[Where],
+        reader: ShareReader,
         asked: Asked,
         *,
+        refused: Collection[Where],
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
         done: Callable[[dict[Where, Part]], None],
     ) -> None:
         """Give a member records, now or when there are some; share partitions that nothing is known of are left out."""
-        wanted = list(targets)
-        if not wanted or asked.max_records == 0 or max_bytes == 0:
+        session, key = reader.session, reader.session.key
+        watches = [watch for watch in reader.changed_in_order() if watch.where not in refused]
+        if not (watches or reader.has_quiet) or asked.max_records == 0 or max_bytes == 0:
             done({})
             return
-        leds: dict[Where, LedSharePartition] = {}
         failed: dict[Where, ApiError] = {}
-        for where in wanted:
+        for watch in watches:
             try:
-                leds[where] = self._led(Key(key.group_id, *where))
+                led = self._led(Key(key.group_id, *watch.where))
+                if watch.led is not led:
+                    watch.bind(led)
             except ApiError as error:
-                failed[where] = error
-        session = self.sessions.sessions.get(key)
+                failed[watch.where] = error
         committed = reads_committed(self._partitions.image, key.group_id)
         fetch = ShareFetch(
-            leds,
-            failed,
+            reader,
             asked,
+            refused=refused,
+            failed=failed,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
             isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
+            limits=lambda: self.limits(key.group_id),
             now_ms=self._now_ms,
             is_wanted=lambda: self.sessions.sessions.get(key) is session,
             fence=self.drop,
             done=done,
         )
-        if not leds:
+        if len(failed) == len(watches) and not reader.has_quiet:
             fetch.expire()
-            return
-        lists = [each for led in leds.values() for each in (led.waiting, led.partition.waiting_fetches)]
-        complete_or_wait(fetch, lists, self._timer, max(max_wait_ms, 0))
+        elif not fetch.begin():
+            reader.waiting = fetch
+            self._timer.add(fetch, max(max_wait_ms, 0))
 
     def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
         """Take what a member says of records that it acquired."""
@@ -193,6 +254,8 @@ class Sharing:
     def end_session(self, key: SessionKey) -> None:
         """A member is gone, or begins anew: what it has acquired is available again."""
         session = self.sessions.remove(key)
+        if session is not None:
+            self._release(session)
         for where in session.targets if session is not None else ():
             led = self.led.get(Key(key.group_id, *where))
             if led is not None:
@@ -213,6 +276,11 @@ class Sharing:
         """Have nothing to do with a share partition until somebody asks for it again."""
         if self.led.get(led.key) is led:
             del self.led[led.key]
+            where = led.key.topic_id, led.key.partition
+            others = self._led_of[where]
+            others.remove(led)
+            if not others:
+                del self._led_of[where]
         led.fence()
 
     def _led(self, key: Key) -> LedSharePartition:
@@ -225,6 +293,7 @@ class Sharing:
         if led is not None:
             self.drop(led)
         led = self.led[key] = LedSharePartition(key, partition, self._around, self.drop)
+        self._led_of.setdefault((key.topic_id, key.partition), []).append(led)
         self._spawn(led.load())
         return led
 

@@ -12,6 +12,7 @@ and the recovery point rises when it is done. After an OSError the log is as bef
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -87,6 +88,7 @@ class PartitionLog:
         "limit_position",
         "log_end_offset",
         "log_start_offset",
+        "on_start_moved",
         "partition",
         "producers",
         "recovery_point",
@@ -124,6 +126,8 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
+        self.on_start_moved: Callable[[], None] | None = None
+        """Called when the log begins later than it did, by retention, a deletion of records, or its leader's doing."""
         self.last_flush_ms = 0
         self.flusher = Flusher(self)
         self.limit_position: tuple[int, Segment, int] | None = None

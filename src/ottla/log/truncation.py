@@ -85,6 +85,8 @@ def advance_log_start(log: PartitionLog, offset: int) -> bool:
     log.log_start_offset = offset
     log.epochs.truncate_from_start(offset)
     log.producers.on_log_start(offset)
+    if log.on_start_moved is not None:
+        log.on_start_moved()
     return True
 
 

@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS = 20
 _HELD_BACK_MS = 100
-_SWEEP_MS = 500
 _NOT_REGISTERED_MS = 20
 
 
@@ -95,9 +94,9 @@ class Fetcher:
         self._paused: dict[Key, int] = {}
         """Partitions that are left alone for a while, and until when."""
         self._busy: dict[Lane, Mapping[Key, Asked]] = {}
+        self._on_start_moved = self._tell_start
         self._failures = 0
         self._blocked_until_ms = 0
-        self._swept_ms = 0
 
     def __repr__(self) -> str:
         return f"Fetcher(from broker {self.source}, {len(self.followings)} partitions)"
@@ -108,6 +107,7 @@ class Fetcher:
         """Fetch a partition from now on, in its present term."""
         following = Following(partition)
         self.followings[following.key] = following
+        partition.on_start_moved = self._on_start_moved
         log = partition.log
         if log.epochs.latest < 0 and log.log_end_offset > log.high_watermark:
             # Without epochs the leader cannot tell where logs part: only what is committed is sure to be the same.
@@ -122,9 +122,14 @@ class Fetcher:
         following = self.followings.pop(key, None)
         if following is not None:
             following.is_gone = True
+            following.partition.on_start_moved = None
             self._changed.add(key)
             self._asking.discard(key)
             self._paused.pop(key, None)
+
+    def _tell_start(self, partition: Partition) -> None:
+        """Let the leader know with the next fetch where the log here begins: retention moves that by itself."""
+        self._changed.add((partition.topic_id, partition.index))
 
     @property
     def max_lag(self) -> int:
@@ -158,10 +163,8 @@ class Fetcher:
     def _main_fetch(self, now_ms: int) -> FetchRequest | None:
         session = self._session
         told = session.told
-        if session.is_new or now_ms - self._swept_ms >= _SWEEP_MS:
-            # Retention moves the start of logs by itself; the leader wants to know that too, in time.
+        if session.is_new:
             self._changed.update(self.followings)
-            self._swept_ms = now_ms
         wanted: list[tuple[Key, Asked]] = []
         forgotten: list[Key] = []
         for key in self._changed:
@@ -372,6 +375,7 @@ class Fetcher:
 
     def _fetch_on(self, following: Following) -> None:
         following.phase = Phase.FETCHING
+        following.partition.mark_watches()
         self._changed.add(following.key)
         self._on_ready()
 

@@ -52,6 +52,11 @@ class Follower:
         self.log_end_offset, self.log_start_offset = offset, log_start_offset
         self.broker_epoch = broker_epoch
 
+    def was_caught_up(self, at_ms: int) -> None:
+        """It had everything at its last fetch, which was then, and which nobody looked at for that reason."""
+        self.caught_up_ms = max(self.caught_up_ms, at_ms)
+        self.fetched_ms = max(self.fetched_ms, at_ms)
+
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
         """Whether it has everything, or had everything not long ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms

@@ -260,7 +260,8 @@ class _Move:
         future.settings = partition.log.settings
         # A sync that is under way loses sight of the directory, and so proves nothing.
         future.flusher.truncated()
-        partition.log = self._moves.partitions.logs.promote_future(partition.topic, partition.index)
+        partition.take_log(self._moves.partitions.logs.promote_future(partition.topic, partition.index))
+        partition.mark_watches()
         partition.log.flusher.start()
         # What the next start trusts must be of this directory from now on.
         self.directory.checkpoint_recovery_points()

@@ -34,6 +34,7 @@ from ottla.messages.alter_partition import ResponsePartitionData
 from ottla.replica.followers import NO_OFFSET, Follower
 from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
 from ottla.replica.waiting import Completions, WaitingList
+from ottla.replica.watches import Watch
 from ottla.replicated.entries import Marker
 
 NO_EPOCH = -1
@@ -55,20 +56,21 @@ class Partition:
         "assignment",
         "broker_id",
         "completions",
+        "consumer_watches",
         "epoch_start_offset",
+        "follower_watches",
         "followers",
         "future",
         "index",
         "is_leader",
         "leader_epoch",
         "log",
+        "on_start_moved",
         "proposal",
         "rules",
         "topic",
         "topic_id",
         "waiting_deletes",
-        "waiting_fetches",
-        "waiting_followers",
         "waiting_produces",
     )
 
@@ -89,7 +91,7 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.log = log
+        self.take_log(log)
         self.future: PartitionLog | None = None
         """In another directory, where the partition is being moved to."""
         self.assignment = assignment
@@ -102,11 +104,13 @@ class Partition:
         self.proposal: Proposal | None = None
         """Sent to the controller and not settled yet."""
         self.waiting_produces = WaitingList()
-        self.waiting_fetches = WaitingList()
-        """Consumers, for the high watermark."""
-        self.waiting_followers = WaitingList()
-        """Fetches of followers, for the log's end."""
         self.waiting_deletes = WaitingList()
+        self.consumer_watches: dict[Watch, None] | None = None
+        """Consumers and share groups, for the high watermark."""
+        self.follower_watches: dict[Watch, None] | None = None
+        """Fetches of followers, for the log's end."""
+        self.on_start_moved: Callable[[Partition], None] | None = None
+        """Called by a follower when its log begins later, for its leader is to know that."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}{', leader' if self.is_leader else ''})"
@@ -115,6 +119,21 @@ class Partition:
     def isr(self) -> tuple[int, ...]:
         """The replicas that the controller holds to be in sync."""
         return self.assignment.isr
+
+    def take_log(self, log: PartitionLog) -> None:
+        """Use a log from now on."""
+        self.log = log
+        log.on_start_moved = self._log_start_moved
+
+    def watches_of(self, replica: int) -> dict[Watch, None]:
+        """The watches of followers, or of all other readers."""
+        if replica >= 0:
+            if self.follower_watches is None:
+                self.follower_watches = {}
+            return self.follower_watches
+        if self.consumer_watches is None:
+            self.consumer_watches = {}
+        return self.consumer_watches
 
     def lead(self, assignment: Assignment, now_ms: int) -> None:
         """Become the leader, or go on as one with other replicas."""
@@ -210,9 +229,13 @@ class Partition:
 
     def on_appended(self) -> None:
         """The log has grown: the high watermark may rise, and followers may fetch."""
+        if self.follower_watches:
+            for watch in self.follower_watches:
+                if not watch.is_changed and (follower := self.followers.get(watch.watch_set.replica)) is not None:
+                    # Fetches of its session did not look here, for the follower had everything until now.
+                    follower.was_caught_up(watch.watch_set.used_ms)
+                watch.wake(self.completions)
         self._advance()
-        if self.waiting_followers.operations:
-            self.completions.add(self.waiting_followers)
 
     def has_replicated(self, offset: int) -> bool:
         """Whether a produce that waits for all can be answered; raises if it cannot be promised any more."""
@@ -393,10 +416,7 @@ class Partition:
             return
         if self.waiting_produces.operations:
             self.completions.add(self.waiting_produces)
-        if self.waiting_fetches.operations:
-            self.completions.add(self.waiting_fetches)
-        if self.waiting_followers.operations:
-            self.waiting_followers.hurry()
+        self.on_high_watermark()
 
     def _replicated_end(self) -> int:
         """The end of what all have who count; -1 where nothing may be committed."""
@@ -416,7 +436,38 @@ class Partition:
             follower.broker, follower.broker_epoch
         )
 
+    def on_high_watermark(self) -> None:
+        """The high watermark has risen: consumers may read on, and followers are to know."""
+        if self.consumer_watches:
+            for watch in self.consumer_watches:
+                watch.wake(self.completions)
+        if self.follower_watches:
+            for watch in self.follower_watches:
+                watch.hurry()
+
+    def mark_watches(self) -> None:
+        """Have all readers look at the partition with their next fetch."""
+        for watches in (self.consumer_watches, self.follower_watches):
+            for watch in watches or ():
+                watch.mark()
+
+    def _log_start_moved(self) -> None:
+        self.mark_watches()
+        if self.on_start_moved is not None:
+            self.on_start_moved(self)
+
     def wake_all(self) -> None:
-        """Let everyone look again who waits for something of this partition."""
-        for waiting in (self.waiting_produces, self.waiting_fetches, self.waiting_followers, self.waiting_deletes):
-            self.completions.add(waiting)
+        """Let all requests that wait for this partition look again."""
+        for waiting in (self.waiting_produces, self.waiting_deletes):
+            if waiting.operations:
+                self.completions.add(waiting)
+        for watches in (self.consumer_watches, self.follower_watches):
+            for watch in watches or ():
+                watch.wake(self.completions)
+
+    def end_watches(self) -> None:
+        """The partition leaves this broker: readers look for it elsewhere, or find that it is gone."""
+        for watches in (self.consumer_watches, self.follower_watches):
+            for watch in watches or ():
+                watch.partition = None
+        self.consumer_watches = self.follower_watches = None

@@ -334,6 +334,7 @@ class Partitions:
             self.fetching.leave(partition)
         partition.is_leader = False
         partition.wake_all()
+        partition.end_watches()
 
     def _reconfigure(self, kind: int, name: str) -> None:
         if kind == ResourceType.TOPIC:

@@ -1,111 +1,166 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
 
-The broker remembers a session's partitions with what it told the client of each, and answers only with those that have
-news. Sessions are numbered; their epoch rises with each request, so that a request that was lost or repeated is
-noticed. There is room for so many sessions: a new one takes the place of one that was idle, or is smaller, or serves a
-consumer where the new one serves a follower. Who gets no session is answered in full each time.
+The broker remembers the partitions of a session with what the client knows of each. It reads only those that changed
+since the last fetch, and answers only with those that have news. Sessions have an epoch that rises with each request,
+so that a lost or repeated request is noticed. The number of sessions is limited: a new one takes the place of one that
+was idle, or is smaller, or serves a consumer where the new one serves a follower. A client without a session is
+answered in full each time.
 
 A partition is known by its topic's id from v13 on, by its topic's name before: never by both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
 from ottla.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
-from ottla.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from ottla.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.replica.watches import Watch, WatchSet, position
 from ottla.wire.batch import MAX_INT32
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+_FIRST_WITH_IDS: Final = 13
+_FIRST_WITH_SESSIONS: Final = 7
 
 TopicKey = str | bytes
 Key = tuple[TopicKey, int]
 """Topic name or id, and partition."""
 
 
-class Target:
-    """One partition of a fetch, as the client last described it, and what it was last told."""
+class CachedPartition(Watch):
+    """One partition of a fetch, as the client last described it, and what the client knows of it."""
 
-    __slots__ = ("name", "request", "sent_high_watermark", "sent_log_start", "topic")
+    __slots__ = (
+        "is_exhausted",
+        "name",
+        "request",
+        "seen_bytes",
+        "sent_high_watermark",
+        "sent_log_start",
+        "topic",
+    )
 
-    def __init__(self, topic: TopicKey, request: FetchPartition) -> None:
+    def __init__(self, fetched: FetchedPartitions, topic: TopicKey, request: FetchPartition) -> None:
+        super().__init__(fetched)
         self.topic = topic
         self.request = request
         self.name: str | None = None
         """The topic's name, once it was found by its id."""
         self.sent_high_watermark = -1
         self.sent_log_start = -1
+        self.seen_bytes = 0
+        """The size of what the last read found."""
+        self.is_exhausted = False
+        """Whether the last read found nothing, and the next one will not either unless the partition changes."""
 
     @property
     def key(self) -> Key:
         return self.topic, self.request.partition
 
     def is_behind(self, answer: PartitionData) -> bool:
-        """Whether an answer tells of another high watermark than the client knows."""
+        """Whether an answer has another high watermark than the client knows."""
         return answer.high_watermark != self.sent_high_watermark
 
     def has_news(self, answer: PartitionData) -> bool:
-        """Whether an answer tells the client anything; remembers what it is told."""
+        """Whether an answer has anything that the client does not know."""
         records = answer.records
-        news = (
+        return (
             (records is not None and len(records) > 0)
-            or self.is_behind(answer)
+            or answer.high_watermark != self.sent_high_watermark
             or answer.log_start_offset != self.sent_log_start
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None
+            or answer.error_code != 0
         )
-        self.sent_high_watermark = answer.high_watermark
+
+    def sent(self, answer: PartitionData) -> None:
+        """Remember what the client knows by an answer."""
+        # Once an error is over, the client is to hear of the partition again.
+        self.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
         self.sent_log_start = answer.log_start_offset
-        if answer.error_code:
-            # Once the error is over, the client is to hear of the partition again.
-            self.sent_high_watermark = -1
-            return True
-        return news
 
 
-class Session:
-    """What one client fetches."""
+class FetchedPartitions(WatchSet):
+    """The partitions of a session, or of a single fetch without one."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "for_follower", "id", "last_used_ms", "size", "targets")
+    __slots__ = ("partitions", "session")
 
-    def __init__(self, session_id: int, targets: dict[Key, Target], *, for_follower: bool, by_id: bool, now_ms: int):
+    def __init__(self, replica: int, now_ms: int) -> None:
+        super().__init__(replica, now_ms)
+        self.session: FetchSession | None = None
+        self.partitions: dict[Key, CachedPartition] = {}
+
+    def update(self, request: FetchRequest, *, by_id: bool) -> None:
+        """Take in what a request says of partitions. One that is named twice counts as it was named last."""
+        partitions = self.partitions
+        for topic in request.topics:
+            name: TopicKey = topic.topic_id if by_id else topic.topic
+            for partition in topic.partitions:
+                key = (name, partition.partition)
+                cached = partitions.get(key)
+                if cached is None:
+                    partitions[key] = CachedPartition(self, name, partition)
+                else:
+                    cached.request = partition
+                    cached.mark()
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if by_id else forgotten.topic
+            for number in forgotten.partitions:
+                cached = partitions.pop((name, number), None)
+                if cached is not None:
+                    cached.end()
+                    if cached.is_changed:
+                        self.changed.remove(cached)
+
+    def changed_in_order(self) -> list[CachedPartition]:
+        """The partitions to read, in the order in which they are entitled to room in the answer."""
+        if len(self.changed) > 1:
+            self.changed.sort(key=position)
+        return cast("list[CachedPartition]", self.changed)
+
+    def mark_all(self) -> None:
+        """Have all partitions read by the next fetch."""
+        self.changed = list(self.partitions.values())
+        for cached in self.changed:
+            cached.is_changed = True
+
+    def drop_quiet(self, read: list[tuple[CachedPartition, PartitionData]]) -> None:
+        """Leave partitions out of the next read that were just read, have nothing to send, and did not change since."""
+        kept: list[Watch] = []
+        for cached, answer in read:
+            if cached.is_exhausted and (self.session is None or not cached.has_news(answer)):
+                cached.is_changed = False
+            else:
+                kept.append(cached)
+        self.changed = kept + self.changed[len(read) :]
+
+    def release(self) -> None:
+        """Be notified by no partition any more."""
+        for cached in self.partitions.values():
+            cached.end()
+
+
+class FetchSession:
+    """What the broker remembers of one client's session."""
+
+    __slots__ = ("by_id", "created_ms", "epoch", "fetched", "for_follower", "id", "is_closed", "reader", "size")
+
+    def __init__(self, session_id: int, fetched: FetchedPartitions, *, by_id: bool, now_ms: int) -> None:
         self.id = session_id
-        self.targets = targets
-        self.size = len(targets)
+        self.fetched = fetched
+        self.size = len(fetched.partitions)
         """As counted when the session was last used: what eviction goes by."""
-        self.for_follower = for_follower
+        self.for_follower = fetched.replica >= 0
         self.by_id = by_id
         self.epoch = 1
-        self.created_ms = self.last_used_ms = now_ms
-
-
-class Fetch:
-    """One request's partitions, and how its answer is to be put together."""
-
-    __slots__ = ("session", "targets")
-
-    def __init__(self, targets: Iterable[Target], session: Session | None) -> None:
-        self.targets: list[Target] = list(targets)
-        self.session = session
-        """The session that the request goes on with; None for a full request."""
-
-    def select(self, answers: list[PartitionData]) -> Iterator[tuple[Target, PartitionData]]:
-        """The answers that are worth sending, given in the order of the targets."""
-        session = self.session
-        if session is None:
-            yield from zip(self.targets, answers, strict=True)
-            return
-        for target, answer in zip(self.targets, answers, strict=True):
-            if target.has_news(answer):
-                if answer.records is not None and len(answer.records):
-                    # Partitions that had their turn go to the end, so that all get theirs.
-                    moved = session.targets.pop(target.key, None)
-                    if moved is not None:
-                        session.targets[target.key] = moved
-                yield target, answer
+        self.created_ms = now_ms
+        self.is_closed = False
+        """Whether it was ended or evicted, perhaps while a fetch of it waits."""
+        self.reader: object = None
+        """Who read last, and how: what is exhausted for one reader may not be for another."""
 
 
 class SessionCache:
@@ -116,7 +171,7 @@ class SessionCache:
         self.eviction_ms = eviction_ms
         self._random_id = random_id
         """A number from 1 to the largest int32."""
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
         self.evictions = 0
 
@@ -124,73 +179,105 @@ class SessionCache:
     def partition_count(self) -> int:
         return sum(session.size for session in self.sessions.values())
 
-    def begin(self, request: FetchRequest, version: int, now_ms: int) -> Fetch:
+    def begin(self, request: FetchRequest, version: int, now_ms: int) -> FetchedPartitions:
         """The partitions that a request is about; raises if its session is not known or not at that epoch."""
         session_id, epoch = request.session_id, request.session_epoch
+        by_id = version >= _FIRST_WITH_IDS
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
-                self.sessions.pop(session_id, None)
-            return Fetch(_targets(request, by_id=version >= 13), None)
+                self._end(session_id)
+            fetched = FetchedPartitions(replica_id(request, version), now_ms)
+            fetched.update(request, by_id=by_id)
+            return fetched
+        session = self._at_epoch(session_id, epoch)
+        fetched = session.fetched
+        if fetched.waiting is not None:
+            # Another fetch of this session still waits; its client has given it up.
+            waiting = fetched.waiting
+            waiting.finish()
+            waiting.expire()
+            session = self._at_epoch(session_id, epoch)
+        if session.by_id != by_id:
+            raise FetchSessionTopicIdMismatch(f"fetch session {session_id} {'uses' if session.by_id else 'has no'} ids")
+        if request.topics or request.forgotten_topics_data:
+            fetched.update(request, by_id=by_id)
+        session.epoch = 1 if epoch == MAX_INT32 else epoch + 1
+        fetched.used_ms = now_ms
+        session.size = len(fetched.partitions)
+        del self.sessions[session_id]
+        if not fetched.partitions:
+            # Nothing is left to remember, which the answer says by session id 0.
+            return FetchedPartitions(fetched.replica, now_ms)
+        self.sessions[session_id] = session
+        return fetched
+
+    def finish(
+        self,
+        fetched: FetchedPartitions,
+        read: list[tuple[CachedPartition, PartitionData]],
+        request: FetchRequest,
+        version: int,
+        now_ms: int,
+    ) -> tuple[int, list[tuple[CachedPartition, PartitionData]]]:
+        """The session id of the answer, and the partitions in it; a full request may get a session by this."""
+        session = fetched.session
+        if session is None:
+            session_id = NO_SESSION
+            if version >= _FIRST_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
+                session_id = self._open(fetched, by_id=version >= _FIRST_WITH_IDS, now_ms=now_ms)
+            if session_id != NO_SESSION:
+                for cached, answer in read:
+                    cached.sent(answer)
+            return session_id, read
+        chosen: list[tuple[CachedPartition, PartitionData]] = []
+        kept: list[Watch] = []
+        for pair in read:
+            cached, answer = pair
+            if cached.has_news(answer):
+                cached.sent(answer)
+                chosen.append(pair)
+                if answer.records:
+                    # Partitions that had their turn go to the end, so that all get theirs.
+                    cached.position = fetched.next_position()
+            if cached.is_exhausted:
+                cached.is_changed = False
+            else:
+                kept.append(cached)
+        fetched.changed = kept + fetched.changed[len(read) :]
+        return session.id, chosen
+
+    def take_back(self, request: FetchRequest, response: FetchResponse) -> int:
+        """An answer is not sent, but an empty one in its place: its partitions are sent again. Returns the session."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._end(response.session_id)
+            return NO_SESSION
+        session = self.sessions.get(response.session_id)
+        if session is not None:
+            for topic in response.responses:
+                name = topic.topic_id if session.by_id else topic.topic
+                for answer in topic.partitions:
+                    cached = session.fetched.partitions.get((name, answer.partition_index))
+                    if cached is not None:
+                        cached.sent_high_watermark = -1
+                        cached.mark()
+        return response.session_id
+
+    def _at_epoch(self, session_id: int, epoch: int) -> FetchSession:
         session = self.sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"there is no fetch session {session_id}")
         if session.epoch != epoch:
             raise InvalidFetchSessionEpoch(f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}")
-        by_id = version >= 13
-        if session.by_id != by_id:
-            raise FetchSessionTopicIdMismatch(f"fetch session {session_id} {'uses' if session.by_id else 'has no'} ids")
-        if request.topics or request.forgotten_topics_data:
-            _update(session, request, by_id=by_id)
-        session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
-        session.last_used_ms = now_ms
-        session.size = len(session.targets)
-        del self.sessions[session_id]
-        if not session.targets:
-            # Nothing is left to remember: the client is told so by a session id of nought.
-            return Fetch((), None)
-        self.sessions[session_id] = session
-        return Fetch(session.targets.values(), session)
+        return session
 
-    def finish(
-        self,
-        fetch: Fetch,
-        request: FetchRequest,
-        version: int,
-        answers: list[PartitionData],
-        now_ms: int,
-    ) -> tuple[int, list[tuple[Target, PartitionData]]]:
-        """The session id of the answer, and the partitions in it; a full request may get a session by this."""
-        if fetch.session is not None:
-            return fetch.session.id, list(fetch.select(answers))
-        session_id = NO_SESSION
-        if version >= 7 and request.session_epoch == INITIAL_EPOCH:
-            follower = is_follower(request, version)
-            session_id = self._open(fetch, for_follower=follower, by_id=version >= 13, now_ms=now_ms)
-        chosen = list(zip(fetch.targets, answers, strict=True))
-        if session_id != NO_SESSION:
-            for target, answer in chosen:
-                target.has_news(answer)
-        return session_id, chosen
-
-    def take_back(self, request: FetchRequest, session_id: int) -> int:
-        """An answer is not sent after all, but an empty one: what it told counts as untold. Returns its session."""
-        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self.sessions.pop(session_id, None)
-            return NO_SESSION
-        session = self.sessions.get(session_id)
-        if session is not None:
-            for target in session.targets.values():
-                target.sent_high_watermark = -1
-        return session_id
-
-    def _open(self, fetch: Fetch, *, for_follower: bool, by_id: bool, now_ms: int) -> int:
-        if not self._make_room(len(fetch.targets), for_follower, now_ms):
+    def _open(self, fetched: FetchedPartitions, *, by_id: bool, now_ms: int) -> int:
+        if not self._make_room(len(fetched.partitions), fetched.replica >= 0, now_ms):
             return NO_SESSION
         session_id = self._random_id()
         while session_id in self.sessions or session_id == NO_SESSION:
             session_id = self._random_id()
-        targets = {target.key: target for target in fetch.targets}
-        self.sessions[session_id] = Session(session_id, targets, for_follower=for_follower, by_id=by_id, now_ms=now_ms)
+        session = FetchSession(session_id, fetched, by_id=by_id, now_ms=now_ms)
+        fetched.session = self.sessions[session_id] = session
         return session_id
 
     def _make_room(self, size: int, for_follower: bool, now_ms: int) -> bool:
@@ -199,7 +286,7 @@ class SessionCache:
         if not self.slots:
             return False
         oldest = next(iter(self.sessions.values()))
-        if now_ms - oldest.last_used_ms > self.eviction_ms:
+        if now_ms - oldest.fetched.used_ms > self.eviction_ms:
             self._evict(oldest)
             return True
         # Followers may push out consumers; among equals the larger may push out the smaller, if that has lived a while.
@@ -215,9 +302,16 @@ class SessionCache:
         self._evict(min(candidates, key=lambda session: (session.for_follower, session.size, session.id)))
         return True
 
-    def _evict(self, session: Session) -> None:
-        del self.sessions[session.id]
+    def _evict(self, session: FetchSession) -> None:
+        self._end(session.id)
         self.evictions += 1
+
+    def _end(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.is_closed = True
+            if session.fetched.waiting is None:
+                session.fetched.release()
 
 
 def is_follower(request: FetchRequest, version: int) -> bool:
@@ -230,29 +324,3 @@ def replica_id(request: FetchRequest, version: int) -> int:
     if version < 15:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
-
-
-def _targets(request: FetchRequest, *, by_id: bool) -> Iterable[Target]:
-    """The partitions of a request. One that is named twice is fetched once, as it was named last."""
-    targets: dict[Key, Target] = {}
-    for topic in request.topics:
-        name: TopicKey = topic.topic_id if by_id else topic.topic
-        for partition in topic.partitions:
-            targets[name, partition.partition] = Target(name, partition)
-    return targets.values()
-
-
-def _update(session: Session, request: FetchRequest, *, by_id: bool) -> None:
-    for topic in request.topics:
-        name: TopicKey = topic.topic_id if by_id else topic.topic
-        for partition in topic.partitions:
-            key = (name, partition.partition)
-            known = session.targets.get(key)
-            if known is None:
-                session.targets[key] = Target(name, partition)
-            else:
-                known.request = partition
-    for forgotten in request.forgotten_topics_data:
-        name = forgotten.topic_id if by_id else forgotten.topic
-        for number in forgotten.partitions:
-            session.targets.pop((name, number), None)

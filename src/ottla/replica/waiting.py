@@ -1,28 +1,38 @@
 """Requests that cannot be answered yet: produces that wait for replicas, fetches that wait for bytes.
 
-A waiting operation is an entry in the lists of the things it waits for, and in one timer. Whoever changes such a thing
-wakes its list; each operation then looks again whether it can be completed. It is completed once, by a wake-up or by
-its deadline, whichever comes first. Entries that are done stay in the other lists until those are woken or grow.
+A waiting operation is an entry in the lists of the things it waits for, and in one timer. A change wakes the lists that
+it concerns; each operation in them then looks again whether it can complete. It completes once, by a wake-up or at its
+deadline, and leaves all its lists and the timer in that moment: a finished operation is kept alive by nothing here.
 """
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-_TICK_MS = 10
-_SWEEP_AT = 64
+_FINEST_MS = 10
+_STEPS = 1000
+"""How many ticks fit into a deadline: a timer is late by a thousandth of its time, and by 10 ms at least."""
+
+logger = logging.getLogger(__name__)
 
 
 class Operation(ABC):
-    """Something that waits."""
+    """A request that waits."""
 
-    __slots__ = ("is_done",)
+    kind: ClassVar[str] = ""
+    """What the metrics call such operations; empty for those that they leave out."""
+
+    __slots__ = ("_lists", "_slot", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
+        self._lists: tuple[WaitingList, ...] = ()
+        self._slot: _Slot | None = None
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -32,71 +42,67 @@ class Operation(ABC):
     def expire(self) -> None:
         """Complete with what there is, for the deadline has come."""
 
-    def hurry(self) -> None:  # noqa: B027 (for those that it is about)
-        """There is something to tell meanwhile; most operations are not about that."""
+    def hurry(self) -> None:  # noqa: B027 (only fetches of followers have an interim answer)
+        """Complete soon, for there is something to tell."""
+
+    def wake(self) -> None:
+        """Look again, for something that this operation waits for has changed."""
+        if not self.is_done and self.try_complete():
+            self.finish()
+
+    def finish(self) -> None:
+        """Leave the lists and the timer; the operation has completed, or nobody is interested in it any more."""
+        self.is_done = True
+        for waiting in self._lists:
+            waiting.operations.pop(self, None)
+        self._lists = ()
+        if self._slot is not None:
+            self._slot.pop(self, None)
+            self._slot = None
 
 
 class WaitingList:
     """The operations that wait for one thing, such as a partition's high watermark."""
 
-    __slots__ = ("_sweep_at", "operations")
+    __slots__ = ("operations",)
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
-        """Those who wait, and some who are done with it: nobody waits for certain where there are none."""
-        self._sweep_at = _SWEEP_AT
+        self.operations: dict[Operation, None] = {}
+        """In the order in which they began to wait."""
 
     def __len__(self) -> int:
-        return sum(not operation.is_done for operation in self.operations)
+        return len(self.operations)
 
     def add(self, operation: Operation) -> None:
         """Let an operation wait here."""
-        self.operations.append(operation)
-        if len(self.operations) > self._sweep_at:
-            self.operations = [known for known in self.operations if not known.is_done]
-            self._sweep_at = max(_SWEEP_AT, 2 * len(self.operations))
-
-    def hurry(self) -> None:
-        """Let all know that there is something to tell them."""
-        for operation in self.operations:
-            if not operation.is_done:
-                operation.hurry()
+        self.operations[operation] = None
+        operation._lists += (self,)
 
     def wake(self) -> int:
-        """Let all look again; returns how many were completed."""
-        if not self.operations:
-            return 0
-        # What is added while they look, by the operations themselves, stays for the next time.
-        operations, self.operations = self.operations, []
-        completed, still_waiting = 0, []
-        for operation in operations:
-            if operation.is_done:
-                continue
-            if operation.try_complete():
-                operation.is_done = True
+        """Let all look again; returns how many completed. What is added meanwhile looks the next time."""
+        completed = 0
+        for operation in list(self.operations):
+            if not operation.is_done and operation.try_complete():
+                operation.finish()
                 completed += 1
-            else:
-                still_waiting.append(operation)
-        self.operations = still_waiting + self.operations
         return completed
 
 
 class Completions:
-    """Lists that are to be woken once the step under way is over, ahead of new requests.
+    """What is to be woken once the step under way is over, ahead of new requests.
 
-    Waking them at once would answer others, and take up their next requests, in the middle of an append.
+    Waking at once would answer others, and take up their next requests, in the middle of an append.
     """
 
     __slots__ = ("_due", "_is_running")
 
     def __init__(self) -> None:
-        self._due: dict[WaitingList, None] = {}
+        self._due: dict[WaitingList | Operation, None] = {}
         self._is_running = False
 
-    def add(self, waiting: WaitingList) -> None:
-        """Wake a list when the step is over."""
-        if waiting.operations:
-            self._due[waiting] = None
+    def add(self, waiting: WaitingList | Operation) -> None:
+        """Wake a list, or a single operation, when the step is over."""
+        self._due[waiting] = None
 
     def run(self) -> None:
         """Wake what is due, and what becomes due by that. Called at the end of every step that may have added some."""
@@ -110,48 +116,99 @@ class Completions:
             self._is_running = False
 
 
+class Handle(Protocol):
+    """A call that is due, and may be cancelled."""
+
+    def cancel(self) -> None: ...
+
+
 class CallLater(Protocol):
     """The event loop's way to call something after a while."""
 
     def __call__(self, delay: float, callback: Callable[[], None], /) -> object: ...
 
 
-class Timer:
-    """The deadlines of all waiting operations, in slots of a few milliseconds: one call of the loop at a time."""
+class CallLaterUnlessCancelled(Protocol):
+    """The event loop's way to call something after a while, unless that is cancelled before."""
 
-    def __init__(self, call_later: CallLater, now_ms: Callable[[], int]) -> None:
+    def __call__(self, delay: float, callback: Callable[[], None], /) -> Handle: ...
+
+
+class _Slot(dict[Operation, None]):
+    """The operations that expire at one time."""
+
+    __slots__ = ("due_ms",)
+
+    def __init__(self, due_ms: int) -> None:
+        super().__init__()
+        self.due_ms = due_ms
+
+
+class Timer:
+    """The deadlines of all waiting operations, in slots: one call of the loop at a time.
+
+    Slots are the wider the farther their time is away, so that there are never more than a few thousand of them.
+    """
+
+    def __init__(self, call_later: CallLaterUnlessCancelled, now_ms: Callable[[], int]) -> None:
         self._call_later = call_later
         self._now_ms = now_ms
-        self._slots: dict[int, list[Operation]] = {}
+        self._slots: dict[int, _Slot] = {}
         self._order: list[int] = []
         self._next: int | None = None
+        self._handle: Handle | None = None
+        """The one call of the loop that is due, for the next slot."""
 
     def __len__(self) -> int:
-        return sum(not operation.is_done for slot in self._slots.values() for operation in slot)
+        return sum(map(len, self._slots.values()))
+
+    @property
+    def sizes(self) -> Counter[str]:
+        """How many operations of each kind wait."""
+        return Counter(operation.kind for slot in self._slots.values() for operation in slot)
 
     def add(self, operation: Operation, timeout_ms: int) -> None:
         """Let an operation expire after a time, never before it."""
-        slot = (self._now_ms() + timeout_ms) // _TICK_MS + 1
-        waiting = self._slots.get(slot)
-        if waiting is None:
-            self._slots[slot] = [operation]
-            heappush(self._order, slot)
-            if self._next is None or slot < self._next:
-                self._schedule(slot)
-        else:
-            waiting.append(operation)
+        tick = _FINEST_MS
+        while timeout_ms >= _STEPS * tick:
+            tick *= 10
+        self._put(operation, ((self._now_ms() + timeout_ms) // tick + 1) * tick)
 
-    def _schedule(self, slot: int) -> None:
-        self._next = slot
-        self._call_later(max(slot * _TICK_MS - self._now_ms(), 0) / 1000, self._expire)
+    def hasten(self, operation: Operation, timeout_ms: int) -> None:
+        """Let an operation that waits expire after a time, unless it does so earlier."""
+        slot, due_ms = operation._slot, ((self._now_ms() + timeout_ms) // _FINEST_MS + 1) * _FINEST_MS
+        if slot is not None and due_ms < slot.due_ms:
+            del slot[operation]
+            self._put(operation, due_ms)
+
+    def _put(self, operation: Operation, due_ms: int) -> None:
+        slot = self._slots.get(due_ms)
+        if slot is None:
+            slot = self._slots[due_ms] = _Slot(due_ms)
+            heappush(self._order, due_ms)
+            if self._next is None or due_ms < self._next:
+                self._schedule(due_ms)
+        slot[operation] = None
+        operation._slot = slot
+
+    def _schedule(self, due_ms: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._next = due_ms
+        self._handle = self._call_later(max(due_ms - self._now_ms(), 0) / 1000, self._expire)
 
     def _expire(self) -> None:
-        now = self._now_ms() // _TICK_MS
-        while self._order and self._order[0] <= now:
-            for operation in self._slots.pop(heappop(self._order)):
+        now_ms = self._now_ms()
+        self._handle = None
+        while self._order and self._order[0] <= now_ms:
+            for operation in list(self._slots.pop(heappop(self._order))):
                 if not operation.is_done:
-                    operation.is_done = True
-                    operation.expire()
+                    operation.finish()
+                    try:
+                        operation.expire()
+                    except Exception:
+                        # The others of this slot, and of all later ones, must have their time too.
+                        logger.exception("%s could not be completed at its deadline", operation)
         if self._order:
             self._schedule(self._order[0])
         else:

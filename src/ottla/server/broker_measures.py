@@ -17,6 +17,7 @@ from ottla.net.listener import Listener
 from ottla.replica.fetchers import Fetchers
 from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partitions import Partitions
+from ottla.replica.waiting import Timer
 
 
 def watch_network(registry: Registry, intake: Intake, listeners: Sequence[Listener]) -> None:
@@ -33,6 +34,7 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
+    registry.collect(lambda: _purgatory(broker.timer))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
     registry.gauge(
         "kafka_server_delayedoperationpurgatory_numdelayedoperations",
@@ -106,7 +108,6 @@ def _connections(listeners: Sequence[Listener]) -> Iterator[Family]:
 
 def _replicas(partitions: Partitions) -> Iterator[Family]:
     count = leaders = under = under_min = at_min = reassigning = offline = 0
-    produces = fetches = deletes = 0
     broken = {directory.path for directory in partitions.logs.directories if not directory.is_online}
     for partition in partitions:
         count += 1
@@ -121,11 +122,6 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
             under_min += in_sync < needed
             at_min += in_sync == needed
             reassigning += assignment.is_reassigning
-        # Lists are empty but for partitions that are waited for: asking costs more than knowing so.
-        produces += len(partition.waiting_produces) if partition.waiting_produces.operations else 0
-        fetches += len(partition.waiting_fetches) if partition.waiting_fetches.operations else 0
-        fetches += len(partition.waiting_followers) if partition.waiting_followers.operations else 0
-        deletes += len(partition.waiting_deletes) if partition.waiting_deletes.operations else 0
     prefix = "kafka_server_replicamanager_"
     for name, what, value in (
         ("partitioncount", "Partitions with a replica here.", count),
@@ -139,9 +135,13 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         family = gauge(prefix + name, what)
         family.add(value)
         yield family
-    waiting = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests in lists of what they wait for.")
-    for operation, size in (("Produce", produces), ("Fetch", fetches), ("DeleteRecords", deletes)):
-        waiting.add(size, {"delayedoperation": operation})
+
+
+def _purgatory(timer: Timer) -> Iterator[Family]:
+    waiting = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait, by what they are.")
+    sizes = timer.sizes
+    for kind in ("Produce", "Fetch", "DeleteRecords"):
+        waiting.add(sizes[kind], {"delayedoperation": kind})
     yield waiting
 
 

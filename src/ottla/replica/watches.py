@@ -1,0 +1,95 @@
+"""What readers watch: the partitions of a fetch, and which of them changed since the reader last looked.
+
+A partition notifies its watches of what happens to it. A watch that is notified marks itself as changed, once, in the
+set that it belongs to; a fetch then looks at the changed partitions of its set and at no others. So a fetch costs what
+changed, however many partitions its session has, and an idle partition costs nothing.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ottla.replica.waiting import Completions, Operation
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+
+position = attrgetter("position")
+
+CONSUMER = -1
+"""The replica id of a reader that is not a broker."""
+
+
+class WatchSet:
+    """The partitions that one reader watches."""
+
+    __slots__ = ("_positions", "changed", "replica", "used_ms", "waiting", "woken")
+
+    def __init__(self, replica: int, now_ms: int) -> None:
+        self.replica = replica
+        """The broker that reads as a follower, or a negative number."""
+        self.used_ms = now_ms
+        """When the reader last asked."""
+        self.changed: list[Watch] = []
+        """The watches to look at, in the order in which they changed; each of them is here once."""
+        self.waiting: Operation | None = None
+        """The fetch that waits for some of them to change."""
+        self.woken: list[Watch] = []
+        """Watches that may let the waiting fetch complete, since it last looked."""
+        self._positions = 0
+
+    def next_position(self) -> int:
+        """The last place in the order of reading."""
+        self._positions += 1
+        return self._positions
+
+
+class Watch:
+    """A partition as one reader sees it."""
+
+    __slots__ = ("is_changed", "partition", "position", "watch_set")
+
+    def __init__(self, watch_set: WatchSet) -> None:
+        self.watch_set = watch_set
+        self.partition: Partition | None = None
+        """The partition that notifies this watch, once it is known and for as long as it is here."""
+        self.position = watch_set.next_position()
+        """Its place in the order in which partitions are read."""
+        self.is_changed = True
+        watch_set.changed.append(self)
+
+    def mark(self) -> None:
+        """Have the reader look at the partition with its next fetch."""
+        if not self.is_changed:
+            self.is_changed = True
+            self.watch_set.changed.append(self)
+
+    def wake(self, completions: Completions) -> None:
+        """Have the reader look at the partition, now if a fetch waits."""
+        watch_set = self.watch_set
+        if not self.is_changed:
+            self.is_changed = True
+            watch_set.changed.append(self)
+        if watch_set.waiting is not None:
+            watch_set.woken.append(self)
+            completions.add(watch_set.waiting)
+
+    def hurry(self) -> None:
+        """Have the reader look at the partition, soon if a fetch waits: there is news, but nothing to read."""
+        self.mark()
+        waiting = self.watch_set.waiting
+        if waiting is not None:
+            waiting.hurry()
+
+    def begin(self, partition: Partition) -> None:
+        """Be notified by a partition."""
+        self.partition = partition
+        partition.watches_of(self.watch_set.replica)[self] = None
+
+    def end(self) -> None:
+        """Be notified no more."""
+        partition = self.partition
+        if partition is not None:
+            self.partition = None
+            partition.watches_of(self.watch_set.replica).pop(self, None)

@@ -1,0 +1,49 @@
+"""Simulated time for tests of code that asks an event loop to call it later."""
+
+from collections.abc import Callable
+
+
+class Call:
+    """A call that is due, and may be cancelled."""
+
+    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Clock:
+    """Time that passes when the test says so, with calls at their times."""
+
+    def __init__(self, ms: int = 1000) -> None:
+        self.ms = ms
+        self._calls: list[Call] = []
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls that are due."""
+        self._calls = [call for call in self._calls if not call.is_cancelled]
+        return self._calls
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        self.call_later(0, callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Call:
+        call = Call(self.ms + delay * 1000, callback)
+        self._calls.append(call)
+        return call
+
+    def pass_time(self, ms: int) -> None:
+        end = self.ms + ms
+        while due := [call for call in self.calls if call.due_ms <= end]:
+            first = min(due, key=lambda call: call.due_ms)
+            self._calls.remove(first)
+            self.ms = max(self.ms, round(first.due_ms))
+            first.callback()
+        self.ms = end
