@@ -12,6 +12,7 @@ for threads is done at once, unless the broker was made with a background of its
 import asyncio
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -27,6 +28,7 @@ from ottla.image.features import SUPPORTED
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import DIRECTORY_UNASSIGNED
 from ottla.log.directory import LogDirectory
+from ottla.log.disk import FileRange
 from ottla.log.home import Inline
 from ottla.log.logs import Logs
 from ottla.log.node_files import NodeMeta
@@ -84,8 +86,7 @@ class Exchange:
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
         self._end("answered")
-        # Records stay in their file: answers that hold some are not for this broker.
-        self._answer = b"".join(chunk for chunk in chunks if isinstance(chunk, bytes | bytearray | memoryview))
+        self._answer = b"".join(map(_bytes_of, chunks))
         self.mute_ms = mute_ms
 
     def skip(self, *, mute_ms: int = 0) -> None:
@@ -110,6 +111,13 @@ class Exchange:
         self.outcome = outcome
 
 
+def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
+    if isinstance(chunk, FileRange):
+        return chunk.file._disk.pread(chunk.file.number, chunk.size, chunk.position)
+    assert isinstance(chunk, bytes | bytearray | memoryview)
+    return chunk
+
+
 class Broker:
     """Broker 1 of a cluster whose metadata the test writes."""
 
@@ -122,6 +130,7 @@ class Broker:
         self.controller: Callable[[Any], Any] = self._decide
         self.max_bytes_per_s = 1 << 60
         self.hung_up: list[int] = []
+        self._clients: dict[tuple[str, str], Client] = {}
         self.dead: set[str] = set()
         """The hosts where nothing listens."""
         self._next_producer_id = 0
@@ -180,7 +189,7 @@ class Broker:
             node_id=ME,
             cluster_id=CLUSTER_ID,
             partitions=self.partitions,
-            sessions=SessionCache(slots=10, random_id=lambda: 1),
+            sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
             departures=Departures("PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms),
             producer_ids=producer_ids,
@@ -309,8 +318,10 @@ class Broker:
         api = BY_KEY[schema_of(type(request)).key]
         head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
         exchange = Exchange(head + encode(request, version), request, version)
-        client = Client("a client", listener)
-        client.software_name = software
+        client = self._clients.get((listener, software))
+        if client is None:
+            client = self._clients[listener, software] = Client("a client", listener)
+            client.software_name = software
         self.loop.call_soon(self._dispatch.handle, exchange, client)
         self.step()
         return exchange

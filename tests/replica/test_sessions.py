@@ -56,7 +56,8 @@ Read = list[tuple[CachedPartition, PartitionData]]
 def read(fetched: FetchedPartitions, changed: dict[int, PartitionData] | None = None) -> Read:
     """What a fetch finds in the partitions that it looks at; by default nothing but offsets."""
     pairs: Read = []
-    for cached in fetched.changed_in_order():
+    fetched.sort_changed()
+    for cached in fetched.changed:
         number = cached.request.partition
         quiet = PartitionData(partition_index=number, high_watermark=5, log_start_offset=0, records=b"")
         answer = (changed or {}).get(number, quiet)
@@ -92,7 +93,8 @@ def go_on(
 
 def numbers(fetched: FetchedPartitions) -> list[int]:
     """The partitions that a fetch is to look at."""
-    return [cached.request.partition for cached in fetched.changed_in_order()]
+    fetched.sort_changed()
+    return [cached.request.partition for cached in fetched.changed]
 
 
 def test_a_session_answers_only_with_news() -> None:

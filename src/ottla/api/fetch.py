@@ -40,7 +40,7 @@ from ottla.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.replica.partition import NO_EPOCH, Diverging, Partition
+from ottla.replica.partition import Diverging, Partition
 from ottla.replica.read_replica import replica_in_rack
 from ottla.replica.sessions import CachedPartition, FetchedPartitions, Key
 from ottla.replica.waiting import Operation
@@ -73,7 +73,12 @@ def fetch(call: Call[BrokerNode], request: FetchRequest) -> FetchResponse | Late
     node, version = call.node, call.version
     reading = _Reading(call, request, node.sessions.begin(request, version, node.now_ms()))
     reading.read()
-    if request.max_wait_ms <= 0 or reading.has_enough or len(reading.missing) == len(reading.fetched.partitions):
+    if (
+        request.max_wait_ms <= 0
+        or reading.size >= request.min_bytes
+        or reading.is_decided
+        or len(reading.missing) == len(reading.fetched.partitions)
+    ):
         return reading.response()
     reading.wait()
     return LATER
@@ -94,7 +99,8 @@ class _Reading:
         self.missing: dict[Key, PartitionData] = {}
         """Partitions that did not exist when the request came, or may not be read: answered when the others are."""
         self._read: list[tuple[CachedPartition, PartitionData]] = []
-        self._may_read: dict[str, ApiError | None] = {}
+        self._refusals: dict[str, ApiError | None] | None = None
+        """What the authorizer has said of topics, to this fetch."""
         self.replica = fetched.replica
         if self.replica >= 0:
             self.isolation = Isolation.LOG_END
@@ -104,27 +110,34 @@ class _Reading:
             self.isolation = Isolation.HIGH_WATERMARK
         session = fetched.session
         if session is not None:
-            reader = self._reader()
+            # What decides, beside the partitions themselves, on what a session finds in them.
+            client, image = call.client, call.node.image
+            reader: tuple[object, ...] = (client, call.version, self.isolation, request.rack_id, image.brokers)
+            if call.node.authorizer is not None:
+                reader += (client.principal, image.acls)
             if session.reader != reader:
                 session.reader = reader
                 fetched.mark_all()
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether the fetch can be answered before its time is over."""
-        return self.size >= self.request.min_bytes or self.is_decided
 
     def read(self) -> None:
         """Read the partitions that changed, as far as the size of the answer allows."""
         self.size, self.is_decided = 0, False
         left = min(self.request.max_bytes, self.call.node.fetch_max_bytes)
         read = []
-        for cached in self.fetched.changed_in_order():
+        fetched = self.fetched
+        if len(fetched.changed) > 1:
+            fetched.sort_changed()
+        for cached in fetched.changed:
             answer = self._read_one(cached, left)
             read.append((cached, answer))
-            size = cached.seen_bytes = len(answer.records or _NO_RECORDS)
-            self.size += size
-            left -= size
+            if answer.records:
+                size = cached.seen_bytes = len(answer.records)
+                self.size += size
+                left -= size
+            else:
+                cached.seen_bytes = 0
+        if 0 < self.size < self.request.min_bytes and any(map(self._is_on_older_segment, fetched.changed)):
+            self.is_decided = True
         self._read = read
 
     def response(self) -> FetchResponse:
@@ -159,55 +172,57 @@ class _Reading:
         fetched, self.is_waiting = self.fetched, True
         operation = fetched.waiting = _WaitingFetch(self)
         self.call.node.timer.add(operation, self.request.max_wait_ms)
-        if fetched.session is None:
-            for key, cached in fetched.partitions.items():
-                if key not in self.missing:
-                    self._find(cached)
-        elif operation.may_hurry and any(cached.is_behind(answer) for cached, answer in self._read):
+        if operation.may_hurry and any(cached.is_behind(answer) for cached, answer in self._read):
             operation.hurry()
-        fetched.drop_quiet(self._read)
+        fetched.begin_waiting(self._read)
         self._read = []
 
     def look(self) -> bool:
         """Look at what has changed while the fetch waited; whether it can be answered now."""
         fetched = self.fetched
-        woken, fetched.woken = fetched.woken, []
+        woken = fetched.woken
+        fetched.woken = []
         if len(woken) >= len(fetched.changed):
             self.read()
-            if self.has_enough:
+            if self.size >= self.request.min_bytes or self.is_decided:
                 return True
             self._read = []
             return False
         for cached in cast("dict[CachedPartition, None]", dict.fromkeys(woken)):
             answer = self._read_one(cached, self.request.max_bytes)
-            if answer.error_code or answer.diverging_epoch is not None:
+            if answer.error_code or answer.diverging_epoch is not None or self._is_on_older_segment(cached):
                 self.is_decided = True
             size = len(answer.records or _NO_RECORDS)
             self.size += size - cached.seen_bytes
             cached.seen_bytes = size
-        return self.has_enough
+        return self.size >= self.request.min_bytes or self.is_decided
+
+    def _is_on_older_segment(self, cached: CachedPartition) -> bool:
+        """Whether the fetch offset is in an older segment than the last readable record: such a fetch does not wait."""
+        partition, offset = cached.partition, cached.request.fetch_offset
+        if partition is None or len(partition.log.segments) == 1:
+            return False
+        log = partition.log
+        limit = log.limit(self.isolation)
+        return offset < limit and log.segment_at(offset) < log.segment_at(limit)
 
     def complete(self) -> None:
         """Answer with what there is now."""
         fetched = self.fetched
+        session = fetched.session
         fetched.waiting = None
-        fetched.woken.clear()
-        if fetched.session is None:
-            fetched.mark_all()
-        if len(self._read) != len(fetched.changed):
+        if session is None:
+            if len(self._read) != len(fetched.partitions):
+                fetched.mark_all()
+                self.read()
+            for cached in fetched.partitions.values():
+                cached.end()
+        elif len(self._read) != len(fetched.changed):
             self.read()
         response = self.response()
-        if fetched.session is None or fetched.session.is_closed:
+        if session is not None and session.is_closed:
             fetched.release()
         self.call.answer(response)
-
-    def _reader(self) -> object:
-        """What decides, beside the partitions themselves, on what a session finds in them."""
-        call, request, state = self.call, self.request, self.request.replica_state
-        client, image = call.client, call.node.image
-        acls = None if call.node.authorizer is None else image.acls
-        epoch = -1 if state is None else state.replica_epoch
-        return call.version, client, client.principal, acls, image.brokers, self.isolation, request.rack_id, epoch
 
     def _read_one(self, cached: CachedPartition, left: int) -> PartitionData:
         asked = cached.request
@@ -216,7 +231,9 @@ class _Reading:
             return self.missing[cached.key]
         try:
             partition = self._find(cached)
-            room = max(min(asked.partition_max_bytes, left), 0)
+            room = asked.partition_max_bytes
+            if room > left or room < 0:
+                room = max(min(room, left), 0)
             if self.replica >= 0:
                 found = self._read_for_follower(partition, asked, room)
             elif self.call.node.reads_by_rack and (nearer := self._nearer_replica(partition, asked)) is not None:
@@ -226,21 +243,15 @@ class _Reading:
                     asked.fetch_offset,
                     room,
                     self.isolation,
-                    leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+                    leader_epoch=asked.current_leader_epoch,
                     last_fetched_epoch=asked.last_fetched_epoch,
                     from_leader_only=self.call.version < 11,
                     whole_first=not self.size,
                 )
         except ApiError as error:
-            if isinstance(error, _TOLD_LATER) and not self.is_waiting:
-                answer = self.missing[cached.key] = _failed(asked.partition, error)
-                answer.aborted_transactions = []
-                return answer
-            self.is_decided = True
-            return _failed(asked.partition, self._down_converted(error))
+            return self._refused(cached, error)
         except OSError as error:
-            self.is_decided = True
-            return _failed(asked.partition, StorageFailed(str(error)))
+            return self._refused(cached, StorageFailed(str(error)))
         log = partition.log
         answer = PartitionData(
             partition_index=asked.partition,
@@ -270,12 +281,22 @@ class _Reading:
             ]
         return answer
 
+    def _refused(self, cached: CachedPartition, error: ApiError) -> PartitionData:
+        """The answer for a partition that cannot be read; most errors are answered at once."""
+        index = cached.request.partition
+        if isinstance(error, _TOLD_LATER) and not self.is_waiting:
+            answer = self.missing[cached.key] = _failed(index, error)
+            answer.aborted_transactions = []
+            return answer
+        self.is_decided = True
+        return _failed(index, self._down_converted(error))
+
     def _read_for_follower(self, partition: Partition, asked: FetchPartition, room: int) -> Fetched | Diverging:
         found = partition.read_for_follower(
             self.replica,
             asked.fetch_offset,
             room,
-            leader_epoch=max(asked.current_leader_epoch, NO_EPOCH),
+            leader_epoch=asked.current_leader_epoch,
             last_fetched_epoch=asked.last_fetched_epoch,
             whole_first=not self.size,
         )
@@ -310,7 +331,7 @@ class _Reading:
         )
 
     def _redirected(self, partition: Partition, asked: FetchPartition, replica: int) -> PartitionData:
-        partition.check_epoch(max(asked.current_leader_epoch, NO_EPOCH))
+        partition.check_epoch(asked.current_leader_epoch)
         self.is_decided = True
         log = partition.log
         return PartitionData(
@@ -329,7 +350,7 @@ class _Reading:
             self._check_access(cached)
         partition = cached.partition
         if partition is None:
-            partition = self._look_up(cached)
+            partition = cached.partition = self._look_up(cached)
             if self.is_waiting or self.fetched.session is not None:
                 cached.begin(partition)
         return partition
@@ -357,13 +378,15 @@ class _Reading:
             name = None if topic is None else topic.name
         if name is None:
             return  # no topic has this id, which is the error to answer
-        if name not in self._may_read:
-            self._may_read[name] = None
+        if self._refusals is None:
+            self._refusals = {}
+        if name not in self._refusals:
+            self._refusals[name] = None
             try:
                 require_readable(self.call, name, by_follower=self.replica >= 0)
             except ApiError as error:
-                self._may_read[name] = error
-        refusal = self._may_read[name]
+                self._refusals[name] = error
+        refusal = self._refusals[name]
         if refusal is not None:
             raise refusal
 
@@ -395,12 +418,14 @@ class _WaitingFetch(Operation):
         self.may_hurry = reading.replica >= 0 and reading.fetched.session is not None
         """Whether it is a follower's, of which the session knows what it was sent, and waits its whole time."""
 
+    def wake(self) -> None:
+        if not self.is_done and self._reading.look():
+            self.finish()
+            self._reading.complete()
+
     def try_complete(self) -> bool:
-        if not self._reading.look():
-            return False
-        self.finish()
-        self._reading.complete()
-        return True
+        self.wake()
+        return self.is_done
 
     def hurry(self) -> None:
         """Let a follower know soon how far the log is committed, though there is nothing to copy: consumers may read

@@ -188,7 +188,7 @@ class ShareFetch(Operation):
             left = max(left - len(part.records), 0)
             records += sum(last - first + 1 for first, last, _ in part.acquired)
             if part.acquired:
-                watch.position = reader.next_position()
+                watch.go_last()
         for where, error in self._failed.items():
             parts[where] = Part(error=error)
         limits = self._limits()

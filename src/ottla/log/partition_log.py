@@ -126,14 +126,12 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
-        self.on_start_moved: Callable[[], None] | None = None
-        """Called when the log begins later than it did, by retention, a deletion of records, or its leader's doing."""
+        self.on_start_moved: Callable[[], None] | None = None  # by retention, a deletion, or the leader
         self.last_flush_ms = 0
         self.flusher = Flusher(self)
         self.limit_position: tuple[int, Segment, int] | None = None
         """Where readers last had to stop: an offset, its segment and the position in it."""
-        self.roll_above_ms = NEVER_ASKED
-        """Batches that are later than this begin a new segment."""
+        self.roll_above_ms = NEVER_ASKED  # batches that are later than this begin a new segment
         self.settings = settings
 
     def __repr__(self) -> str:
@@ -141,7 +139,7 @@ class PartitionLog:
 
     @property
     def settings(self) -> LogSettings:
-        """May be replaced at any time; what is written from then on follows the new ones."""
+        """What is written from now on follows these; they may be replaced at any time."""
         return self._settings
 
     @settings.setter

@@ -63,7 +63,7 @@ def take(logs: Logs, partition: Partition, data: PartitionData, now_ms: int) -> 
     if isinstance(records, bytes | bytearray | memoryview) and len(records):
         size = _append(logs, log, memoryview(records), now_ms)
     if log.advance_high_watermark(data.high_watermark):
-        partition.on_high_watermark()
+        partition.wake_consumers()
     if data.log_start_offset > log.log_start_offset:
         advance_log_start(log, min(data.log_start_offset, log.high_watermark))
     return size

@@ -105,9 +105,9 @@ class Partition:
         """Sent to the controller and not settled yet."""
         self.waiting_produces = WaitingList()
         self.waiting_deletes = WaitingList()
-        self.consumer_watches: dict[Watch, None] | None = None
+        self.consumer_watches: dict[Watch, None] = {}
         """Consumers and share groups, for the high watermark."""
-        self.follower_watches: dict[Watch, None] | None = None
+        self.follower_watches: dict[Watch, None] = {}
         """Fetches of followers, for the log's end."""
         self.on_start_moved: Callable[[Partition], None] | None = None
         """Called by a follower when its log begins later, for its leader is to know that."""
@@ -124,16 +124,6 @@ class Partition:
         """Use a log from now on."""
         self.log = log
         log.on_start_moved = self._log_start_moved
-
-    def watches_of(self, replica: int) -> dict[Watch, None]:
-        """The watches of followers, or of all other readers."""
-        if replica >= 0:
-            if self.follower_watches is None:
-                self.follower_watches = {}
-            return self.follower_watches
-        if self.consumer_watches is None:
-            self.consumer_watches = {}
-        return self.consumer_watches
 
     def lead(self, assignment: Assignment, now_ms: int) -> None:
         """Become the leader, or go on as one with other replicas."""
@@ -168,8 +158,8 @@ class Partition:
         self.wake_all()
 
     def check_epoch(self, leader_epoch: int) -> None:
-        """Raise unless the client's idea of the leader epoch is this one; -1 is no idea."""
-        if leader_epoch in (NO_EPOCH, self.leader_epoch):
+        """Raise unless the client's idea of the leader epoch is this one; a negative one is no idea."""
+        if leader_epoch < 0 or leader_epoch == self.leader_epoch:
             return
         if leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self} was asked with epoch {leader_epoch}")
@@ -177,7 +167,8 @@ class Partition:
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this broker leads the partition at the epoch."""
-        self.check_epoch(leader_epoch)
+        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+            self.check_epoch(leader_epoch)
         if not self.is_leader:
             raise NotLeader(f"{self} is not the leader")
 
@@ -261,7 +252,7 @@ class Partition:
         """Read for a consumer or a follower; Diverging if its log is not a prefix of this one."""
         if from_leader_only:
             self.check_leader(leader_epoch)
-        else:
+        elif leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             self.check_epoch(leader_epoch)
         log = self.log
         if last_fetched_epoch >= 0:
@@ -291,7 +282,7 @@ class Partition:
         if replica not in self.followers:
             # Its metadata may be ahead of this leader's: with an epoch it can tell, and tries again.
             why = f"{self} has no replica on broker {replica}"
-            raise NotLeader(why) if leader_epoch == NO_EPOCH else UnknownLeaderEpoch(why)
+            raise NotLeader(why) if leader_epoch < 0 else UnknownLeaderEpoch(why)
         return self.read(
             offset,
             max_bytes,
@@ -416,7 +407,10 @@ class Partition:
             return
         if self.waiting_produces.operations:
             self.completions.add(self.waiting_produces)
-        self.on_high_watermark()
+        for watch in self.consumer_watches:
+            watch.wake(self.completions)
+        for watch in self.follower_watches:
+            watch.hurry()
 
     def _replicated_end(self) -> int:
         """The end of what all have who count; -1 where nothing may be committed."""
@@ -436,19 +430,15 @@ class Partition:
             follower.broker, follower.broker_epoch
         )
 
-    def on_high_watermark(self) -> None:
-        """The high watermark has risen: consumers may read on, and followers are to know."""
-        if self.consumer_watches:
-            for watch in self.consumer_watches:
-                watch.wake(self.completions)
-        if self.follower_watches:
-            for watch in self.follower_watches:
-                watch.hurry()
+    def wake_consumers(self) -> None:
+        """Have consumers look again, for the high watermark of this follower has risen."""
+        for watch in self.consumer_watches:
+            watch.wake(self.completions)
 
     def mark_watches(self) -> None:
         """Have all readers look at the partition with their next fetch."""
         for watches in (self.consumer_watches, self.follower_watches):
-            for watch in watches or ():
+            for watch in watches:
                 watch.mark()
 
     def _log_start_moved(self) -> None:
@@ -462,12 +452,12 @@ class Partition:
             if waiting.operations:
                 self.completions.add(waiting)
         for watches in (self.consumer_watches, self.follower_watches):
-            for watch in watches or ():
+            for watch in watches:
                 watch.wake(self.completions)
 
     def end_watches(self) -> None:
         """The partition leaves this broker: readers look for it elsewhere, or find that it is gone."""
         for watches in (self.consumer_watches, self.follower_watches):
-            for watch in watches or ():
-                watch.partition = None
-        self.consumer_watches = self.follower_watches = None
+            for watch in watches:
+                watch.lose_partition()
+            watches.clear()

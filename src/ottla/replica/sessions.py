@@ -12,7 +12,7 @@ A partition is known by its topic's id from v13 on, by its topic's name before: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from ottla.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
 from ottla.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
@@ -44,16 +44,20 @@ class CachedPartition(Watch):
     )
 
     def __init__(self, fetched: FetchedPartitions, topic: TopicKey, request: FetchPartition) -> None:
-        super().__init__(fetched)
+        self.watch_set = fetched  # what `super().__init__` does: one call less for each partition of each full fetch
+        self.partition = None
+        self.is_notified = False
+        self.is_changed = True
+        self.position = fetched.positions = fetched.positions + 1
+        fetched.changed.append(self)
         self.topic = topic
         self.request = request
         self.name: str | None = None
         """The topic's name, once it was found by its id."""
-        self.sent_high_watermark = -1
-        self.sent_log_start = -1
-        self.seen_bytes = 0
+        self.sent_high_watermark = self.sent_log_start = -1
+        self.seen_bytes: int
         """The size of what the last read found."""
-        self.is_exhausted = False
+        self.is_exhausted: bool
         """Whether the last read found nothing, and the next one will not either unless the partition changes."""
 
     @property
@@ -88,13 +92,20 @@ class FetchedPartitions(WatchSet):
 
     __slots__ = ("partitions", "session")
 
+    changed: list[CachedPartition]  # type: ignore[assignment] # nothing else is put into it
+
     def __init__(self, replica: int, now_ms: int) -> None:
-        super().__init__(replica, now_ms)
+        self.replica = replica  # as in `WatchSet`, without a call more for each full fetch
+        self.used_ms = now_ms
+        self.changed = []
+        self.waiting = None
+        self.woken = []
+        self.positions = 0
         self.session: FetchSession | None = None
         self.partitions: dict[Key, CachedPartition] = {}
 
     def update(self, request: FetchRequest, *, by_id: bool) -> None:
-        """Take in what a request says of partitions. One that is named twice counts as it was named last."""
+        """Take in what a request of a session says of partitions."""
         partitions = self.partitions
         for topic in request.topics:
             name: TopicKey = topic.topic_id if by_id else topic.topic
@@ -115,11 +126,9 @@ class FetchedPartitions(WatchSet):
                     if cached.is_changed:
                         self.changed.remove(cached)
 
-    def changed_in_order(self) -> list[CachedPartition]:
-        """The partitions to read, in the order in which they are entitled to room in the answer."""
-        if len(self.changed) > 1:
-            self.changed.sort(key=position)
-        return cast("list[CachedPartition]", self.changed)
+    def sort_changed(self) -> None:
+        """Put the partitions to read into the order in which they are entitled to room in the answer."""
+        self.changed.sort(key=position)
 
     def mark_all(self) -> None:
         """Have all partitions read by the next fetch."""
@@ -127,15 +136,21 @@ class FetchedPartitions(WatchSet):
         for cached in self.changed:
             cached.is_changed = True
 
-    def drop_quiet(self, read: list[tuple[CachedPartition, PartitionData]]) -> None:
-        """Leave partitions out of the next read that were just read, have nothing to send, and did not change since."""
-        kept: list[Watch] = []
+    def begin_waiting(self, read: list[tuple[CachedPartition, PartitionData]]) -> None:
+        """Have the partitions notify a fetch that was to read these, and found too little.
+
+        Those that have nothing to send are left out of the next read, unless they change before.
+        """
+        kept: list[CachedPartition] = self.changed[len(read) :]
+        has_session = self.session is not None
         for cached, answer in read:
-            if cached.is_exhausted and (self.session is None or not cached.has_news(answer)):
+            if not has_session and cached.partition is not None:
+                cached.begin(cached.partition)
+            if cached.is_exhausted and not (has_session and cached.has_news(answer)):
                 cached.is_changed = False
             else:
                 kept.append(cached)
-        self.changed = kept + self.changed[len(read) :]
+        self.changed = kept
 
     def release(self) -> None:
         """Be notified by no partition any more."""
@@ -187,7 +202,13 @@ class SessionCache:
             if session_id != NO_SESSION:
                 self._end(session_id)
             fetched = FetchedPartitions(replica_id(request, version), now_ms)
-            fetched.update(request, by_id=by_id)
+            partitions = fetched.partitions
+            for topic in request.topics:
+                name: TopicKey = topic.topic_id if by_id else topic.topic
+                for partition in topic.partitions:
+                    partitions[name, partition.partition] = CachedPartition(fetched, name, partition)
+            if len(fetched.changed) > len(partitions):
+                fetched.mark_all()  # one that is named twice counts as it was named last
             return fetched
         session = self._at_epoch(session_id, epoch)
         fetched = session.fetched
@@ -228,9 +249,11 @@ class SessionCache:
             if session_id != NO_SESSION:
                 for cached, answer in read:
                     cached.sent(answer)
+                    if cached.partition is not None:
+                        cached.begin(cached.partition)
             return session_id, read
         chosen: list[tuple[CachedPartition, PartitionData]] = []
-        kept: list[Watch] = []
+        kept: list[CachedPartition] = fetched.changed[len(read) :]
         for pair in read:
             cached, answer = pair
             if cached.has_news(answer):
@@ -238,12 +261,12 @@ class SessionCache:
                 chosen.append(pair)
                 if answer.records:
                     # Partitions that had their turn go to the end, so that all get theirs.
-                    cached.position = fetched.next_position()
+                    cached.go_last()
             if cached.is_exhausted:
                 cached.is_changed = False
             else:
                 kept.append(cached)
-        fetched.changed = kept + fetched.changed[len(read) :]
+        fetched.changed = kept
         return session.id, chosen
 
     def take_back(self, request: FetchRequest, response: FetchResponse) -> int:

@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 
 _FINEST_MS = 10
 _STEPS = 1000
-"""How many ticks fit into a deadline: a timer is late by a thousandth of its time, and by 10 ms at least."""
+"""How many ticks fit into a deadline: a timer is late by a hundredth of its time at most, or by 10 ms."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +53,13 @@ class Operation(ABC):
     def finish(self) -> None:
         """Leave the lists and the timer; the operation has completed, or nobody is interested in it any more."""
         self.is_done = True
-        for waiting in self._lists:
-            waiting.operations.pop(self, None)
-        self._lists = ()
-        if self._slot is not None:
-            self._slot.pop(self, None)
+        if self._lists:
+            for waiting in self._lists:
+                waiting.operations.pop(self, None)
+            self._lists = ()
+        slot = self._slot
+        if slot is not None:
+            slot.pop(self, None)
             self._slot = None
 
 
@@ -170,26 +172,29 @@ class Timer:
     def add(self, operation: Operation, timeout_ms: int) -> None:
         """Let an operation expire after a time, never before it."""
         tick = _FINEST_MS
-        while timeout_ms >= _STEPS * tick:
-            tick *= 10
-        self._put(operation, ((self._now_ms() + timeout_ms) // tick + 1) * tick)
+        if timeout_ms >= _STEPS * _FINEST_MS:
+            while timeout_ms >= _STEPS * tick:
+                tick *= 10
+        due_ms = ((self._now_ms() + timeout_ms) // tick + 1) * tick
+        slot = self._slots.get(due_ms)
+        if slot is None:
+            slot = self._new_slot(due_ms)
+        slot[operation] = None
+        operation._slot = slot
 
     def hasten(self, operation: Operation, timeout_ms: int) -> None:
         """Let an operation that waits expire after a time, unless it does so earlier."""
         slot, due_ms = operation._slot, ((self._now_ms() + timeout_ms) // _FINEST_MS + 1) * _FINEST_MS
         if slot is not None and due_ms < slot.due_ms:
             del slot[operation]
-            self._put(operation, due_ms)
+            self.add(operation, timeout_ms)
 
-    def _put(self, operation: Operation, due_ms: int) -> None:
-        slot = self._slots.get(due_ms)
-        if slot is None:
-            slot = self._slots[due_ms] = _Slot(due_ms)
-            heappush(self._order, due_ms)
-            if self._next is None or due_ms < self._next:
-                self._schedule(due_ms)
-        slot[operation] = None
-        operation._slot = slot
+    def _new_slot(self, due_ms: int) -> _Slot:
+        slot = self._slots[due_ms] = _Slot(due_ms)
+        heappush(self._order, due_ms)
+        if self._next is None or due_ms < self._next:
+            self._schedule(due_ms)
+        return slot
 
     def _schedule(self, due_ms: int) -> None:
         if self._handle is not None:

@@ -24,7 +24,7 @@ CONSUMER = -1
 class WatchSet:
     """The partitions that one reader watches."""
 
-    __slots__ = ("_positions", "changed", "replica", "used_ms", "waiting", "woken")
+    __slots__ = ("changed", "positions", "replica", "used_ms", "waiting", "woken")
 
     def __init__(self, replica: int, now_ms: int) -> None:
         self.replica = replica
@@ -37,27 +37,29 @@ class WatchSet:
         """The fetch that waits for some of them to change."""
         self.woken: list[Watch] = []
         """Watches that may let the waiting fetch complete, since it last looked."""
-        self._positions = 0
-
-    def next_position(self) -> int:
+        self.positions = 0
         """The last place in the order of reading."""
-        self._positions += 1
-        return self._positions
 
 
 class Watch:
     """A partition as one reader sees it."""
 
-    __slots__ = ("is_changed", "partition", "position", "watch_set")
+    __slots__ = ("is_changed", "is_notified", "partition", "position", "watch_set")
 
     def __init__(self, watch_set: WatchSet) -> None:
         self.watch_set = watch_set
         self.partition: Partition | None = None
-        """The partition that notifies this watch, once it is known and for as long as it is here."""
-        self.position = watch_set.next_position()
+        """The partition, once it is known and for as long as it is here."""
+        self.is_notified = False
+        """Whether the partition notifies this watch."""
+        self.position = watch_set.positions = watch_set.positions + 1
         """Its place in the order in which partitions are read."""
         self.is_changed = True
         watch_set.changed.append(self)
+
+    def go_last(self) -> None:
+        """Be read after all others from now on."""
+        self.position = self.watch_set.positions = self.watch_set.positions + 1
 
     def mark(self) -> None:
         """Have the reader look at the partition with its next fetch."""
@@ -84,12 +86,21 @@ class Watch:
 
     def begin(self, partition: Partition) -> None:
         """Be notified by a partition."""
-        self.partition = partition
-        partition.watches_of(self.watch_set.replica)[self] = None
+        self.partition, self.is_notified = partition, True
+        if self.watch_set.replica < 0:
+            partition.consumer_watches[self] = None
+        else:
+            partition.follower_watches[self] = None
 
     def end(self) -> None:
         """Be notified no more."""
-        partition = self.partition
-        if partition is not None:
-            self.partition = None
-            partition.watches_of(self.watch_set.replica).pop(self, None)
+        if self.is_notified:
+            self.is_notified = False
+            if self.watch_set.replica < 0:
+                del self.partition.consumer_watches[self]  # type: ignore[union-attr] # it notified this watch
+            else:
+                del self.partition.follower_watches[self]  # type: ignore[union-attr]
+
+    def lose_partition(self) -> None:
+        """The partition is gone from this broker: the reader looks for it elsewhere, or finds that it was deleted."""
+        self.partition, self.is_notified = None, False
