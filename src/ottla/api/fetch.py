@@ -211,6 +211,8 @@ class _Reading:
         fetched = self.fetched
         session = fetched.session
         fetched.waiting = None
+        if fetched.woken:
+            fetched.woken = []
         if session is None:
             if len(self._read) != len(fetched.partitions):
                 fetched.mark_all()

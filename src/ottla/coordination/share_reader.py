@@ -74,8 +74,8 @@ class ShareReader(WatchSet):
             if watch is not None:
                 self.set_able(watch, is_able=False)
                 watch.end()
-                if watch.is_changed:
-                    self.changed.remove(watch)
+                watch.is_changed = False
+        self.changed = [watch for watch in self.changed if watch.is_changed]
 
     def mark_all(self) -> None:
         """Have the next fetch look at all share partitions."""

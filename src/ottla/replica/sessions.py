@@ -123,8 +123,9 @@ class FetchedPartitions(WatchSet):
                 cached = partitions.pop((name, number), None)
                 if cached is not None:
                     cached.end()
-                    if cached.is_changed:
-                        self.changed.remove(cached)
+                    cached.is_changed = False
+        if request.forgotten_topics_data:
+            self.changed = [cached for cached in self.changed if cached.is_changed]
 
     def sort_changed(self) -> None:
         """Put the partitions to read into the order in which they are entitled to room in the answer."""
