@@ -78,6 +78,7 @@ def fetch(call: Call[BrokerNode], request: FetchRequest) -> FetchResponse | Late
         or reading.size >= request.min_bytes
         or reading.is_decided
         or len(reading.missing) == len(reading.fetched.partitions)
+        or reading.is_on_older_segment()
     ):
         return reading.response()
     reading.wait()
@@ -136,8 +137,6 @@ class _Reading:
                 left -= size
             else:
                 cached.seen_bytes = 0
-        if 0 < self.size < self.request.min_bytes and any(map(self._is_on_older_segment, fetched.changed)):
-            self.is_decided = True
         self._read = read
 
     def response(self) -> FetchResponse:
@@ -184,7 +183,7 @@ class _Reading:
         fetched.woken = []
         if len(woken) >= len(fetched.changed):
             self.read()
-            if self.size >= self.request.min_bytes or self.is_decided:
+            if self.size >= self.request.min_bytes or self.is_decided or self.is_on_older_segment():
                 return True
             self._read = []
             return False
@@ -197,8 +196,11 @@ class _Reading:
             cached.seen_bytes = size
         return self.size >= self.request.min_bytes or self.is_decided
 
+    def is_on_older_segment(self) -> bool:
+        """Whether one of the fetch offsets is in an older segment than the end: such a fetch does not wait for more."""
+        return self.size > 0 and any(map(self._is_on_older_segment, self.fetched.changed))
+
     def _is_on_older_segment(self, cached: CachedPartition) -> bool:
-        """Whether the fetch offset is in an older segment than the last readable record: such a fetch does not wait."""
         partition, offset = cached.partition, cached.request.fetch_offset
         if partition is None or len(partition.log.segments) == 1:
             return False

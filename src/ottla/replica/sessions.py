@@ -44,12 +44,12 @@ class CachedPartition(Watch):
     )
 
     def __init__(self, fetched: FetchedPartitions, topic: TopicKey, request: FetchPartition) -> None:
+        """Describe a partition that is yet to be read; the caller puts it into the set's `changed`."""
         self.watch_set = fetched  # what `super().__init__` does: one call less for each partition of each full fetch
         self.partition = None
         self.is_notified = False
         self.is_changed = True
         self.position = fetched.positions = fetched.positions + 1
-        fetched.changed.append(self)
         self.topic = topic
         self.request = request
         self.name: str | None = None
@@ -113,7 +113,8 @@ class FetchedPartitions(WatchSet):
                 key = (name, partition.partition)
                 cached = partitions.get(key)
                 if cached is None:
-                    partitions[key] = CachedPartition(self, name, partition)
+                    cached = partitions[key] = CachedPartition(self, name, partition)
+                    self.changed.append(cached)
                 else:
                     cached.request = partition
                     cached.mark()
@@ -208,8 +209,7 @@ class SessionCache:
                 name: TopicKey = topic.topic_id if by_id else topic.topic
                 for partition in topic.partitions:
                     partitions[name, partition.partition] = CachedPartition(fetched, name, partition)
-            if len(fetched.changed) > len(partitions):
-                fetched.mark_all()  # one that is named twice counts as it was named last
+            fetched.changed = [*partitions.values()]
             return fetched
         session = self._at_epoch(session_id, epoch)
         fetched = session.fetched
