@@ -122,7 +122,6 @@ class _Reading:
 
     def read(self) -> None:
         """Read the partitions that changed, as far as the size of the answer allows."""
-        self.size, self.is_decided = 0, False
         left = min(self.request.max_bytes, self.call.node.fetch_max_bytes)
         read = []
         fetched = self.fetched
@@ -132,12 +131,15 @@ class _Reading:
             answer = self._read_one(cached, left)
             read.append((cached, answer))
             if answer.records:
-                size = cached.seen_bytes = len(answer.records)
+                size = len(answer.records)
                 self.size += size
                 left -= size
-            else:
-                cached.seen_bytes = 0
         self._read = read
+
+    def read_again(self) -> None:
+        """Read once more, without regard to what was found before."""
+        self.size, self.is_decided = 0, False
+        self.read()
 
     def response(self) -> FetchResponse:
         """The answer, put together for the session."""
@@ -182,9 +184,11 @@ class _Reading:
         woken = fetched.woken
         fetched.woken = []
         if len(woken) >= len(fetched.changed):
-            self.read()
+            self.read_again()
             if self.size >= self.request.min_bytes or self.is_decided or self.is_on_older_segment():
                 return True
+            for cached, answer in self._read:
+                cached.seen_bytes = len(answer.records or _NO_RECORDS)
             self._read = []
             return False
         for cached in cast("dict[CachedPartition, None]", dict.fromkeys(woken)):
@@ -218,11 +222,11 @@ class _Reading:
         if session is None:
             if len(self._read) != len(fetched.partitions):
                 fetched.mark_all()
-                self.read()
+                self.read_again()
             for cached in fetched.partitions.values():
                 cached.end()
         elif len(self._read) != len(fetched.changed):
-            self.read()
+            self.read_again()
         response = self.response()
         if session is not None and session.is_closed:
             fetched.release()
@@ -234,7 +238,11 @@ class _Reading:
         if self.missing and cached.key in self.missing:
             return self.missing[cached.key]
         try:
-            partition = self._find(cached)
+            if self.call.node.authorizer is not None:
+                self._check_access(cached)
+            partition = cached.partition
+            if partition is None:
+                partition = self._look_up(cached)
             room = asked.partition_max_bytes
             if room > left or room < 0:
                 room = max(min(room, left), 0)
@@ -269,16 +277,14 @@ class _Reading:
             self.is_decided = True
             answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
             return answer
-        is_left_out = False
         if found.records is not None:
             answer.records = found.records
         elif asked.fetch_offset >= log.limit(self.isolation):
             # A follower that is not in sync is looked at with each of its fetches: it may join.
             cached.is_exhausted = self.replica < 0 or self.replica in partition.isr
-        else:
-            # Null where there is a batch that is too large for the room there is, as in Kafka.
-            is_left_out = room > 0
-        if found.aborted is not None and not is_left_out:
+        elif room > 0:
+            return answer  # without records, as in Kafka, where the next batch is too large for the room there is
+        if found.aborted is not None:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                 for aborted in found.aborted
@@ -348,30 +354,24 @@ class _Reading:
             records=_NO_RECORDS,
         )
 
-    def _find(self, cached: CachedPartition) -> Partition:
-        """The partition here, which notifies the session, or a fetch that waits, of changes from now on."""
-        if self.call.node.authorizer is not None:
-            self._check_access(cached)
-        partition = cached.partition
-        if partition is None:
-            partition = cached.partition = self._look_up(cached)
-            if self.is_waiting or self.fetched.session is not None:
-                cached.begin(partition)
-        return partition
-
     def _look_up(self, cached: CachedPartition) -> Partition:
+        """Find the partition here; it notifies the session, or a fetch that waits, of changes from now on."""
         partitions, topic = self.call.node.partitions, cached.topic
         if isinstance(topic, str):
-            return partitions.get(topic, cached.request.partition)
-        try:
-            partition = partitions.get_by_id(topic, cached.request.partition)
-        except UnknownTopicId as error:
-            if cached.name is None:
-                raise
-            # The id was known when the session or the wait began: the topic was deleted since, and perhaps recreated.
-            partition = partitions.get(cached.name, cached.request.partition)
-            raise InconsistentTopicId(f"{cached.name} was recreated with another id") from error
-        cached.name = partition.topic
+            partition = partitions.get(topic, cached.request.partition)
+        else:
+            try:
+                partition = partitions.get_by_id(topic, cached.request.partition)
+            except UnknownTopicId as error:
+                if cached.name is None:
+                    raise
+                # The id was known when the session or the wait began: the topic was deleted, and perhaps recreated.
+                partition = partitions.get(cached.name, cached.request.partition)
+                raise InconsistentTopicId(f"{cached.name} was recreated with another id") from error
+            cached.name = partition.topic
+        cached.partition = partition
+        if self.is_waiting or self.fetched.session is not None:
+            cached.begin(partition)
         return partition
 
     def _check_access(self, cached: CachedPartition) -> None:

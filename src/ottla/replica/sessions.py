@@ -49,14 +49,14 @@ class CachedPartition(Watch):
         self.partition = None
         self.is_notified = False
         self.is_changed = True
-        self.position = fetched.positions = fetched.positions + 1
+        self.position = 0
         self.topic = topic
         self.request = request
         self.name: str | None = None
         """The topic's name, once it was found by its id."""
         self.sent_high_watermark = self.sent_log_start = -1
         self.seen_bytes: int
-        """The size of what the last read found."""
+        """The size of what the last read found, while a fetch waits."""
         self.is_exhausted: bool
         """Whether the last read found nothing, and the next one will not either unless the partition changes."""
 
@@ -114,6 +114,7 @@ class FetchedPartitions(WatchSet):
                 cached = partitions.get(key)
                 if cached is None:
                     cached = partitions[key] = CachedPartition(self, name, partition)
+                    cached.go_last()
                     self.changed.append(cached)
                 else:
                     cached.request = partition
@@ -146,8 +147,11 @@ class FetchedPartitions(WatchSet):
         kept: list[CachedPartition] = self.changed[len(read) :]
         has_session = self.session is not None
         for cached, answer in read:
-            if not has_session and cached.partition is not None:
-                cached.begin(cached.partition)
+            if not has_session:
+                cached.go_last()
+                if cached.partition is not None:
+                    cached.begin(cached.partition)
+            cached.seen_bytes = len(answer.records) if answer.records else 0
             if cached.is_exhausted and not (has_session and cached.has_news(answer)):
                 cached.is_changed = False
             else:
@@ -249,6 +253,7 @@ class SessionCache:
                 session_id = self._open(fetched, by_id=version >= _FIRST_WITH_IDS, now_ms=now_ms)
             if session_id != NO_SESSION:
                 for cached, answer in read:
+                    cached.go_last()
                     cached.sent(answer)
                     if cached.partition is not None:
                         cached.begin(cached.partition)
