@@ -223,6 +223,27 @@ def test_bytes_of_several_partitions_are_counted_together(broker: Broker) -> Non
         assert sorted(answered(waiting)) == ([1, 5] if has_session else list(range(10)))
 
 
+def test_bytes_of_an_earlier_wait_are_not_counted_again(broker: Broker) -> None:
+    broker.create_topic("t", partitions=5)
+    reader = Reader(broker, min_bytes=3 * len(RECORD))
+    reader.open(dict.fromkeys(range(5), 0))
+    reader.fetch()
+    broker.append("t", 3, RECORD)
+    waiting = reader.send()
+    for _ in range(2):
+        assert not waiting.outcome
+        broker.append("t", 1, RECORD)
+    assert sorted(answered(waiting)) == [1, 3]
+    broker.append("t", 2, RECORD, RECORD, RECORD)
+    broker.append("t", 4, RECORD)
+    assert sorted(reader.fetch({1: 2, 3: 1})) == [2, 4], "an answer at once, which leaves the first partition out"
+    waiting = reader.send({2: 3})
+    for _ in range(2):
+        assert not waiting.outcome
+        broker.append("t", 1, RECORD)
+    assert sorted(answered(waiting)) == [1, 4]
+
+
 def test_no_partition_starves_behind_a_busy_one(broker: Broker) -> None:
     broker.create_topic("t", partitions=4)
     reader = Reader(broker)

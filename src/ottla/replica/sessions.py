@@ -56,7 +56,7 @@ class CachedPartition(Watch):
         """The topic's name, once it was found by its id."""
         self.sent_high_watermark = self.sent_log_start = -1
         self.seen_bytes: int
-        """The size of what the last read found, while a fetch waits."""
+        """The size of what was last found, of a partition that a fetch waits for."""
         self.is_exhausted: bool
         """Whether the last read found nothing, and the next one will not either unless the partition changes."""
 
@@ -270,6 +270,7 @@ class SessionCache:
                     cached.go_last()
             if cached.is_exhausted:
                 cached.is_changed = False
+                cached.seen_bytes = 0
             else:
                 kept.append(cached)
         fetched.changed = kept
