@@ -76,7 +76,7 @@ class Exchange:
     """One request, with what became of it."""
 
     def __init__(self, frame: bytes, request: Any, version: int) -> None:
-        self.frame: memoryview | None = memoryview(frame)
+        self.frame: memoryview | None = memoryview(bytearray(frame))
         self.note: object = None
         self.outcome = ""
         self.mute_ms = 0
@@ -357,6 +357,9 @@ class Broker:
         assert isinstance(request, AssignReplicasToDirsRequest), request
         return AssignReplicasToDirsResponse()
 
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        self.loop.call_soon(self.partitions.take_offline)
+
     def _directory(self, number: int, path: str, background: Slow | None) -> LogDirectory:
         self.disk.make_dir(path)
         self.disk.sync_dir("/")
@@ -367,7 +370,7 @@ class Broker:
             disk=self.disk,
             background=background or Inline(),
             random=Random(number),
-            on_failure=lambda directory, error: None,
+            on_failure=self._directory_failed,
         )
 
 

@@ -16,7 +16,6 @@ from ottla.errors import (
     NONE,
     ApiError,
     InvalidTopic,
-    NotLeader,
     PolicyViolation,
     RequestTimedOut,
     StorageFailed,
@@ -108,8 +107,7 @@ class _Pending:
         """Whether the answer is decided by now."""
         partition, answer = self.partition, self.answer
         if not partition.is_leader:
-            is_gone = self._node.image.partition_by_id(partition.topic_id, partition.index) is None
-            answer.error_code = (UnknownTopicOrPartition if is_gone else NotLeader).code
+            answer.error_code = self._node.partitions.why_not_led(partition).code
             answer.low_watermark = _NO_LOW_WATERMARK
             return True
         reached = partition.low_watermark(self._node.image.is_alive)

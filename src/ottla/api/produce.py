@@ -328,7 +328,7 @@ class _Pending:
         partition = self.partition
         try:
             if not partition.is_leader:
-                raise _reason(node, partition)
+                raise node.partitions.why_not_led(partition)
             if self._replicated_to and not partition.has_replicated(self._replicated_to):
                 return False
             if partition.log.recovery_point < self._durable_to:
@@ -372,13 +372,6 @@ class _Waiting(Operation):
         if self._call.version >= 10:
             response = _with_hints(self._call, response)
         self._call.answer(response)
-
-
-def _reason(node: BrokerNode, partition: Partition) -> ApiError:
-    """Why a partition that was led here is not led here any more."""
-    if node.image.partition_by_id(partition.topic_id, partition.index) is None:
-        return UnknownTopicOrPartition(f"{partition.topic}-{partition.index} was deleted")
-    return NotLeader(f"{partition} is not the leader any more")
 
 
 def _failed(index: int, error: ApiError, partition: Partition | None = None) -> PartitionProduceResponse:

@@ -181,13 +181,26 @@ class Partitions:
             self.fetching.settle()
         self._completions.run()
 
+    def why_not_led(self, partition: Partition) -> UnknownTopicOrPartition | NotLeader | StorageFailed:
+        """Why a partition that this broker led is not led here any more."""
+        topic, index = partition.topic, partition.index
+        if self.image.partition_by_id(partition.topic_id, index) is None:
+            return UnknownTopicOrPartition(f"{topic}-{index} was deleted")
+        return self._failed_storage(topic, index) or NotLeader(f"{partition} is not the leader any more")
+
     def _missing(self, topic: str, index: int) -> UnknownTopicOrPartition | NotLeader | StorageFailed:
         if self.image.partition(topic, index) is None:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        return self._failed_storage(topic, index) or NotLeader(
+            f"broker {self.broker_id} has no replica of {topic}-{index}"
+        )
+
+    def _failed_storage(self, topic: str, index: int) -> StorageFailed | None:
+        """The failure of the directory that has the partition's log; None if that directory works."""
         directory = self.logs.directory_of(topic, index)
-        if directory is not None and directory.failure is not None:
-            return StorageFailed(f"{directory.path} is offline: {directory.failure}")
-        return NotLeader(f"broker {self.broker_id} has no replica of {topic}-{index}")
+        if directory is None or directory.failure is None:
+            return None
+        return StorageFailed(f"{directory.path} is offline: {directory.failure}")
 
     def _guard(self, change: PartitionChange, act: Callable[[PartitionChange], None]) -> None:
         """A disk that fails for one partition must not keep the others from following the metadata."""
