@@ -56,8 +56,10 @@ def test_a_follower_that_waits_is_told_soon_that_the_high_watermark_rose(broker:
     broker.clock.pass_time(100)
     broker.partition("t").on_follower_fetch(3, 1, 0, broker.clock.ms)
     assert not waiting.outcome, "records may come, and then it is told with them"
+    expired = broker.node.expirations.follower_fetches
     broker.clock.pass_time(SOON_MS)
     assert told(waiting) == 1
+    assert broker.node.expirations.follower_fetches == expired, "its deadline has not come"
 
 
 def test_a_follower_that_does_not_know_the_high_watermark_does_not_wait_for_long(broker: Broker) -> None:
@@ -74,5 +76,7 @@ def test_a_follower_that_knows_it_waits_its_time(broker: Broker) -> None:
     waiting = caught_up(broker)
     broker.clock.pass_time(WAIT_MS - 10)
     assert not waiting.outcome
+    expired = broker.node.expirations.follower_fetches
     broker.clock.pass_time(20)
     assert waiting.response.responses == []
+    assert broker.node.expirations.follower_fetches == expired + 1

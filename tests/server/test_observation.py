@@ -139,6 +139,15 @@ def test_consumers_are_told_of_and_those_who_wait(watched: Watched) -> None:
     assert told['kafka_server_brokertopicmetrics_bytesout_total{topic="orders"}'] > 1000
     assert told['kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"}'] >= 1
     assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 1
+    assert told['kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedoperation="Fetch"}'] == 1
+    assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="ShareFetch"}'] == 0
+    expired = 'kafka_server_delayedfetchmetrics_expires_total{fetchertype="consumer"}'
+    assert told[expired] == 0
+    assert consumer.poll(5.5) is None, "there is nothing more"
+    told = watched.metrics()
+    assert told[expired] >= 1
+    assert told['kafka_server_delayedfetchmetrics_expires_total{fetchertype="follower"}'] == 0
+    assert told["kafka_server_delayedproducemetrics_expires_total"] == 0
     assert told["kafka_server_fetchsessioncache_numincrementalfetchsessions"] >= 0
     consumer.close()
 

@@ -414,11 +414,13 @@ class _WaitingFetch(Operation):
 
     kind = "Fetch"
 
-    __slots__ = ("_reading", "may_hurry")
+    __slots__ = ("_is_hastened", "_reading", "may_hurry")
 
     def __init__(self, reading: _Reading) -> None:
         super().__init__()
         self._reading = reading
+        self._is_hastened = False
+        """Whether it is answered before its deadline, with news alone."""
         self.may_hurry = reading.replica >= 0 and reading.fetched.session is not None
         """Whether it is a follower's, of which the session knows what it was sent, and waits its whole time."""
 
@@ -436,10 +438,17 @@ class _WaitingFetch(Operation):
         from it, and it may lead next. Consumers learn of that by what they wait for."""
         if self.may_hurry:
             self.may_hurry = False
-            self._reading.call.node.timer.hasten(self, _TELL_FOLLOWERS_MS)
+            self._is_hastened = self._reading.call.node.timer.hasten(self, _TELL_FOLLOWERS_MS)
 
     def expire(self) -> None:
-        self._reading.complete()
+        reading = self._reading
+        if not self._is_hastened:
+            expirations = reading.call.node.expirations
+            if reading.replica >= 0:
+                expirations.follower_fetches += 1
+            else:
+                expirations.consumer_fetches += 1
+        reading.complete()
 
 
 def _failed(index: int, error: ApiError) -> PartitionData:

@@ -28,7 +28,7 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
-from ottla.replica.waiting import Completions, Timer
+from ottla.replica.waiting import Completions, Expirations, Timer
 from ottla.telemetry.instances import Instances
 from ottla.telemetry.pushed import PushedMetrics
 
@@ -63,6 +63,7 @@ class BrokerNode:
     """What takes both coordinators of a share group."""
     completions: Completions
     timer: Timer
+    expirations: Expirations = field(default_factory=Expirations)
     now_ms: Callable[[], int]
     setting: Callable[[str], Any]
     """A setting of this broker as it is now, read into its type, by Kafka's name."""

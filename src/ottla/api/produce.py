@@ -365,6 +365,8 @@ class _Waiting(Operation):
         return True
 
     def expire(self) -> None:
+        for pending in self._pending:
+            self._call.node.expirations.count_produce(pending.partition.topic, pending.partition.index)
         self._answer()
 
     def _answer(self) -> None:

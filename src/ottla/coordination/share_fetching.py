@@ -46,6 +46,8 @@ class _Read(NamedTuple):
 class ShareFetch(Operation):
     """One share fetch. `done` is called once with what it brought; a share partition may be left out."""
 
+    kind = "ShareFetch"
+
     __slots__ = (
         "_asked",
         "_done",

@@ -65,7 +65,7 @@ class Sharing:
         self._settings = settings
         self._loop = loop
         self._spawn = spawn
-        self._timer = timer
+        self.timer = timer
         self._now_ms = now_ms
         node_id = partitions.broker_id
         self.links = BrokerLinks(
@@ -241,7 +241,7 @@ class Sharing:
             fetch.expire()
         elif not fetch.begin():
             reader.waiting = fetch
-            self._timer.add(fetch, max(max_wait_ms, 0))
+            self.timer.add(fetch, max(max_wait_ms, 0))
 
     def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
         """Take what a member says of records that it acquired."""

@@ -110,6 +110,10 @@ class Partitions:
                 raise self._missing(topic.name, index)
         return partition
 
+    def has(self, topic: str, index: int) -> bool:
+        """Whether the replica is here, with its log."""
+        return index in self.by_name.get(topic, {})
+
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica here, if there is one."""
         return self.by_name.get(topic, {}).get(index) or self._made(topic, index)

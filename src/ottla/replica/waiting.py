@@ -63,6 +63,28 @@ class Operation(ABC):
             self._slot = None
 
 
+class Expirations:
+    """How many requests were answered only because their deadline came."""
+
+    __slots__ = ("_produces", "consumer_fetches", "follower_fetches", "produces")
+
+    def __init__(self) -> None:
+        self.consumer_fetches = self.follower_fetches = self.produces = 0
+        """A produce counts once for each of its partitions whose replicas were late, as in Kafka."""
+        self._produces: Counter[tuple[str, int]] = Counter()
+
+    def count_produce(self, topic: str, partition: int) -> None:
+        """Count a partition whose in-sync replicas did not have a batch in time."""
+        self.produces += 1
+        self._produces[topic, partition] += 1
+
+    def produces_by_partition(self, is_here: Callable[[str, int], bool]) -> Counter[tuple[str, int]]:
+        """The late produces of each partition that this broker still has; the others are forgotten."""
+        for topic, partition in [name for name in self._produces if not is_here(*name)]:
+            del self._produces[topic, partition]
+        return self._produces
+
+
 class WaitingList:
     """The operations that wait for one thing, such as a partition's high watermark."""
 
@@ -182,12 +204,14 @@ class Timer:
         slot[operation] = None
         operation._slot = slot
 
-    def hasten(self, operation: Operation, timeout_ms: int) -> None:
-        """Let an operation that waits expire after a time, unless it does so earlier."""
+    def hasten(self, operation: Operation, timeout_ms: int) -> bool:
+        """Let an operation that waits expire after a time, unless it does so earlier; whether its time is less now."""
         slot, due_ms = operation._slot, ((self._now_ms() + timeout_ms) // _FINEST_MS + 1) * _FINEST_MS
         if slot is not None and due_ms < slot.due_ms:
             del slot[operation]
             self.add(operation, timeout_ms)
+            return True
+        return False
 
     def _new_slot(self, due_ms: int) -> _Slot:
         slot = self._slots[due_ms] = _Slot(due_ms)

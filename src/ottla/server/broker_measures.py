@@ -17,7 +17,7 @@ from ottla.net.listener import Listener
 from ottla.replica.fetchers import Fetchers
 from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Timer
+from ottla.replica.waiting import Expirations, Timer
 
 
 def watch_network(registry: Registry, intake: Intake, listeners: Sequence[Listener]) -> None:
@@ -34,13 +34,9 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
-    registry.collect(lambda: _purgatory(broker.timer))
+    registry.collect(lambda: _purgatory(broker.timer, broker.sharing.timer))
+    registry.collect(lambda: _expirations(broker.expirations, broker.partitions))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
-    registry.gauge(
-        "kafka_server_delayedoperationpurgatory_numdelayedoperations",
-        "Requests that wait, for whatever.",
-        lambda: len(broker.timer),
-    )
     cache = "kafka_server_fetchsessioncache_"
     registry.gauge(f"{cache}numincrementalfetchsessions", "Fetch sessions.", lambda: len(sessions.sessions))
     registry.gauge(
@@ -137,12 +133,33 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         yield family
 
 
-def _purgatory(timer: Timer) -> Iterator[Family]:
-    waiting = gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait, by what they are.")
-    sizes = timer.sizes
-    for kind in ("Produce", "Fetch", "DeleteRecords"):
-        waiting.add(sizes[kind], {"delayedoperation": kind})
-    yield waiting
+def _purgatory(timer: Timer, share_timer: Timer) -> Iterator[Family]:
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    waiting = gauge(f"{prefix}purgatorysize", "Requests that wait, by kind.")
+    delayed = gauge(f"{prefix}numdelayedoperations", "Requests that have a deadline, by kind.")
+    sizes, share_sizes = timer.sizes, share_timer.sizes
+    for kind in ("Produce", "Fetch", "DeleteRecords", "ShareFetch"):
+        size = (share_sizes if kind == "ShareFetch" else sizes)[kind]
+        for family in (waiting, delayed):
+            family.add(size, {"delayedoperation": kind})
+    yield from (waiting, delayed)
+
+
+def _expirations(expirations: Expirations, partitions: Partitions) -> Iterator[Family]:
+    produces = counter(
+        "kafka_server_delayedproducemetrics_expires_total",
+        "Partitions of produces whose replicas did not have the batch in time: all, and by partition.",
+    )
+    produces.add(expirations.produces)
+    late = expirations.produces_by_partition(partitions.has)
+    for (topic, partition), count in sorted(late.items()):
+        produces.add(count, {"topic": topic, "partition": str(partition)})
+    fetches = counter(
+        "kafka_server_delayedfetchmetrics_expires_total", "Fetches that did not find enough in time, by reader."
+    )
+    fetches.add(expirations.follower_fetches, {"fetchertype": "follower"})
+    fetches.add(expirations.consumer_fetches, {"fetchertype": "consumer"})
+    yield from (produces, fetches)
 
 
 def _directories(logs: Logs) -> Iterator[Family]:
