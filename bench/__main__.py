@@ -64,6 +64,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="the cases there are")
     parser.add_argument("--quick", action="store_true", help="a choice of cases at a tenth of their size")
     parser.add_argument("--scale", type=float, help="sizes relative to those that a case names")
+    parser.add_argument(
+        "--sizes", type=_sizes, default=(), metavar="N,N", help="the sizes of curves, in place of those of the cases"
+    )
     parser.add_argument("--lives", type=int, help="how often to start the servers afresh")
     parser.add_argument("--warm-rounds", type=int, help="rounds after the cold one, at most")
     parser.add_argument("--only", choices=list(SYSTEMS), help="one system alone: figures without ratios")
@@ -73,6 +76,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--report", action="store_true", help="make the report anew from the last results")
     parser.add_argument("--readme", action="store_true", help="put the table into the README")
     return parser.parse_args()
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(sorted({int(size) for size in text.split(",")}))
+    if sizes[0] < 1:
+        raise ValueError(f"{sizes[0]} is not a size: the least is 1")
+    return sizes
 
 
 def _choose(names: list[str], cases: dict[str, Case], *, quick: bool) -> list[Case] | None:
@@ -102,6 +112,7 @@ def _run(chosen: list[Case], arguments: argparse.Namespace, out: Path, began: fl
         arguments.lives,
         arguments.warm_rounds,
         systems,
+        arguments.sizes,
         arguments.data,
         None if arguments.names else limit - (time.monotonic() - began) / 60,
     )

@@ -50,6 +50,11 @@ class Case:
     nodes: int = 1
     needs: frozenset[int] = frozenset()
     goals: dict[str, float] = field(default_factory=dict)
+    """The most (of what is better if there is more of it, the least) that Ottla's figures may be of Kafka's."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """The most that Ottla's figures may be."""
+    rises: dict[str, float] = field(default_factory=dict)
+    """The most that Ottla's figures at the largest size may be of those at the smallest."""
     settings: dict[str, str] = field(default_factory=dict)
     lives: int = 1
     """How often the servers are started afresh in a full run; the first round of each life is cold."""
@@ -98,6 +103,8 @@ def case(
     nodes: int = 1,
     needs: frozenset[int] = frozenset(),
     goals: dict[str, float] | None = None,
+    limits: dict[str, float] | None = None,
+    rises: dict[str, float] | None = None,
     settings: dict[str, str] | None = None,
     lives: int = 1,
     warm_rounds: int = 2,
@@ -122,6 +129,8 @@ def case(
             nodes=nodes,
             needs=needs,
             goals=goals or {},
+            limits=limits or {},
+            rises=rises or {},
             settings=settings or {},
             lives=lives,
             warm_rounds=warm_rounds,

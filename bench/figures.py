@@ -30,6 +30,9 @@ FIGURES = {
     "p99_ms": Figure("p99", "ms"),
     "p999_ms": Figure("p99.9", "ms"),
     "max_ms": Figure("longest", "ms"),
+    "share_cpu_s": Figure("server CPU, share consumer", "s"),
+    "share_p50_ms": Figure("p50, share consumer", "ms"),
+    "share_p99_ms": Figure("p99, share consumer", "ms"),
     "fence_ms": Figure("a broker is fenced", "ms"),
     "fence_cpu_s": Figure("CPU for that", "s"),
     "snapshot_ms": Figure("a snapshot is written", "ms"),
@@ -38,6 +41,7 @@ FIGURES = {
     "rss_mb": Figure("RSS after", "MB"),
     "rss_peak_mb": Figure("RSS, highest", "MB"),
     "pss_mb": Figure("PSS after", "MB"),
+    "node_mb": Figure("RSS of one node", "MB"),
     "each_kb": Figure("memory of each", "kB"),
     "disk_mb": Figure("on disk", "MB"),
     "idle_percent": Figure("idle cost", "% of a core"),
@@ -104,6 +108,8 @@ class CaseResult:
     title: str
     group: str
     goals: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+    rises: dict[str, float] = field(default_factory=dict)
     axis: str | None = None
     samples: list[Sample] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
@@ -121,6 +127,14 @@ class CaseResult:
     def settled(self, x: int | None = None) -> list[Sample]:
         """The warm samples; where a case has none (a start is always cold), all of them."""
         return self.phase(cold=False, x=x) or self.phase(cold=True, x=x)
+
+    def own(self, figure: str) -> dict[int | None, float]:
+        """Ottla's figure at each size at which it was measured."""
+        values = {
+            x: [s.figures[figure] for s in self.settled(x) if s.system == OTTLA and figure in s.figures]
+            for x in self.sizes
+        }
+        return {x: median(many) for x, many in values.items() if many}
 
     def compare(self, samples: Iterable[Sample]) -> list[Comparison]:
         """Each figure of these samples, in the table's order."""

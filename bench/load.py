@@ -3,25 +3,31 @@
 `produce`     several producers, each with its own connection, as fast as they can
 `consume`     several consumers that each read their share of the partitions from the beginning
 `end-to-end`  records at a given rate, and the time from when each was due to when each consumer had it
+`one-by-one`  a producer that sends each record when the one before it was acknowledged
+`wide`        records of a few partitions at a given rate, for a consumer in a session of many
 
 Records are due at fixed times whether or not the last ones are through, so that a stall shows in all that it held up.
 """
 
+import itertools
 import json
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench import measure
 from bench.figures import Figures, percentiles
+from bench.sessions import Reader, SessionConsumer, ShareConsumer
 from bench.tools import ToolFailed, run_tool
 
 PATIENCE_S = 60
 _due = struct.Struct(">Q")
+_PROBE = _due.pack(0)
 
 
 def librdkafka(kind: str, **arguments: Any) -> Figures:
@@ -149,7 +155,105 @@ def end_to_end(
     return percentiles([latency for each in found for latency in each[warm_up:]])
 
 
-def _send_at_rate(producer: Producer, topic: str, records: int, records_per_s: float, record_bytes: int) -> None:
+def one_by_one(*, bootstrap: str, topic: str, records: int, record_bytes: int, settings: dict[str, str]) -> Figures:
+    """The time from when a record is produced to when it is acknowledged; one is under way at a time."""
+    errors: list[KafkaError] = []
+    acknowledged: list[int] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        acknowledged.append(time.perf_counter_ns())
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "on_delivery": delivered, **settings})
+    value, latencies = bytes(record_bytes), []
+    warm_up = max(10, records // 10)  # the first ones open connections, and do not count
+    for number in range(warm_up + records):
+        began, deadline = time.perf_counter_ns(), time.monotonic() + PATIENCE_S
+        producer.produce(topic, value)
+        while len(acknowledged) <= number and time.monotonic() < deadline:
+            producer.poll(1.0)
+        if errors or len(acknowledged) <= number:
+            raise ToolFailed(f"{len(acknowledged)} records were answered, {len(errors)} with errors: {errors[:1]}")
+        latencies.append((acknowledged[number] - began) / 1e6)
+    return percentiles(latencies[warm_up:])
+
+
+def wide(
+    *,
+    bootstrap: str,
+    port: int,
+    group: str | None,
+    topics: dict[str, int],
+    busy: str,
+    records_per_s: float,
+    records: int,
+    record_bytes: int,
+    pids: list[int],
+) -> Figures:
+    """Latencies of records of one of some topics, all of whose partitions one consumer has, alone or of a share group;
+    and the CPU that the servers use meanwhile."""
+    found: list[bytes] = []
+    problems: list[Exception] = []
+    is_over = threading.Event()
+    reader: Reader = SessionConsumer(port, topics) if group is None else ShareConsumer(port, group, topics)
+    latencies: list[float] = []
+
+    def read() -> None:
+        try:
+            while not is_over.is_set():
+                for value in reader.fetch():
+                    now = time.monotonic_ns()
+                    if len(value) > _due.size:
+                        latencies.append((now - _due.unpack_from(value)[0]) / 1e6)
+                    found.append(value)
+            reader.close()
+        except Exception as problem:  # noqa: BLE001 (the main thread raises it)
+            problems.append(problem)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"})
+    partitions = range(topics[busy])
+    _probe(producer, busy, partitions, found, problems)
+    used, busy_s = measure.cpu_seconds(pids), time.monotonic()
+    _send_at_rate(producer, busy, records, records_per_s, record_bytes, partitions)
+    deadline = time.monotonic() + PATIENCE_S
+    while len(latencies) < records and not problems and time.monotonic() < deadline:
+        time.sleep(0.01)
+    figures = {"server_cpu_s": measure.cpu_seconds(pids) - used, "wall_s": time.monotonic() - busy_s}
+    is_over.set()
+    thread.join(PATIENCE_S)
+    if problems or len(latencies) != records:
+        raise ToolFailed(f"{len(latencies)} of {records} records came: {problems[:1]}")
+    return figures | percentiles(latencies)
+
+
+def _probe(
+    producer: Producer, topic: str, partitions: Iterable[int], found: list[bytes], problems: list[Exception]
+) -> None:
+    """Return when a record of each partition has come: a share group begins where a partition ends at first."""
+    waited_for = {_PROBE[:-1] + bytes([number]): number for number in partitions}
+    deadline = time.monotonic() + PATIENCE_S
+    while missing := waited_for.keys() - set(found):
+        if problems or time.monotonic() > deadline:
+            raise ToolFailed(f"nothing comes from {len(missing)} partitions: {problems[:1]}")
+        for value in missing:
+            producer.produce(topic, value, partition=waited_for[value])
+        producer.flush(PATIENCE_S)
+        time.sleep(0.5)
+
+
+def _send_at_rate(
+    producer: Producer,
+    topic: str,
+    records: int,
+    records_per_s: float,
+    record_bytes: int,
+    partitions: Iterable[int] = (-1,),
+) -> None:
+    """Send records when they are due, to the partitions in turn; -1 lets the producer choose."""
+    turns = itertools.cycle(partitions)
     padding = bytes(record_bytes - _due.size)
     interval_ns = 1e9 / records_per_s
     began = time.monotonic_ns()
@@ -158,7 +262,7 @@ def _send_at_rate(producer: Producer, topic: str, records: int, records_per_s: f
         while (early := due - time.monotonic_ns()) > 0:
             producer.poll(0)
             time.sleep(min(early / 1e9, 0.05))
-        producer.produce(topic, _due.pack(due) + padding)
+        producer.produce(topic, _due.pack(due) + padding, partition=next(turns))
     if producer.flush(PATIENCE_S):
         raise ToolFailed("not all records were answered")
 
@@ -183,7 +287,13 @@ def _length(message: Message, problems: list[str]) -> int:
     return len(message.value() or b"")
 
 
-KINDS: dict[str, Callable[..., Figures]] = {"produce": produce, "consume": consume, "end-to-end": end_to_end}
+KINDS: dict[str, Callable[..., Figures]] = {
+    "produce": produce,
+    "consume": consume,
+    "end-to-end": end_to_end,
+    "one-by-one": one_by_one,
+    "wide": wide,
+}
 
 
 def main() -> None:

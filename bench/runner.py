@@ -26,8 +26,9 @@ from bench.tools import ToolFailed
 Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
 """What may go wrong with a server or a client, and is then part of the result."""
 TOLD = (
-    *("time_ms", "job_cpu_s", "server_cpu_s", "records_per_s", "p99_ms", "rss_mb", "idle_percent"),
-    *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "each_kb"),
+    *("time_ms", "job_cpu_s", "server_cpu_s", "records_per_s", "p50_ms", "p99_ms", "rss_mb", "idle_percent"),
+    *("fence_ms", "fence_cpu_s", "snapshot_ms", "stall_ms", "active_ms", "node_mb", "each_kb"),
+    *("share_cpu_s", "share_p50_ms", "share_p99_ms"),
 )
 
 _RESERVE = 0.1
@@ -45,6 +46,8 @@ class Plan:
     lives: int | None = None
     warm_rounds: int | None = None
     systems: tuple[str, ...] = (OTTLA, KAFKA)
+    sizes: tuple[int, ...] = ()
+    """The sizes at which to measure, in place of those that a case with sizes names."""
     folder: Path | None = None
     """Where the servers keep their data; else in the system's folder for temporary files."""
     minutes: float | None = None
@@ -67,6 +70,8 @@ class Plan:
         return case.seconds * (_QUICK if self.quick else 1.0)
 
     def sizes_of(self, case: Case) -> Sequence[int | None]:
+        if self.sizes and case.sizes:
+            return self.sizes
         return (case.quick_sizes or case.sizes if self.quick else case.sizes) or (None,)
 
 
@@ -108,7 +113,9 @@ def share(waiting: Sequence[Case], plan: Plan, left_s: float) -> float:
 def run_case(case: Case, plan: Plan, servers: "Servers", share_s: float | None = None) -> CaseResult:
     """All lives and rounds of one case, on each system that can do it; with a share of time, as many as come
     next to it if each takes as long as the one before, and a warm one in any case."""
-    result = CaseResult(case.name, case.title, case.group, dict(case.goals), case.axis)
+    result = CaseResult(
+        case.name, case.title, case.group, dict(case.goals), dict(case.limits), dict(case.rises), case.axis
+    )
     deadline = math.inf if share_s is None else time.perf_counter() + share_s
     lasted = 0.0
     for life in range(plan.lives_of(case)):

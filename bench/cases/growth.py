@@ -9,9 +9,10 @@ from functools import partial
 
 from bench import measure
 from bench.asking import ask, ask_metadata
-from bench.case import GROUPS, Trial, case
+from bench.case import GROUPS, SHARE_GROUPS, Trial, case
 from bench.cases.idle import connections, idle
 from bench.figures import Figures, percentiles
+from bench.load import librdkafka
 from bench.members import Group, until_ready
 from bench.tools import ToolFailed, producer_performance
 from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -22,6 +23,11 @@ SETTLE_S, WATCH_S = 0.5, 3.0
 COMMITS = 2_000
 FETCHES = 1_000
 RECORD_BYTES = 1_000
+NODES = 3
+ONE_BY_ONE = 500
+BUSY, WIDE_RECORDS, WIDE_RECORDS_PER_S = 5, 300, 60.0
+SETTLED_PARTITIONS_PER_S = 500
+"""At least so many partitions are made and followed in a second: what is left of that is not to be measured."""
 
 
 @case(
@@ -186,3 +192,79 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
             if found.error_code or not found.records:
                 raise ToolFailed(f"a fetch at {part.fetch_offset} of {records}: error {found.error_code}, or nothing")
     return {**percentiles(times), "time_ms": sum(times)}
+
+
+@case(
+    "growth-replicated",
+    "three nodes with so many idle partitions × 3: left alone, then 500 × 100 B one after the other, acks=all",
+    nodes=NODES,
+    warm_rounds=0,
+    goals={"p50_ms": 0.5, "idle_percent": 0.5},
+    limits={"each_kb": 4.0},
+    rises={"p50_ms": 1.5},
+    axis="idle partitions",
+    sizes=(3, 300, 1_000, 3_000, 10_000),
+    quick_sizes=(3, 300),
+    named_only=True,
+)
+def growth_replicated(trial: Trial) -> Figures:
+    """The memory of each is that of a replica that was added since the first size."""
+    assert trial.x is not None
+    made, first = trial.cluster.once("made", lambda: [0]), trial.cluster.once("first", dict[str, float])
+    trial.new_topic(trial.x - made[0])
+    settle_s = 3 + (trial.x - made[0]) / SETTLED_PARTITIONS_PER_S
+    made[0] = trial.x
+    figures = idle(trial, settle_s=settle_s, watch_s=10.0)
+    with trial.topic() as topic, trial.measured() as measured:
+        measured |= librdkafka(
+            "one-by-one",
+            bootstrap=trial.cluster.bootstrap,
+            topic=topic,
+            records=trial.scaled(ONE_BY_ONE),
+            record_bytes=100,
+            settings={"acks": "all"},
+        )
+    measured["node_mb"] = figures["rss_mb"] / NODES
+    if first:
+        added = (trial.x - first["partitions"]) * NODES
+        measured["each_kb"] = max(0.0, figures["rss_mb"] - first["rss_mb"]) * 1_000 / added
+    else:
+        first |= {"partitions": trial.x, "rss_mb": figures["rss_mb"]}
+    return {**measured, **figures}
+
+
+@case(
+    "growth-wide",
+    "a consumer, then a share consumer, of so many partitions of which five get 300 × 100 B, 60 a second",
+    needs=SHARE_GROUPS,
+    warm_rounds=0,
+    rises={"p50_ms": 1.5, "server_cpu_s": 1.5, "share_p50_ms": 1.5, "share_cpu_s": 1.5},
+    axis="partitions",
+    sizes=(1, 300, 3_000, 10_000),
+    quick_sizes=(1, 300),
+    named_only=True,
+)
+def growth_wide(trial: Trial) -> Figures:
+    """The consumers fetch in sessions, without a library that would go through all partitions for each fetch."""
+    assert trial.x is not None
+    busy = trial.new_topic(min(BUSY, trial.x))
+    topics = {busy: min(BUSY, trial.x)}
+    if trial.x > BUSY:
+        topics[trial.new_topic(trial.x - BUSY)] = trial.x - BUSY
+    time.sleep(SETTLE_S + trial.x / SETTLED_PARTITIONS_PER_S)
+    arguments = {
+        "bootstrap": trial.cluster.bootstrap,
+        "port": trial.cluster.nodes[0].port,
+        "topics": topics,
+        "busy": busy,
+        "records_per_s": WIDE_RECORDS_PER_S,
+        "records": trial.scaled(WIDE_RECORDS),
+        "record_bytes": 100,
+        "pids": trial.cluster.pids,
+    }
+    with trial.measured() as whole:
+        figures = librdkafka("wide", group=None, **arguments)
+        shared = librdkafka("wide", group=f"wide-{trial.x}", **arguments)
+    trial.cluster.delete_topics(list(topics))
+    renamed = {"server_cpu_s": "share_cpu_s", "p50_ms": "share_p50_ms", "p99_ms": "share_p99_ms"}
+    return {**whole, **figures, **{name: shared[old] for old, name in renamed.items() if old in shared}}

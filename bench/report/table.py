@@ -95,8 +95,31 @@ def misses(results: Results) -> list[str]:
                     at = "" if x is None else f" at {x:,} {case.axis}"
                     goal = f"{shown(each.ratio.middle)}× (goal {shown(each.goal or 0)}×)"
                     found.append(f"{case.name}{at}: {each.figure} {goal}")
+            found += _too_much(case, x)
+        found += _risen(case)
         if OTTLA in case.problems:
             found.append(f"{case.name}: not measured: {case.problems[OTTLA].splitlines()[0]}")
+    return found
+
+
+def _too_much(case: CaseResult, x: int | None) -> list[str]:
+    """The figures that are above their limits at a size."""
+    at = "" if x is None else f" at {x:,} {case.axis}"
+    return [
+        f"{case.name}{at}: {figure} {shown(value)} (limit {shown(limit)})"
+        for figure, limit in case.limits.items()
+        if (value := case.own(figure).get(x)) is not None and value > limit
+    ]
+
+
+def _risen(case: CaseResult) -> list[str]:
+    """The figures that rise too much from the smallest size to the largest."""
+    found = []
+    for figure, most in case.rises.items():
+        values = list(case.own(figure).values())
+        if len(values) > 1 and values[0] > 0 and values[-1] / values[0] > most:
+            rise = f"{shown(values[-1] / values[0])}× from the first size to the last (goal {shown(most)}×)"
+            found.append(f"{case.name}: {figure} {rise}")
     return found
 
 

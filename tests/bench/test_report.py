@@ -72,6 +72,23 @@ def test_misses_name_figure_and_goal_and_what_was_not_measured() -> None:
     ]
 
 
+def test_misses_name_what_is_above_a_limit_and_what_rises_too_much() -> None:
+    growth = CaseResult("growth-y", "", "growth", limits={"each_kb": 4.0}, rises={"p50_ms": 1.5, "server_cpu_s": 3.0})
+    growth.axis = "partitions"
+    growth.samples = [
+        Sample(OTTLA, 0, 0, {"p50_ms": 1.0, "server_cpu_s": 1.0}, 3),
+        Sample(OTTLA, 0, 0, {"p50_ms": 9.0, "server_cpu_s": 9.0, "each_kb": 5.0}, 300),
+        Sample(OTTLA, 0, 0, {"p50_ms": 2.0, "server_cpu_s": 2.0, "each_kb": 3.0}, 1_000),
+        Sample(KAFKA, 0, 0, {"p50_ms": 9.0, "server_cpu_s": 90.0, "each_kb": 50.0}, 1_000),
+    ]
+    found = results()
+    found.cases = [growth]
+    assert table.misses(found) == [
+        "growth-y at 300 partitions: each_kb 5 (limit 4)",
+        "growth-y: p50_ms 2× from the first size to the last (goal 1.5×)",
+    ]
+
+
 def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")

@@ -36,6 +36,19 @@ def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "servers' data are left behind"
 
 
+def test_many_partitions_are_measured_at_the_sizes_that_the_plan_names(tmp_path: Path) -> None:
+    cases, plan = every_case(), replace(tiny(tmp_path, scale=0.04), sizes=(2, 8))
+    replicated, wide = run_cases([cases["growth-replicated"], cases["growth-wide"]], plan)
+    assert replicated.problems == wide.problems == {}
+    assert [sample.x for sample in (*replicated.samples, *wide.samples)] == [2, 8, 2, 8]
+    assert replicated.samples[0].figures.keys() >= {"p50_ms", "idle_percent", "node_mb", "rss_mb"}
+    assert replicated.samples[1].figures["each_kb"] >= 0
+    for sample in wide.samples:
+        assert sample.figures["p50_ms"] > 0
+        assert sample.figures["share_p50_ms"] > 0
+        assert sample.figures["share_cpu_s"] > 0
+
+
 def test_a_case_that_fails_is_a_result_too(tmp_path: Path) -> None:
     def fail(trial: Trial) -> Figures:
         raise KafkaException("the topic is gone")
