@@ -1,15 +1,13 @@
 """What images cost, as counts of lines that Python runs: times depend on the machine, counts do not."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from ottla.image.image import Image
 from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from tests.counting import lines_run
 from tests.image.stories import replay, uuid
 
 
@@ -25,24 +23,6 @@ def topic(number: int, partitions: int) -> list[object]:
 
 def topics(count: int, partitions: int = 1) -> list[object]:
     return [record for number in range(count) for record in topic(number, partitions)]
-
-
-def lines_run(action: Callable[[], Any]) -> int:
-    """How many lines of Python an action runs."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def test_partitions_with_the_same_replicas_share_them() -> None:

@@ -9,7 +9,7 @@ from ottla.groups.classic.records import replay_group
 from ottla.groups.classic.timers import EXPIRED as CLASSIC_EXPIRED
 from ottla.groups.classic.timers import take_over
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.published import changed_topics, notice
+from ottla.groups.consumer.published import notice
 from ottla.groups.consumer.replaying import REPLAY as CONSUMER_REPLAY
 from ottla.groups.consumer.timers import EXPIRED as CONSUMER_EXPIRED
 from ottla.groups.consumer.timers import expired
@@ -128,7 +128,7 @@ class GroupsBehaviour:
         return EXPIRED[key.due](state, key, self._context())
 
     def published(self, state: GroupsState, changes: Changes, now_ms: int) -> Decision[None] | None:
-        changed = changed_topics(changes)
+        changed = changes.topics_placed
         if not changed:
             return None
         noticed = notice_in_streams(notice(state, changes, changed), changed)

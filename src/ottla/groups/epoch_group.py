@@ -5,7 +5,7 @@ group epoch ≥ target's epoch ≥ each member's epoch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from immutables import Map
@@ -82,3 +82,9 @@ def progress(group: EpochGroup[R]) -> str:
     if all(member.is_reconciled_to(group.target_epoch) for member in group.members.values()):
         return "Stable"
     return "Reconciling"
+
+
+def have_common(some: Collection[str], others: Collection[str]) -> bool:
+    """Whether two collections that are quick to look up in have a name in common: the shorter one is walked through."""
+    shorter, longer = (some, others) if len(some) <= len(others) else (others, some)
+    return any(name in longer for name in shorter)

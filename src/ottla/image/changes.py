@@ -121,6 +121,18 @@ class Changes:
                     found.append(PartitionChange(new or old, number, was, now))
         return tuple(found)
 
+    @cached_property
+    def topics_placed(self) -> frozenset[str]:
+        """The names of topics that came, went, or have other partitions or replicas than before."""
+        placed = {
+            change.topic.name
+            for change in self.partitions
+            # Leaders and replicas in sync come and go; assignments do not depend on them.
+            if change.old is None or change.new is None or change.old.replicas != change.new.replicas
+        }
+        placed.update(topic.name for topic in self.topics_deleted)
+        return frozenset(placed)
+
     def partitions_of(self, name: str) -> Sequence[PartitionChange]:
         """Those of the topics of a name: the others cost nothing where it is not among the changed."""
         if self.old.topics.get(name) is self.new.topics.get(name):

@@ -9,7 +9,7 @@ what. Members move towards it one by one with their heartbeats, each at its own 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from ottla.groups.epoch_group import (
     NEVER_REFRESHED,
     EpochGroup,
     Refresh,
+    have_common,
     progress,
 )
 from ottla.groups.state import Committed
@@ -160,6 +161,12 @@ class ConsumerGroup(EpochGroup[Member]):
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.names or any(topic in resolved.topics for resolved in self.resolved.values())
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether a member reads one of these topics."""
+        return have_common(topics, self.names) or any(
+            have_common(topics, resolved.topics) for resolved in self.resolved.values()
+        )
 
     def expires_since(self, committed: Committed) -> int | None:
         return committed.commit_timestamp

@@ -11,18 +11,6 @@ from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
 
 
-def changed_topics(changes: Changes) -> Set[str]:
-    """The topics that came, went, or have other partitions or replicas than before."""
-    changed = {
-        change.topic.name
-        for change in changes.partitions
-        # Leaders and replicas in sync come and go; assignments do not depend on them.
-        if change.old is None or change.new is None or change.old.replicas != change.new.replicas
-    }
-    changed.update(topic.name for topic in changes.topics_deleted)
-    return changed
-
-
 def notice(state: GroupsState, changes: Changes, changed: Set[str]) -> GroupsState:
     """The state in which groups know that they must look; the same one if none must."""
     if not changed:
@@ -32,7 +20,7 @@ def notice(state: GroupsState, changes: Changes, changed: Set[str]) -> GroupsSta
         if not isinstance(group, ConsumerGroup):
             continue
         noticed = group
-        if group.refresh != NEVER_REFRESHED and any(group.is_subscribed_to(topic) for topic in changed):
+        if group.refresh != NEVER_REFRESHED and group.reads_any(changed):
             noticed = replace(noticed, refresh=NEVER_REFRESHED)
         if has_new and group.regexes:
             noticed = replace(noticed, new_topics_version=changes.new.offset)

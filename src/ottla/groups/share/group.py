@@ -8,13 +8,13 @@ target with its next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from immutables import Map
 
 from ottla.errors import GroupIdNotFound
-from ottla.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh
+from ottla.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh, have_common
 from ottla.groups.share.member import NO_TARGET, Member, Target
 from ottla.groups.share.partitions import SharePartitions
 from ottla.groups.share.records import group_tombstones
@@ -63,6 +63,10 @@ class ShareGroup(EpochGroup[Member]):
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.names
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether a member reads one of these topics."""
+        return have_common(topics, self.names)
 
     def expires_since(self, committed: Committed) -> int | None:
         return None

@@ -5,7 +5,7 @@ Topics that are gone have no states any more: the share coordinator sees that by
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import replace
 
 from ottla.groups.epoch_group import NEVER_REFRESHED
@@ -16,12 +16,12 @@ from ottla.image.changes import Changes
 from ottla.replicated.entries import Stored
 
 
-def notice(state: GroupsState, changed: Collection[str]) -> GroupsState:
+def notice(state: GroupsState, changed: Set[str]) -> GroupsState:
     """The state in which groups know that they must look; the same one if none must."""
     for group in state.groups.values():
         if not isinstance(group, ShareGroup) or group.refresh == NEVER_REFRESHED:
             continue
-        if any(group.is_subscribed_to(topic) for topic in changed):
+        if group.reads_any(changed):
             state = state.with_group(replace(group, refresh=NEVER_REFRESHED))
     return state
 
