@@ -125,12 +125,13 @@ class Partition:
         self.log = log
         log.on_start_moved = self._log_start_moved
 
-    def lead(self, assignment: Assignment, now_ms: int) -> None:
-        """Become the leader, or go on as one with other replicas."""
+    def lead(self, assignment: Assignment, now_ms: int) -> bool:
+        """Become the leader, or stay the leader with other replicas. Return False if the assignment is outdated."""
         is_new_leader = not self.is_leader
-        is_new_term = is_new_leader or assignment.leader_epoch != self.leader_epoch
-        if not is_new_term and assignment.partition_epoch < self.assignment.partition_epoch:
-            return  # the answer to a proposal was ahead of the metadata
+        is_new_term = is_new_leader or assignment.leader_epoch > self.leader_epoch
+        if self._is_outdated(assignment):
+            # The answer to a proposal may be ahead of the metadata, but only within the leader's term.
+            return not is_new_leader and assignment.leader_epoch == self.leader_epoch
         if is_new_term or assignment.partition_epoch > self.assignment.partition_epoch:
             self.proposal = None
         self.assignment = assignment
@@ -146,9 +147,12 @@ class Partition:
                 follower.begin(in_sync=in_sync, is_new_leader=is_new_leader, leader_end=end, now_ms=now_ms)
         self._advance()
         self.wake_all()
+        return True
 
-    def follow(self, assignment: Assignment) -> None:
-        """Become a follower, or follow another leader."""
+    def follow(self, assignment: Assignment) -> bool:
+        """Become a follower, or follow another leader. Return False if the assignment is outdated."""
+        if self._is_outdated(assignment):
+            return False
         self.assignment = assignment
         self.proposal = None
         self.is_leader = False
@@ -156,6 +160,13 @@ class Partition:
         self.epoch_start_offset = NO_OFFSET
         self.followers = {}
         self.wake_all()
+        return True
+
+    def _is_outdated(self, assignment: Assignment) -> bool:
+        """Whether an assignment is older than the one in force: leader epochs rise, and within one partition epochs."""
+        if assignment.leader_epoch != self.leader_epoch:
+            return assignment.leader_epoch < self.leader_epoch
+        return assignment.partition_epoch < self.assignment.partition_epoch
 
     def check_epoch(self, leader_epoch: int) -> None:
         """Raise unless the client's idea of the leader epoch is this one; a negative one is no idea."""

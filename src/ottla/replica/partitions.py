@@ -19,6 +19,7 @@ from ottla.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownT
 from ottla.image.changes import Changes, PartitionChange
 from ottla.image.image import Image
 from ottla.image.values import DIRECTORY_UNASSIGNED, ResourceType
+from ottla.image.values import Partition as Assignment
 from ottla.log.logs import Logs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
@@ -75,6 +76,8 @@ class Partitions:
         self.call_later: CallLater | None = None
         """The event loop's; without it all new partitions are made at once."""
         self.image = Image()
+        self.stale_assignments = 0
+        """Assignments that were refused, because they were older than those in force."""
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self._completions = completions
@@ -249,16 +252,33 @@ class Partitions:
     def _lead(self, change: PartitionChange) -> None:
         assert change.new is not None
         partition = self._partition(change)
-        if self.fetching is not None:
+        if not partition.lead(change.new, self._now_ms()):
+            self._refuse(partition, change.new, "lead")
+        elif self.fetching is not None:
             self.fetching.leave(partition)
-        partition.lead(change.new, self._now_ms())
 
     def _follow(self, change: PartitionChange) -> None:
         assert change.new is not None
         partition = self._partition(change)
-        partition.follow(change.new)
-        if self.fetching is not None:
+        if not partition.follow(change.new):
+            self._refuse(partition, change.new, "follow")
+        elif self.fetching is not None:
             self.fetching.follow(partition)
+
+    def _refuse(self, partition: Partition, assignment: Assignment, what: str) -> None:
+        """Count and log an assignment that is older than the one in force."""
+        self.stale_assignments += 1
+        logger.warning(
+            "%s-%d does not %s by stale metadata: leader epoch %d and partition epoch %d are in force, "
+            "leader epoch %d and partition epoch %d were given",
+            partition.topic,
+            partition.index,
+            what,
+            partition.leader_epoch,
+            partition.assignment.partition_epoch,
+            assignment.leader_epoch,
+            assignment.partition_epoch,
+        )
 
     def _expand(self, broker_id: int) -> None:
         """A broker came into service: where it has caught up already, no fetch may tell so for a while."""

@@ -37,6 +37,11 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     registry.collect(lambda: _purgatory(broker.timer, broker.sharing.timer))
     registry.collect(lambda: _expirations(broker.expirations, broker.partitions))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
+    registry.read_counter(
+        "ottla_replica_stale_assignments_total",
+        "Assignments of replicas that were refused: their epochs were older than those in force.",
+        lambda: broker.partitions.stale_assignments,
+    )
     cache = "kafka_server_fetchsessioncache_"
     registry.gauge(f"{cache}numincrementalfetchsessions", "Fetch sessions.", lambda: len(sessions.sessions))
     registry.gauge(
