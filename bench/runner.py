@@ -92,7 +92,7 @@ def run_cases(cases: Iterable[Case], plan: Plan) -> list[CaseResult]:
                 share_s = None if left_s is None else share(chosen[number:], plan, left_s)
                 result = run_case(case, plan, servers, share_s)
             for system, problem in result.problems.items():
-                print(f"   {system}: {problem.splitlines()[0]}", file=sys.stderr)
+                print(f"   {system}: {problem.splitlines()[-1]}", file=sys.stderr)
             print(f"   {time.perf_counter() - began:.0f} s", flush=True)
             results.append(result)
     return results

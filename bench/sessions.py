@@ -14,6 +14,7 @@ from uuid import uuid4
 from bench.asking import ask
 from bench.members import Group, until_ready
 from bench.tools import ToolFailed
+from ottla.errors import NotLeader, UnknownTopicOrPartition
 from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
 from ottla.messages.share_fetch import FetchPartition as SharePartition
@@ -29,6 +30,8 @@ _FETCH_VERSION, _SHARE_FETCH_VERSION, _HEARTBEAT_VERSION = 12, 1, 1
 _HEARTBEAT_S = 3.0
 _ACCEPT = 1
 _LEAVE = -1
+_NOT_READY = frozenset({UnknownTopicOrPartition.code, NotLeader.code})
+"""Errors of a partition whose leader has not taken it over yet; its next fetch asks again."""
 _AT_ONCE = 500
 
 
@@ -76,6 +79,9 @@ class SessionConsumer:
         values = []
         for topic in answer.responses:
             for part in topic.partitions:
+                if part.error_code in _NOT_READY:
+                    self._moved.add((topic.topic, part.partition_index))
+                    continue
                 _check(part.error_code, f"Fetch of {topic.topic}-{part.partition_index}")
                 for last_offset, value in _values(part.records):
                     values.append(value)
