@@ -74,7 +74,7 @@ class Flusher:
         self._over = False
         self._named: Where | None = None
         """Where the log was when its names were synced: they are durable for as long as it is there."""
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._waiting: tuple[tuple[int, Callable[[], None]], ...] = ()
         self.failure: OSError | None = None
         """Why there will be no more flushes."""
 
@@ -97,7 +97,7 @@ class Flusher:
             action()
             return
         assert offset <= self._log.log_end_offset, f"{self._log} does not reach {offset}"
-        self._waiting.append((offset, action))
+        self._waiting += ((offset, action),)
         self.start()
 
     def end(self) -> None:
@@ -109,12 +109,12 @@ class Flusher:
         self._stale = True
         self._named = None
         end = self._log.log_end_offset
-        self._waiting = [waiting for waiting in self._waiting if waiting[0] <= end]
+        self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] <= end)
 
     def _failed(self, error: OSError) -> None:
         # What the disk did not take may be gone from memory too, so that a second try would prove nothing.
         self.failure = error
-        self._waiting.clear()
+        self._waiting = ()
         self._log.home.on_failure(error)
 
     def _done(self, flush: Flush) -> None:
@@ -124,7 +124,7 @@ class Flusher:
             self._named = flush.where
             log.recovery_point = max(log.recovery_point, flush.end_offset)
             ready = [action for offset, action in self._waiting if offset <= flush.end_offset]
-            self._waiting = [waiting for waiting in self._waiting if waiting[0] > flush.end_offset]
+            self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] > flush.end_offset)
             for action in ready:
                 action()
         if self._waiting or self._again:

@@ -124,7 +124,7 @@ class Moves:
         partition = move.partition
         partition.future = None
         self._under_way.pop((partition.topic, partition.index), None)
-        partition.completions.add(partition.waiting_deletes)
+        partition.wake_deletes()
         partition.completions.run()
 
 

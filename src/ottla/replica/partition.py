@@ -53,6 +53,7 @@ class Partition:
     """The replica of a partition on this broker."""
 
     __slots__ = (
+        "_waiting_deletes",
         "assignment",
         "broker_id",
         "completions",
@@ -70,7 +71,6 @@ class Partition:
         "rules",
         "topic",
         "topic_id",
-        "waiting_deletes",
         "waiting_produces",
     )
 
@@ -104,7 +104,7 @@ class Partition:
         self.proposal: Proposal | None = None
         """Sent to the controller and not settled yet."""
         self.waiting_produces = WaitingList()
-        self.waiting_deletes = WaitingList()
+        self._waiting_deletes: WaitingList | None = None
         self.consumer_watches: dict[Watch, None] = {}
         """Consumers and share groups, for the high watermark."""
         self.follower_watches: dict[Watch, None] = {}
@@ -319,7 +319,7 @@ class Partition:
         if offset != old_end:
             self._advance()
         if log_start_offset != old_start:
-            self.completions.add(self.waiting_deletes)
+            self.wake_deletes()
 
     # -- who is in sync --
 
@@ -459,12 +459,24 @@ class Partition:
 
     def wake_all(self) -> None:
         """Let all requests that wait for this partition look again."""
-        for waiting in (self.waiting_produces, self.waiting_deletes):
-            if waiting.operations:
-                self.completions.add(waiting)
+        if self.waiting_produces.operations:
+            self.completions.add(self.waiting_produces)
+        self.wake_deletes()
         for watches in (self.consumer_watches, self.follower_watches):
             for watch in watches:
                 watch.wake(self.completions)
+
+    @property
+    def waiting_deletes(self) -> WaitingList:
+        """The requests that wait for replicas to delete records; most partitions never have one."""
+        if self._waiting_deletes is None:
+            self._waiting_deletes = WaitingList()
+        return self._waiting_deletes
+
+    def wake_deletes(self) -> None:
+        """Let the requests that wait for replicas to delete records look again."""
+        if self._waiting_deletes is not None and self._waiting_deletes.operations:
+            self.completions.add(self._waiting_deletes)
 
     def end_watches(self) -> None:
         """The partition leaves this broker: readers look for it elsewhere, or find that it is gone."""
