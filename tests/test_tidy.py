@@ -9,25 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "ottla").rglob("*.py"))
 EVERY_FILE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
-MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
-LONG_MODULES: dict[str, str] = {}
-"""Module → the reason why it may be longer."""
 
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_a_module_is_short_or_has_a_reason(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= MAX_MODULE_LINES or relative(path) in LONG_MODULES
-
-
-def test_reasons_are_given_only_where_they_are_needed() -> None:
-    needed = {relative(path) for path in SOURCES if len(path.read_text().splitlines()) > MAX_MODULE_LINES}
-    assert set(LONG_MODULES) == needed
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

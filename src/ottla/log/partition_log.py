@@ -74,6 +74,7 @@ class PartitionLog:
     """One partition's log. Opened by `opening.open_log`, made by `opening.create_log`."""
 
     __slots__ = (
+        "_flusher",
         "_has_append_time",
         "_rules",
         "_segment_bytes",
@@ -81,7 +82,6 @@ class PartitionLog:
         "directory",
         "epochs",
         "flush_messages",
-        "flusher",
         "high_watermark",
         "home",
         "last_flush_ms",
@@ -128,7 +128,7 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.on_start_moved: Callable[[], None] | None = None  # by retention, a deletion, or the leader
         self.last_flush_ms = 0
-        self.flusher = Flusher(self)
+        self._flusher: Flusher | None = None
         self.limit_position: tuple[int, Segment, int] | None = None
         """Where readers last had to stop: an offset, its segment and the position in it."""
         self.roll_above_ms = NEVER_ASKED  # batches that are later than this begin a new segment
@@ -136,6 +136,13 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory!r}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def flusher(self) -> Flusher:
+        """What syncs the log; a log that nobody writes to has none."""
+        if self._flusher is None:
+            self._flusher = Flusher(self)
+        return self._flusher
 
     @property
     def settings(self) -> LogSettings:
@@ -476,8 +483,8 @@ class PartitionLog:
 
     def close(self) -> None:
         """Make everything durable and complete, so that the next start need not look at it. May run in a thread."""
-        if self.flusher.failure is not None:
-            raise self.flusher.failure  # what it did not write may be lost, though another sync would succeed
+        if self._flusher is not None and self._flusher.failure is not None:
+            raise self._flusher.failure  # what it did not write may be lost, though another sync would succeed
         active = self.segments[-1]
         active.finish()
         if self.log_end_offset > self.log_start_offset or len(self.producers):
