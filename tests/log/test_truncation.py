@@ -66,6 +66,21 @@ def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
     check_consistent(bench.log)
 
 
+def test_an_ended_transaction_holds_back_readers_until_its_marker_is_replicated_also_after_a_cut() -> None:
+    bench = Bench(LogSettings(segment_bytes=200))
+    bench.append(batch(b"a", b"b", producer=Producer(1, 0, transactional=True)))
+    bench.log.advance_high_watermark(2)
+    bench.mark(1, commit=False)
+    for _ in range(4):  # a segment begins behind the marker, with a snapshot of the producers
+        bench.append(batch(b"c"))
+    assert bench.log.last_stable_offset == 0
+    assert bench.truncate(6)
+    assert bench.log.log_end_offset == 6
+    assert bench.log.last_stable_offset == 0
+    bench.log.advance_high_watermark(6)
+    assert bench.log.last_stable_offset == 6
+
+
 def test_duplicates_of_what_was_cut_off_are_new() -> None:
     bench = Bench()
     bench.append(batch(b"a", producer=Producer(1, 0)))

@@ -108,7 +108,10 @@ def rebuild_producers(
     if names is None:
         names = log.home.disk.names(log.directory)
     end = log.log_end_offset
+    # A snapshot does not have the transactions that have ended while their markers are not replicated yet.
+    ended = {first: marker for first, marker in log.producers.ended.items() if marker < end}
     start = load_snapshot(log, names, end, now_ms=now_ms, expiration_ms=expiration_ms)
+    log.producers.ended.update(ended)
     for segment in log.segments[log.segment_at(start) :]:
         if segment.base_offset >= end or start >= end:
             break
