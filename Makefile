@@ -3,12 +3,13 @@ PYTHON ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test test-spark check format bench bench-quick profile lock clean
+.PHONY: help setup demo test test-spark test-native check format bench bench-quick profile lock clean
 
 help:
 	@echo "make demo    run the main job"
 	@echo "make test    run the tests"
 	@echo "make test-spark   jobs in a Spark session"
+	@echo "make test-native   the compiled modules under sanitizers, and the core without them"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make bench   figures beside Apache Kafka's (bench-quick: a few minutes; ARGS=\"produce consume\": some of them)"
 	@echo "make profile CASE=produce-1k   where a node spends its time, as a flame graph"
@@ -42,6 +43,13 @@ test-spark: setup
 	$(BIN)/python -m pytest -q -m spark tests/tables $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/flows $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/pipeline $(ARGS)
+
+# The compiled modules under the address and undefined-behaviour sanitizers; then what they replace, in Python alone.
+test-native: setup
+	scripts/native-tests sanitized -n 2 tests/wire/test_plans.py tests/wire/test_summary.py tests/wire/test_malformed.py \
+		tests/log/test_confirm.py tests/pipeline/test_rows.py tests/pipeline/test_columns.py $(ARGS)
+	scripts/native-tests pure -n 2 tests/wire/test_malformed.py tests/wire/test_summary.py tests/log tests/replica \
+		tests/server/test_running_node.py tests/pipeline/test_rows.py tests/pipeline/test_columns.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -89,6 +89,27 @@ def test_a_slice_and_text_are_encoded_like_the_whole() -> None:
     ]
 
 
+@pytest.mark.skipif(rows.compiled is None, reason="the package was built without its compiled part")
+def test_a_row_outside_of_its_column_is_refused_and_nothing_is_read() -> None:
+    ends, data, out = np.array([0, 3], dtype=np.int32), b"key", bytearray(100)
+    nothing = (None,) * 10
+
+    def encode(row: int, *key: object) -> None:
+        rows.compiled.encode((*key, *nothing), np.array([row], dtype=np.int32), 0, out, 0, 0)
+
+    encode(0, ends, None, data)
+    for row, key in (
+        (1, (ends, None, data)),  # there is one row
+        (-1, (ends, None, data)),
+        (0, (ends, None, b"ke")),  # it ends behind the bytes
+        (0, (np.array([2, 1], dtype=np.int32), None, data)),
+        (0, (np.array([-1, 1], dtype=np.int32), None, data)),
+        (0, (ends, b"", data)),  # its validity is missing
+    ):
+        with pytest.raises(ValueError, match="outside of its column"):
+            encode(row, *key)
+
+
 def test_a_header_without_a_key_is_refused() -> None:
     with pytest.raises(BadRow, match="column headers"):
         Rows(None, pa.array([b"x"]), pa.array([[{"key": None, "value": b"1"}]], TYPES["headers"]), 1)

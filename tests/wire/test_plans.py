@@ -1,5 +1,6 @@
 """The compiled codec says the same as generated Python: of every message in every version, and of what is none."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -7,7 +8,12 @@ import pytest
 
 from ottla.messages.api_versions import ApiVersionsRequest
 from ottla.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.codec import encode, reader_of, writer_of
 from ottla.wire.declare import Reader, schema_of
@@ -128,3 +134,40 @@ def test_positions_outside_of_the_buffer_are_refused() -> None:
             read(memoryview(b"\x00\x00\x00\x00\x01"), position)
     with pytest.raises(TypeError):
         read(memoryview(b""), None)  # type: ignore[arg-type]
+
+
+class Truth:
+    """A boolean field's value whose truth is decided by running Python."""
+
+    def __init__(self, decide: Callable[[], bool]) -> None:
+        self._decide = decide
+
+    def __bool__(self) -> bool:
+        return self._decide()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_or_a_lack_of_memory_is_not_mistaken_for_a_bad_message(error: type[BaseException]) -> None:
+    looks: list[None] = []
+
+    def fail() -> bool:
+        looks.append(None)
+        raise error
+
+    topic: Any = MetadataResponseTopic(name="orders", is_internal=Truth(fail))  # type: ignore[arg-type]
+    with pytest.raises(error):
+        writer_of(MetadataResponse, 1)(MetadataResponse(topics=[topic]), lambda chunk: None)
+    assert len(looks) == 1, "the generated Python tried again"
+
+
+def test_a_list_may_lose_its_elements_while_it_is_written() -> None:
+    topics: list[Any] = []
+
+    def clear() -> bool:
+        topics.clear()
+        return True
+
+    topics += [MetadataResponseTopic(name="orders", is_internal=Truth(clear)) for _ in range(3)]  # type: ignore[arg-type]
+    chunks: list[Any] = []
+    writer_of(MetadataResponse, 1)(MetadataResponse(topics=topics), chunks.append)
+    assert b"".join(chunks) == encode(MetadataResponse(), 1)

@@ -2,7 +2,7 @@
  * for each record.
  *
  * It only ever fills what is in order. Records that are not, or that do not fit, are answered None; then Python looks
- * again and says what is wrong. The caller owns the buffers, and has set all validity bits to nought. */
+ * again and says what is wrong. The caller owns the buffers, and has cleared all validity bits. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -48,7 +48,7 @@ read_bytes(const uint8_t **at, const uint8_t *end, int64_t least, const uint8_t 
 static inline int
 put_number(Target *target, int64_t row, int64_t value)
 {
-    if ((row + 1) * 8 > target->size)
+    if (row >= target->size / 8)
         return 0;
     memcpy(target->at + row * 8, &value, 8);
     return 1;
@@ -58,7 +58,7 @@ static inline int
 put_end(Target *target, int64_t row, int64_t end)
 {
     int32_t narrow = (int32_t)end;
-    if (end > INT32_MAX || (row + 2) * 4 > target->size)
+    if (end > INT32_MAX || row >= target->size / 4 - 1)
         return 0;
     memcpy(target->at + (row + 1) * 4, &narrow, 4);
     return 1;
@@ -78,12 +78,14 @@ static inline int
 put_bytes(Target *end, Target *valid, Target *into, int64_t row, const uint8_t *data, int64_t size)
 {
     int32_t used;
-    if ((row + 1) * 4 > end->size)
+    if (row >= end->size / 4)
         return 0;
     memcpy(&used, end->at + row * 4, 4);
+    if (used < 0 || used > into->size)
+        return 0;
     if (size < 0)
         return put_end(end, row, used);
-    if (used + size > into->size || !put_end(end, row, used + size))
+    if (size > into->size - used || !put_end(end, row, used + size))
         return 0;
     if (size)
         memcpy(into->at + used, data, (size_t)size);
@@ -139,7 +141,9 @@ walk(const uint8_t *at, const uint8_t *end, const Batch *batch, Columns *columns
                 return 0;
             timestamp = base + skew;
         }
-        int64_t offset = batch->base_offset + delta;
+        int64_t offset;
+        if (__builtin_add_overflow(batch->base_offset, delta, &offset))
+            return 0;
         int is_wanted = offset >= batch->first && offset < batch->stop;
         if (is_wanted && to[OFFSET].at && !put_number(&to[OFFSET], columns->row, offset))
             return 0;

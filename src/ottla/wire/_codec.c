@@ -57,6 +57,19 @@ struct Plan {
 static PyTypeObject *plan_type;
 static PyObject *unknown_tags_name;
 
+/* Whether the generated Python shall try instead. An exception that says nothing about the message, such as a lack of
+ * memory or an interrupt, goes to the caller; any other is raised again by the Python, with an explanation. */
+static int
+may_fall_back(void)
+{
+    if (!PyErr_Occurred())
+        return 1;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
+        return 0;
+    PyErr_Clear();
+    return 1;
+}
+
 /* -- reading -- */
 
 typedef struct {
@@ -318,7 +331,8 @@ plan_read(PyObject *self, PyObject *const *given, Py_ssize_t given_count)
     PyBuffer_Release(&data);
     if (message != NULL)
         return Py_BuildValue("Nn", message, (Py_ssize_t)(in.at - in.first));
-    PyErr_Clear();
+    if (!may_fall_back())
+        return NULL;
     return PyObject_CallFunctionObjArgs(plan->slow_read, given[0], given[1], NULL);
 }
 
@@ -337,10 +351,16 @@ static uint8_t *
 reserve(Out *out, Py_ssize_t size)
 {
     if (size > out->room - out->size) {
+        if (size > PY_SSIZE_T_MAX - 2 * out->room) {
+            PyErr_NoMemory();
+            return NULL;
+        }
         Py_ssize_t room = 2 * out->room + size;
         uint8_t *bytes = PyMem_Malloc((size_t)room);
-        if (bytes == NULL)
+        if (bytes == NULL) {
+            PyErr_NoMemory();
             return NULL;
+        }
         memcpy(bytes, out->bytes, (size_t)out->size);
         if (out->bytes != out->first)
             PyMem_Free(out->bytes);
@@ -392,7 +412,7 @@ static int
 put_size(Out *out, const Value *value, Py_ssize_t size)
 {
     if (value->compact)
-        return size < UINT32_MAX && put_uvarint(out, (uint64_t)(size + 1));
+        return (int64_t)size < (int64_t)UINT32_MAX && put_uvarint(out, (uint64_t)(size + 1));
     if (value->kind == 'T')
         return size <= INT16_MAX && put_number(out, (uint64_t)size, 2);
     return size <= INT32_MAX && put_number(out, (uint64_t)size, 4);
@@ -484,7 +504,11 @@ write_array(Out *out, const Value *value, PyObject *items)
         return 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *one = is_list ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
-        if (one == NULL || !write_value(out, value->element, one))
+        /* A list may lose the element while it is written: to compare or convert a value may run Python. */
+        Py_XINCREF(one);
+        int is_written = one != NULL && write_value(out, value->element, one);
+        Py_XDECREF(one);
+        if (!is_written)
             return 0;
     }
     return 1;
@@ -569,7 +593,8 @@ plan_write(PyObject *self, PyObject *const *given, Py_ssize_t given_count)
         PyMem_Free(out.bytes);
     if (!is_written) {
         Py_DECREF(out.chunks);
-        PyErr_Clear();
+        if (!may_fall_back())
+            return NULL;
         return PyObject_CallFunctionObjArgs(plan->slow_write, given[0], given[1], NULL);
     }
     Py_ssize_t count = PyList_Size(out.chunks);
@@ -651,6 +676,8 @@ static int
 parse_fields(PyObject *given, Field **fields, Py_ssize_t *count)
 {
     Py_ssize_t many = PyTuple_Size(given);
+    if (many < 0)
+        return 0;
     *fields = PyMem_Calloc((size_t)many + 1, sizeof(Field));
     if (*fields == NULL) {
         PyErr_NoMemory();

@@ -250,11 +250,13 @@ survey(PyObject *module, PyObject *batches)
     int seen = 0;
     Py_ssize_t count = PyList_Size(batches);
     for (Py_ssize_t number = 0; number < count; number++) {
-        PyObject *each = PyList_GetItem(batches, number);
+        PyObject *view = PyList_GetItem(batches, number);
         Py_buffer batch;
-        if (!PyMemoryView_Check(each))
+        if (view == NULL)
+            return NULL;
+        if (!PyMemoryView_Check(view))
             Py_RETURN_NONE;
-        if (PyObject_GetBuffer(each, &batch, PyBUF_SIMPLE) < 0)
+        if (PyObject_GetBuffer(view, &batch, PyBUF_SIMPLE) < 0) /* holds the view from here on */
             return NULL;
         Header header;
         int is_one = batch.len >= HEADER_BYTES;
