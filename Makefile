@@ -3,7 +3,7 @@ PYTHON ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help setup demo test test-spark test-native check format bench bench-quick profile lock clean
+.PHONY: help setup demo test test-spark test-native check format docs reference bench bench-quick profile lock clean
 
 help:
 	@echo "make demo    run the main job"
@@ -11,6 +11,7 @@ help:
 	@echo "make test-spark   jobs in a Spark session"
 	@echo "make test-native   the compiled modules under sanitizers, and the core without them"
 	@echo "make check   format, lint, types, import contracts"
+	@echo "make docs    build the documentation as a site in build/site"
 	@echo "make bench   figures beside Apache Kafka's (bench-quick: a few minutes; ARGS=\"produce consume\": some of them)"
 	@echo "make profile CASE=produce-1k   where a node spends its time, as a flame graph"
 	@echo "make format  put the sources into the one format"
@@ -60,6 +61,14 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup
+	$(BIN)/python scripts/generate_reference.py --check
+	$(BIN)/mkdocs build --quiet --strict
+
+# The generated pages of the documentation, from the code.
+reference: setup
+	$(BIN)/python scripts/generate_reference.py
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

@@ -47,7 +47,7 @@ def main() -> int:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     if arguments.report:
-        return _report(store.read(out / "results.json"), out, readme=arguments.readme)
+        return _report(store.read(out / "results.json"), out, publish=arguments.publish)
     chosen = _choose(arguments.names, cases, quick=arguments.quick)
     if chosen is None:
         return 2
@@ -74,7 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", default=str(ROOT / "build" / "bench"), metavar="DIR", help="where the report goes")
     parser.add_argument("--merge", action="store_true", help="keep the other cases of the last results")
     parser.add_argument("--report", action="store_true", help="make the report anew from the last results")
-    parser.add_argument("--readme", action="store_true", help="put the table into the README")
+    parser.add_argument("--publish", action="store_true", help="put the table into docs/performance.md")
     return parser.parse_args()
 
 
@@ -135,16 +135,16 @@ def _run(chosen: list[Case], arguments: argparse.Namespace, out: Path, began: fl
         results = store.merged(store.read(last), results)
     store.write(results, last)
     whole = not arguments.names and not arguments.quick and not arguments.only
-    return _report(results, out, readme=arguments.readme or whole)
+    return _report(results, out, publish=arguments.publish or whole)
 
 
-def _report(results: store.Results, out: Path, *, readme: bool) -> int:
+def _report(results: store.Results, out: Path, *, publish: bool) -> int:
     text = table.markdown(results)
     (out / "table.md").write_text(text)
     (out / "report.html").write_text(page(results))
     print(f"\n{text}\n{out / 'report.html'}")
-    if readme:
-        table.into_readme(text, ROOT / "README.md")
+    if publish:
+        table.into_page(text, ROOT / "docs" / "performance.md")
     for miss in table.misses(results):
         print(f"missed  {miss}")
     return 1 if any(case.problems and not _left_out(case.problems) for case in results.cases) else 0

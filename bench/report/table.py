@@ -1,4 +1,4 @@
-"""The table for people in a hurry: one line a case, ratios only, as Markdown; and its place in the README."""
+"""The table for people in a hurry: one line a case, ratios only, as Markdown; and its place in the documentation."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +21,7 @@ MUCH_OTHER_WORK = 0.15
 
 
 class NoPlace(Exception):
-    """The README has no markers between which the table could go."""
+    """The page has no markers between which the table could go."""
 
 
 def markdown(results: Results) -> str:
@@ -123,11 +123,11 @@ def _risen(case: CaseResult) -> list[str]:
     return found
 
 
-def into_readme(table: str, readme: Path) -> None:
-    """Put the table between the markers of the README."""
-    text = readme.read_text()
+def into_page(table: str, page: Path) -> None:
+    """Put the table between the markers of a page."""
+    text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise NoPlace(f"{readme} has no lines {BEGIN} and {END} for the table to go between")
-    readme.write_text(f"{before}{BEGIN}\n{table}{END}{after}")
+        raise NoPlace(f"{page} has no lines {BEGIN} and {END} for the table to go between")
+    page.write_text(f"{before}{BEGIN}\n{table}{END}{after}")

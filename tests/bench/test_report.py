@@ -1,4 +1,4 @@
-"""The report says what the samples say, comes back from its file, and finds its place in the README."""
+"""The report says what the samples say, comes back from its file, and finds its place in the documentation."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -90,13 +90,13 @@ def test_misses_name_what_is_above_a_limit_and_what_rises_too_much() -> None:
 
 
 def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
-    table.into_readme("new\n", readme)
-    assert readme.read_text() == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
-    readme.write_text("no markers")
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    table.into_page("new\n", page)
+    assert page.read_text() == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
+    page.write_text("no markers")
     with pytest.raises(table.NoPlace):
-        table.into_readme("new\n", readme)
+        table.into_page("new\n", page)
 
 
 def test_the_page_stands_alone_and_escapes() -> None:

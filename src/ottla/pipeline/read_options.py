@@ -20,30 +20,59 @@ from ottla.pipeline.value_options import VALUES, ValueOptions, parse_value_optio
 LATEST: Final = -1
 EARLIEST: Final = -2
 
-READING: Final = (
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "failOnDataLoss",
-    "includeHeaders",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "minOffsetsPerTrigger",
-    "maxOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-WRITING: Final = ("topic", "guarantee", "transactionalIdPrefix", "decisionsTopic", "checkpointLocation", "queryName")
+READING: Final[Mapping[str, str]] = {
+    "assign": 'The partitions to read, as JSON: `{"orders": [0, 1]}`.',
+    "subscribe": "The topics to read, separated by commas.",
+    ("subscribePattern"): (
+        "A regular expression; every topic whose whole name matches is read, also topics created later."
+    ),
+    ("startingOffsets"): (
+        'Where to start: `earliest`, `latest`, or JSON: `{"orders": {"0": 23, "1": -2}}` (-2 is earliest, -1 '
+        "latest). Default: `latest` for a streaming query, `earliest` for a batch query. A checkpoint overrides "
+        "it."
+    ),
+    ("startingTimestamp"): (
+        "Start at the first record of each partition with this timestamp, in milliseconds, or a later one."
+    ),
+    "startingOffsetsByTimestamp": "The same with a timestamp for each partition, as JSON.",
+    ("startingOffsetsByTimestampStrategy"): (
+        "If no record is late enough: `error` (default) fails, `latest` starts at the end."
+    ),
+    "endingOffsets": "Where a batch query ends: `latest` (default) or JSON.",
+    "endingTimestamp": "End a batch query in front of the first record with this timestamp or a later one.",
+    "endingOffsetsByTimestamp": "The same with a timestamp for each partition, as JSON.",
+    ("failOnDataLoss"): (
+        "Fail if records were deleted before the query read them (default: `true`); `false` logs a warning."
+    ),
+    "includeHeaders": "Add the column `headers` (default: `false`).",
+    "minPartitions": "Split the ranges of offsets into at least this number of tasks.",
+    "maxRecordsPerPartition": "Split ranges so that no task reads more than this number of offsets.",
+    "minOffsetsPerTrigger": "Wait with a micro-batch until this number of new offsets has come.",
+    ("maxOffsetsPerTrigger"): (
+        "Read at most this number of offsets in a micro-batch, shared among the partitions by their lag."
+    ),
+    ("maxTriggerDelay"): (
+        "Start a micro-batch after this time although `minOffsetsPerTrigger` was not reached (default: `15m`)."
+    ),
+    ("groupIdPrefix"): (
+        "Accepted for compatibility. It has no effect: the source uses a group only if `kafka.group.id` names one."
+    ),
+    "kafkaConsumer.pollTimeoutMs": "Fail a task if a broker sends nothing for this time (default: 120000).",
+    "fetchOffset.numRetries": "Accepted for compatibility. It has no effect: requests are retried until they time out.",
+    "fetchOffset.retryIntervalMs": "Accepted for compatibility. It has no effect: see above.",
+}
+"""The options of a source, each with its meaning, as the reference shows it."""
+WRITING: Final[Mapping[str, str]] = {
+    "topic": "The topic to write to. Without it, each row names its topic in the column `topic`.",
+    "guarantee": "`exactly-once` (default) writes each micro-batch in transactions; `at-least-once` does without.",
+    "transactionalIdPrefix": "Start of the transactional ids of an exactly-once sink (default: `ottla-spark`).",
+    ("decisionsTopic"): (
+        "The compacted topic in which an exactly-once sink records its commits (default: `ottla-spark-decisions`)."
+    ),
+    "checkpointLocation": "The checkpoint of a streaming query, as for every sink of Spark.",
+    "queryName": "The name of a streaming query, as for every sink of Spark.",
+}
+"""The options of a sink, each with its meaning."""
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 

@@ -5,17 +5,26 @@ from typing import Final, NamedTuple
 
 from ottla.pipeline.option_values import OptionError, parse_choice, parse_number
 
-VALUES: Final = (
-    "value.format",
-    "value.schema",
-    "value.message",
-    "value.registry",
-    "value.registry.auth",
-    "value.subject",
-    "value.inferRecords",
-    "value.onError",
-    "value.deadLetterTopic",
-)
+VALUES: Final[Mapping[str, str]] = {
+    "value.format": "What values are: `binary` (default), `string`, `json`, `avro` or `protobuf`.",
+    ("value.schema"): (
+        "The schema: a DDL string or JSON schema of Spark for `json`, an Avro schema, or a Protobuf descriptor or"
+        " definition."
+    ),
+    "value.message": "The name of the Protobuf message, where the schema has more than one.",
+    ("value.registry"): (
+        "The address of a schema registry, such as `http://localhost:8081`; values carry its five-byte header."
+    ),
+    "value.registry.auth": "`user:password` for the registry.",
+    "value.subject": "The subject in the registry (default: `TOPIC-value`).",
+    "value.inferRecords": "The number of records from which the schema of `json` is inferred (default: 1000).",
+    ("value.onError"): (
+        "What to do with a value that cannot be decoded: `column` (default) sets the row's column `bad`; "
+        "`deadLetter` sends the record to `value.deadLetterTopic`; `fail` fails the query."
+    ),
+    "value.deadLetterTopic": "The topic for records whose value cannot be decoded.",
+}
+"""The options for values, each with its meaning, as the reference shows it."""
 FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
 _ACTIONS: Final = ("column", "deadletter", "fail")
 _BY_FORMAT: Final[Mapping[str, tuple[str, ...]]] = {

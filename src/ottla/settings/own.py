@@ -20,19 +20,44 @@ def own_settings() -> Mapping[str, Setting]:
     return {
         setting.name: setting
         for setting in (
-            # How long a broker whose connection to the controller broke may be silent before it is fenced; -1: for its
-            # whole session. Brokers that are no Ottla have twice broker.heartbeat.interval.ms at least.
-            _setting(DISCONNECT_GRACE_MS, SettingType.INT, "500", "[-1,...]"),
-            # Where metrics and health are served over HTTP, as host:port; nowhere by default.
-            _setting(METRICS_LISTENER, SettingType.LIST, "", "host:port items"),
-            # Whether metrics tell of each partition's log; with many partitions that is much to read.
-            _setting(METRICS_PARTITIONS, SettingType.BOOLEAN, "false", "any"),
-            # Of how many clients the metrics that they push are shown; 0: clients are not told that they can push any.
-            # Where no metrics are served, they are not told either.
-            _setting(METRICS_CLIENTS, SettingType.INT, "1000", "[0,...]"),
+            _setting(
+                DISCONNECT_GRACE_MS,
+                SettingType.INT,
+                "500",
+                "[-1,...]",
+                (
+                    "How long a broker may stay silent after its connection to the active controller breaks, "
+                    "before it is fenced; -1 waits for the whole broker.session.timeout.ms. Apache Kafka's "
+                    "brokers get at least twice broker.heartbeat.interval.ms."
+                ),
+            ),
+            _setting(
+                METRICS_LISTENER,
+                SettingType.LIST,
+                "",
+                "host:port items",
+                "Where metrics and health checks are served over HTTP. Without it they are not served.",
+            ),
+            _setting(
+                METRICS_PARTITIONS,
+                SettingType.BOOLEAN,
+                "false",
+                "any",
+                "Whether metrics include the log of each partition.",
+            ),
+            _setting(
+                METRICS_CLIENTS,
+                SettingType.INT,
+                "1000",
+                "[0,...]",
+                (
+                    "The number of clients whose pushed metrics (KIP-714) are kept and shown. With 0, or without "
+                    "ottla.metrics.listener, clients are not asked to push metrics."
+                ),
+            ),
         )
     }
 
 
-def _setting(name: str, kind: SettingType, default: str, valid: str) -> Setting:
-    return Setting(name, kind, default, valid, Importance.LOW, Update.READ_ONLY)
+def _setting(name: str, kind: SettingType, default: str, valid: str, description: str) -> Setting:
+    return Setting(name, kind, default, valid, Importance.LOW, Update.READ_ONLY, description=description)

@@ -45,6 +45,8 @@ class Setting:
     """None for a setting of a topic or group, which is set on the topic or group itself, and for an internal one."""
     required: bool = False
     internal: bool = False
+    description: str = ""
+    """What it does, in a sentence; the settings of Kafka have none here."""
 
     def parse(self, text: str) -> Value:
         """The value of a text; raises InvalidSetting."""
