@@ -64,7 +64,7 @@ format: setup
 
 docs: setup
 	$(BIN)/python scripts/generate_reference.py --check
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The generated pages of the documentation, from the code.
 reference: setup
