@@ -30,6 +30,8 @@ class Windows(NamedTuple):
 
 
 DEFAULT: Final = Windows()
+METRICS: Final = Windows(2, 30_000)
+"""Over what time metrics are measured that no quota limits (`metrics.num.samples`, `metrics.sample.window.ms`)."""
 
 
 class Share(NamedTuple, Generic[M]):
@@ -110,11 +112,15 @@ class AddressQuotas(Quotas[Rate]):
 class ClientQuotas:
     """All quotas that a node holds its clients to."""
 
-    def __init__(self, windows: Windows = DEFAULT, controller_windows: Windows = DEFAULT) -> None:
+    def __init__(
+        self, windows: Windows = DEFAULT, controller_windows: Windows = DEFAULT, metric_windows: Windows = METRICS
+    ) -> None:
         self.windows = windows
         self.produced = Quotas(PRODUCED, self._rate)
         self.consumed = Quotas(CONSUMED, self._rate)
         self.requests = Quotas(REQUESTS, self._rate)
+        self.exempt = Rate(*metric_windows)
+        """The time of requests that are exempt from request quotas, as a percentage; counted while there are any."""
         self.mutations = Quotas(MUTATIONS, lambda: TokenBucket(controller_windows.number, controller_windows.size_ms))
         self.connections = AddressQuotas(CONNECTIONS, self._rate)
 

@@ -50,8 +50,8 @@ class Throttling(Protocol):
         """A request is about to be handled."""
         ...
 
-    def after(self, call: Call[Any], response: Any) -> int:
-        """A request was handled; returns for how long its connection is not to be read from, and tells the client."""
+    def after(self, call: Call[Any], response: Any, error: Exception | None = None) -> int:
+        """A request was handled, or failed with an error; returns for how long its connection is muted."""
         ...
 
 
@@ -253,15 +253,15 @@ class Dispatch(Generic[N]):
         if response is None:
             call.exchange.refuse(f"{call.route.api.name} failed, and no answer is expected: {error}")
         else:
-            self._finish(call, response)
+            self._finish(call, response, error)
 
-    def _finish(self, call: Call[N], response: Any) -> None:
-        """Encode an answer and send it."""
+    def _finish(self, call: Call[N], response: Any, error: Exception | None = None) -> None:
+        """Encode an answer and send it. `error` is what the request failed with, if it failed as a whole."""
         if call.amend is not None:
             response = call.amend(response)
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if self.throttling is not None:
-            throttle_ms = self.throttling.after(call, response)
+            throttle_ms = self.throttling.after(call, response, error)
         if response is NOTHING:
             call.exchange.skip(mute_ms=throttle_ms)
             return

@@ -32,6 +32,12 @@ _ADDRESS_BYTES: Final = (4, 16)
 _version = struct.Struct(">h")
 
 
+class _Answer(EnvelopeResponse):
+    """The answer to an envelope, with a throttle time that the message itself has no field for."""
+
+    throttle_time_ms = 0
+
+
 class Enclosed:
     """The request within an envelope, as the network would hand it over; its outcome is the envelope's answer."""
 
@@ -39,11 +45,25 @@ class Enclosed:
         self._call = call
         self.frame: memoryview | None = memoryview(data)
         self.note: object = None
+        self.mute_ms = 0
+        """For how long the connection that brought the envelope is muted: only by a client without rights."""
+
+    @property
+    def started_ns(self) -> int:
+        """When a worker took up the envelope; 0 if that is not known."""
+        return int(getattr(self._call.exchange, "started_ns", 0))
+
+    @property
+    def handled_ns(self) -> int:
+        """When its handler returned; 0 while it runs."""
+        return int(getattr(self._call.exchange, "handled_ns", 0))
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
-        """Send the answer back, without the length that a frame would have."""
+        """Send the answer back, without the length that a frame would have. The client's broker mutes the client."""
         data = b"".join(cast("list[bytes]", chunks))  # nothing that is handed on answers with records from a file
-        self._call.answer(EnvelopeResponse(response_data=data[_LENGTH_BYTES:]))
+        answer = _Answer(response_data=data[_LENGTH_BYTES:])
+        answer.throttle_time_ms = self.mute_ms
+        self._call.answer(answer)
 
     def skip(self, *, mute_ms: int = 0) -> None:
         """No request that is handed on goes without an answer."""

@@ -1,8 +1,12 @@
-"""Holds clients to their quotas: what they use is counted, and who used too much is not read from for a while.
+"""Quota enforcement: counts what clients use, and mutes the connections of clients that exceed their quotas.
 
-The answer goes out at once and tells the client for how long (KIP-219). Only a fetch that would exceed its quota is
-answered without records: they are sent when there is room for them. Not so a share fetch, whose records are locked for
-the member already. Requests of brokers are exempt.
+The answer goes out at once and carries the throttle time; the connection is not read from until that time is over
+(KIP-219). A fetch that exceeds a quota is the exception: its answer is empty, and its bytes are not charged. A share
+fetch keeps its records, because they are already locked for the member.
+
+Replication is exempt from request quotas: fetches of followers, the quorum's own requests, changes of ISRs and
+transaction markers. Their time is counted as exempt and never mutes a connection. A request that fails with
+CLUSTER_AUTHORIZATION_FAILED is not exempt, whatever it asked for, and mutes the connection even if it was forwarded.
 """
 
 from __future__ import annotations
@@ -12,120 +16,267 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from ottla.access.quotas import ClientQuotas
-from ottla.api.call import NOTHING, Call
-from ottla.errors import ThrottlingQuotaExceeded
+from ottla.api.authentication import State
+from ottla.api.call import NOTHING, Call, CloseConnection
+from ottla.api.envelope import Enclosed
+from ottla.errors import (
+    ClusterAuthorizationFailed,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdMismatch,
+    InvalidFetchSessionEpoch,
+    ThrottlingQuotaExceeded,
+)
 from ottla.messages.fetch import FetchRequest, FetchResponse
 from ottla.replica.sessions import is_follower
 from ottla.wire.types import Chunk
 
-_PRODUCE: Final = 0
-_FETCH: Final = 1
-_SHARE_FETCH: Final = 78
-_EXEMPT: Final = frozenset({27, 83, 84, 85, 86, 87})
-"""What brokers ask of each other."""
+PRODUCE: Final = 0
+FETCH: Final = 1
+SASL_HANDSHAKE: Final = 17
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+WRITE_TXN_MARKERS: Final = 27
+SASL_AUTHENTICATE: Final = 36
+CREATE_PARTITIONS: Final = 37
+VOTE: Final = 52
+BEGIN_QUORUM_EPOCH: Final = 53
+END_QUORUM_EPOCH: Final = 54
+DESCRIBE_QUORUM: Final = 55
+ALTER_PARTITION: Final = 56
+UPDATE_FEATURES: Final = 57
+ENVELOPE: Final = 58
+FETCH_SNAPSHOT: Final = 59
+ALLOCATE_PRODUCER_IDS: Final = 67
+SHARE_FETCH: Final = 78
+ADD_RAFT_VOTER: Final = 80
+REMOVE_RAFT_VOTER: Final = 81
+UPDATE_RAFT_VOTER: Final = 82
+
 _LENGTH_BYTES: Final = 4
 _PERCENT_PER_NANOSECOND: Final = 100 / 1e9
-_STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
-"""From these versions on clients understand that they are to come again; before, they are only slowed down."""
+_STRICT_SINCE: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""API → the first version whose clients understand THROTTLING_QUOTA_EXCEEDED; older ones are only slowed down."""
+_AUTHENTICATION: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_SESSION_ERRORS: Final = frozenset(
+    error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch)
+)
+"""The errors of a fetch that a throttled answer leaves out: it is empty and names no session."""
 
 
 class Throttling:
-    """The quotas of one node's clients, for its dispatch."""
+    """The quotas of one node's clients, enforced on one kind of listener."""
+
+    exempt: frozenset[int] = frozenset()
+    """The APIs that are not charged, unless the client lacks the right to act for the cluster."""
+    exempt_failures: frozenset[int] = frozenset()
+    """The APIs whose failures are not charged, with the same exception."""
 
     def __init__(self, quotas: ClientQuotas, now_ms: Callable[[], int]) -> None:
         self.quotas = quotas
         self._now_ms = now_ms
 
     def before(self, call: Call[Any], request: Any) -> None:
-        """A request is about to be handled."""
-        if call.api_key == _FETCH and self.quotas.consumed.is_active and not is_follower(request, call.version):
-            user, client_id = _who(call)
-            most = self.quotas.most_in_window(user, client_id, self._now_ms())
-            if request.max_bytes > most:
-                request.max_bytes = int(most)
-            call.amend = lambda response: self._fetched(call, request, response)
-        elif call.api_key == _SHARE_FETCH and self.quotas.consumed.is_active:
-            request.max_bytes = int(min(request.max_bytes, self.quotas.most_in_window(*_who(call), self._now_ms())))
+        """Prepare a request that is about to be handled."""
 
-    def after(self, call: Call[Any], response: Any) -> int:
-        """A request was handled: for how long its connection is not to be read from."""
+    def after(self, call: Call[Any], response: Any, error: Exception | None = None) -> int:
+        """Charge a request that was handled, and set its throttle time.
+
+        `error` is what the request failed with as a whole. Returns for how long the connection is muted.
+        """
         throttle_ms = int(getattr(response, "throttle_time_ms", 0))
-        quotas = self.quotas
-        if call.api_key in _EXEMPT:
-            return throttle_ms
-        user, client_id = _who(call)
-        now_ms = self._now_ms()
-        exchange = call.exchange
-        if call.api_key == _PRODUCE and quotas.produced.is_active:
-            size = getattr(exchange, "received_bytes", 0)
-            throttle_ms = max(throttle_ms, quotas.use(quotas.produced, user, client_id, size, now_ms))
-        if call.api_key == _SHARE_FETCH and quotas.consumed.is_active:
-            used_ms = quotas.use(quotas.consumed, user, client_id, _size_of(call, response), now_ms)
-            throttle_ms = max(throttle_ms, used_ms)
-        if quotas.requests.is_active and response is not NOTHING:
-            started_ns = getattr(exchange, "started_ns", 0)
-            ended_ns = getattr(exchange, "handled_ns", 0) or perf_counter_ns()
-            used = (ended_ns - started_ns) * _PERCENT_PER_NANOSECOND if started_ns else 0
-            waits_ms = quotas.use(quotas.requests, user, client_id, used, now_ms)
-            throttle_ms = max(throttle_ms, min(waits_ms, quotas.windows.size_ms))
-        if throttle_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle_ms
+        if not _is_authenticating(call):
+            throttle_ms = max(throttle_ms, self._charge(call, response, error))
+            if throttle_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
         return throttle_ms
 
+    def _charge(self, call: Call[Any], response: Any, error: Exception | None) -> int:
+        """Count the time that a request took; returns the throttle time in milliseconds."""
+        if not self.quotas.requests.is_active or isinstance(response, CloseConnection):
+            return 0
+        if self._is_exempt(call, response, error):
+            self._charge_exempt(call)
+            return 0
+        return self._charge_time(call, self._now_ms())
+
+    def _is_exempt(self, call: Call[Any], response: Any, error: Exception | None) -> bool:
+        if response is NOTHING:
+            return True  # a produce with acks=0 is only charged for its bytes
+        if isinstance(error, ClusterAuthorizationFailed):
+            return False
+        return call.api_key in self.exempt or (error is not None and call.api_key in self.exempt_failures)
+
+    def _charge_time(self, call: Call[Any], now_ms: int) -> int:
+        quotas = self.quotas
+        throttle_ms = quotas.use(quotas.requests, *_owner(call), _percentage(call), now_ms)
+        return min(throttle_ms, quotas.windows.size_ms)
+
+    def _charge_exempt(self, call: Call[Any]) -> None:
+        self.quotas.exempt.record(_percentage(call), self._now_ms())
+
+    def charge_of(self, call: Call[Any]) -> Charging | None:
+        """Return what counts the partitions that a request creates or deletes; None if no client has such a quota."""
+        return self.charge_for(call.api_key, call.version, *_owner(call))
+
+    def charge_for(self, api_key: int, version: int, user: str, client_id: str) -> Charging | None:
+        """Do the same for a request that did not arrive on a connection."""
+        strict_since = _STRICT_SINCE.get(api_key)
+        if strict_since is None or not self.quotas.mutations.is_active:
+            return None
+        return Charging(self.quotas, self._now_ms, user, client_id, is_strict=version >= strict_since)
+
+
+class BrokerThrottling(Throttling):
+    """Quotas on a broker's listeners: bytes produced and consumed, and the time of requests."""
+
+    exempt = frozenset({WRITE_TXN_MARKERS})
+
+    def before(self, call: Call[Any], request: Any) -> None:
+        """Limit what a consumer may read at once, and have the answer of a fetch charged before it is encoded."""
+        quotas = self.quotas
+        if call.api_key == FETCH:
+            if is_follower(request, call.version):
+                if quotas.requests.is_active:
+                    call.amend = lambda response: self._replicated(call, response)
+            elif quotas.consumed.is_active or quotas.requests.is_active:
+                most = quotas.most_in_window(*_owner(call), self._now_ms())
+                if request.max_bytes > most:
+                    request.max_bytes = int(most)
+                if request.min_bytes > request.max_bytes:
+                    request.min_bytes = request.max_bytes
+                call.amend = lambda response: self._fetched(call, request, response)
+        elif call.api_key == SHARE_FETCH and quotas.consumed.is_active:
+            request.max_bytes = int(min(request.max_bytes, quotas.most_in_window(*_owner(call), self._now_ms())))
+
+    def _charge(self, call: Call[Any], response: Any, error: Exception | None) -> int:
+        key, quotas = call.api_key, self.quotas
+        if key == FETCH:
+            return 0  # charged by `_fetched` or `_replicated`
+        throttle_ms = 0
+        if key == PRODUCE and quotas.produced.is_active and error is None:
+            size = getattr(call.exchange, "received_bytes", 0)
+            throttle_ms = quotas.use(quotas.produced, *_owner(call), size, self._now_ms())
+        elif key == SHARE_FETCH and quotas.consumed.is_active:
+            throttle_ms = quotas.use(quotas.consumed, *_owner(call), _size_of(call, response), self._now_ms())
+        return max(throttle_ms, super()._charge(call, response, error))
+
+    def _replicated(self, call: Call[Any], response: FetchResponse) -> FetchResponse:
+        """The answer to a follower, whose fetches are exempt."""
+        self._charge_exempt(call)
+        return response
+
     def _fetched(self, call: Call[Any], request: FetchRequest, response: FetchResponse) -> FetchResponse:
-        """The answer to a consumer, or one without records if it has to wait for them."""
-        user, client_id = _who(call)
-        now_ms = self._now_ms()
-        size = _size_of(call, response)
-        throttle_ms = self.quotas.use(self.quotas.consumed, user, client_id, size, now_ms)
+        """The answer to a consumer, or an empty one if it exceeds a quota; the larger throttle time counts."""
+        quotas, owner, now_ms = self.quotas, _owner(call), self._now_ms()
+        throttle_ms = self._charge_time(call, now_ms) if quotas.requests.is_active else 0
+        if response.error_code and response.error_code not in _SESSION_ERRORS:
+            response.throttle_time_ms = throttle_ms
+            return response
+        share = quotas.consumed.of(*owner, now_ms)
+        size = 0
+        if share is not None:
+            size = _size_of(call, response)
+            share.used.record(size, now_ms)
+            throttle_ms = max(throttle_ms, share.used.throttle_ms(share.limit, now_ms))
         if not throttle_ms:
             return response
-        share = self.quotas.consumed.of(user, client_id, now_ms)
         if share is not None:
-            share.used.record(-size, now_ms)  # it is not sent
+            share.used.record(-size, now_ms)  # these bytes are not sent
         session_id = call.node.sessions.take_back(request, response)
         return FetchResponse(session_id=session_id, throttle_time_ms=throttle_ms)
 
-    def charge_of(self, call: Call[Any]) -> Charging | None:
-        """What counts the changes that a request makes to topics; None if it need not be counted."""
-        strict_since = _STRICT_SINCE.get(call.api_key)
-        if strict_since is None or not self.quotas.mutations.is_active:
-            return None
-        return Charging(self, call, is_strict=call.version >= strict_since)
+
+class ControllerThrottling(Throttling):
+    """Quotas on a controller's listeners: the time of requests, both direct ones and those that brokers forward.
+
+    A forwarded request is charged to its client, and its answer carries the throttle time; the client's broker mutes
+    the client. The envelope itself is not charged.
+    """
+
+    exempt = frozenset(
+        {
+            FETCH,
+            VOTE,
+            BEGIN_QUORUM_EPOCH,
+            END_QUORUM_EPOCH,
+            DESCRIBE_QUORUM,
+            ALTER_PARTITION,
+            FETCH_SNAPSHOT,
+            ADD_RAFT_VOTER,
+            REMOVE_RAFT_VOTER,
+            UPDATE_RAFT_VOTER,
+        }
+    )
+    exempt_failures = frozenset({ENVELOPE, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS})
+
+    def after(self, call: Call[Any], response: Any, error: Exception | None = None) -> int:
+        if call.api_key == ENVELOPE and error is None:
+            return int(getattr(response, "throttle_time_ms", 0))
+        throttle_ms = super().after(call, response, error)
+        exchange = call.exchange
+        if isinstance(exchange, Enclosed) and isinstance(error, ClusterAuthorizationFailed):
+            exchange.mute_ms = throttle_ms
+        return throttle_ms
 
 
 class Charging:
-    """Counts the partitions that one request makes or deletes, and refuses more when the quota is used up."""
+    """Counts the partitions that one request creates or deletes, and refuses more when the quota is used up."""
 
-    def __init__(self, throttling: Throttling, call: Call[Any], *, is_strict: bool) -> None:
-        self._throttling = throttling
-        self._who = _who(call)
+    def __init__(
+        self, quotas: ClientQuotas, now_ms: Callable[[], int], user: str, client_id: str, *, is_strict: bool
+    ) -> None:
+        self._quotas = quotas
+        self._now_ms = now_ms
+        self._owner = user, client_id
         self._is_strict = is_strict
-        self.throttle_ms = 0
+        self._throttle_ms = 0
+        self._throttled_at_ms = 0
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client must still wait."""
+        return max(0, self._throttle_ms - (self._now_ms() - self._throttled_at_ms))
 
     def __call__(self, partitions: int) -> None:
-        """Count; raises if clients of this version can be told to come again."""
-        now_ms = self._throttling._now_ms()
-        share = self._throttling.quotas.mutations.of(*self._who, now_ms)
+        """Count; raises ThrottlingQuotaExceeded if clients of this version understand it."""
+        now_ms = self._now_ms()
+        share = self._quotas.mutations.of(*self._owner, now_ms)
         if share is None:
             return
+        self._throttled_at_ms = now_ms
         if self._is_strict:
-            self.throttle_ms = share.used.throttle_ms(share.limit, now_ms)
-            if self.throttle_ms:
+            self._throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+            if self._throttle_ms:
                 raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
             share.used.take(partitions, share.limit, now_ms)
         else:
             share.used.take(partitions, share.limit, now_ms)
-            self.throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+            self._throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+
+
+def _is_authenticating(call: Call[Any]) -> bool:
+    """Whether a request belongs to SASL authentication, which no quota counts."""
+    authentication = call.client.authentication
+    return authentication is not None and (call.api_key in _AUTHENTICATION or authentication.state is not State.KNOWN)
+
+
+def _percentage(call: Call[Any]) -> float:
+    """The time that the handler of a request took, as a percentage of a second."""
+    exchange = call.exchange
+    started_ns = getattr(exchange, "started_ns", 0)
+    if not started_ns:
+        return 0.0
+    ended_ns = getattr(exchange, "handled_ns", 0) or perf_counter_ns()
+    return float((ended_ns - started_ns) * _PERCENT_PER_NANOSECOND)
 
 
 def _size_of(call: Call[Any], response: Any) -> int:
-    """As it will be sent."""
+    """The bytes of an answer on the wire."""
     chunks: list[Chunk] = []
     call.route.write(response, chunks.append)
     return sum(map(len, chunks)) + _LENGTH_BYTES
 
 
-def _who(call: Call[Any]) -> tuple[str, str]:
-    """The user's name and the client id, as quotas know them."""
+def _owner(call: Call[Any]) -> tuple[str, str]:
+    """The user's name and the client id, by which quotas are found."""
     return call.client.principal.partition(":")[2], call.client_id or ""

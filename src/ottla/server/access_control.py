@@ -9,7 +9,7 @@ from typing import Any, Final
 from ottla.access.quotas import ClientQuotas, Windows
 from ottla.access.standard import StandardAuthorizer, super_users
 from ottla.api.dispatch import Dispatch
-from ottla.api.throttling import Throttling
+from ottla.api.throttling import BrokerThrottling, ControllerThrottling, Throttling
 from ottla.controller.quotas import IP
 from ottla.image.loader import Update
 from ottla.image.values import QuotaEntity, quota_entity
@@ -55,17 +55,37 @@ class AccessControl:
         now_ms: Callable[[], int],
     ) -> None:
         self.authorizer = authorizer_of(settings)
-        self.throttled: list[Dispatch[Any]] = []
-        """Whose clients are held to their quotas."""
+        self._throttled: list[tuple[Dispatch[Any], Throttling]] = []
+        """Where clients are held to their quotas, and by what."""
         self._connections = connections
         self._spawn = spawn
         self._now_ms = now_ms
-        self._quotas = ClientQuotas(_windows(settings, "quota"), _windows(settings, "controller.quota"))
+        self._quotas = ClientQuotas(
+            _windows(settings, "quota"),
+            _windows(settings, "controller.quota"),
+            Windows(settings.number("metrics.num.samples"), settings.number("metrics.sample.window.ms")),
+        )
         self._of_names: dict[str, Mapping[str, float]] = {}
         """The quotas of hosts that are given by name."""
         self._addresses: dict[str, str] = {}
         """By which addresses these hosts are held to them."""
-        self.throttling = Throttling(self._quotas, now_ms)
+        # A node that is broker and controller counts its clients once, as Kafka's does: both have the same sensors.
+        self._of_broker = BrokerThrottling(self._quotas, now_ms)
+        self._of_controller = ControllerThrottling(self._quotas, now_ms)
+
+    @property
+    def throttling(self) -> Throttling:
+        """What counts the changes that clients have the controller make."""
+        return self._of_controller
+
+    def throttle(self, of_broker: Dispatch[Any], of_controller: Dispatch[Any]) -> None:
+        """Hold the clients of both kinds of listeners to their quotas, from now on."""
+        self._throttled += [(of_broker, self._of_broker), (of_controller, self._of_controller)]
+        self.hold_to_quotas()
+
+    def exempt_time(self) -> float:
+        """The time of requests that are exempt from request quotas, as a percentage of a thread's time."""
+        return self._quotas.exempt.measure(self._now_ms())[0]
 
     def on_update(self, update: Update) -> None:
         """The cluster's metadata have changed."""
@@ -112,8 +132,8 @@ class AccessControl:
 
     def hold_to_quotas(self) -> None:
         """Count what clients use, as long as any of them has a quota: nobody else pays for it."""
-        for dispatch in self.throttled:
-            dispatch.throttling = self.throttling if self._quotas.is_active else None
+        for dispatch, throttling in self._throttled:
+            dispatch.throttling = throttling if self._quotas.is_active else None
         self._connections.throttle_ms = self._connect if self._quotas.connections.is_active else None
 
     def _connect(self, address: str) -> int:

@@ -120,6 +120,7 @@ class Node:
         )
         self._securing = Securing(settings, lambda: self._metadata.image, now_ms)
         self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
+        self.observation.watch_quotas(self._rights.exempt_time)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
         self._plugins = Plugins(settings)
         self._access = ControllerAccess(loop, settings.node_id, self._securing.to_controllers)
@@ -282,8 +283,6 @@ class Node:
     def _make_listeners(self) -> None:
         settings = self.settings
         of_broker = self._broker_dispatch()
-        self._rights.throttled.append(of_broker)
-        self._rights.hold_to_quotas()
         of_controller = controller_dispatch(
             settings,
             self.cluster_id,
@@ -295,6 +294,7 @@ class Node:
             watch=self.observation.requests.watch,
             levels_changed=self.observation.request_log.refresh,
         )
+        self._rights.throttle(of_broker, of_controller)
         for endpoint in settings.listeners:
             listener = Listener(
                 self._loop,

@@ -114,6 +114,13 @@ class Observation:
         if controller is not None:
             watch_controller(self.registry, controller)
 
+    def watch_quotas(self, exempt_time: Callable[[], float]) -> None:
+        self.registry.gauge(
+            "kafka_server_request_exempt_request_time",
+            "Percentage of a thread's time that requests took which are exempt from request quotas.",
+            exempt_time,
+        )
+
     def watch_lifecycle(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
 
