@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 from ottla.errors import NotController
@@ -14,6 +15,9 @@ from ottla.messages.create_topics import (
 from ottla.server.settings import load_settings
 from ottla.server.topic_creation import TopicCreation
 
+CALL: Any = SimpleNamespace(
+    node=None, client=SimpleNamespace(principal="User:ann"), client_id="ann's", correlation_id=7, exchange=None
+)
 TOPICS = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("good", "bad")]
 
 
@@ -24,9 +28,17 @@ class Controller:
         self.asked: list[list[str]] = []
         self.is_there = True
         self.tasks: list[asyncio.Task[None]] = []
+        self.clients: list[Any] = []
 
     async def ask(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise AssertionError("the broker asked as itself instead of as the group's member")
+
+    def controller_versions(self) -> None:
+        return None
+
+    async def forward(self, call: Any, request: CreateTopicsRequest) -> CreateTopicsResponse:
         self.asked.append([topic.name for topic in request.topics])
+        self.clients.append(call.client)
         await asyncio.sleep(0)
         if not self.is_there:
             raise NotController("nobody is there")
@@ -41,18 +53,23 @@ class Controller:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
 
 
+def creation_by(controller: Controller) -> TopicCreation:
+    return TopicCreation(load_settings(None), controller, controller.spawn)
+
+
 def test_a_failure_is_told_for_a_while_and_then_tried_again() -> None:
     async def run() -> None:
         controller = Controller()
-        creation = TopicCreation(load_settings(None), controller.ask, controller.spawn)
-        assert creation.create_for_streams(TOPICS, 100, 1000) == {}
-        assert creation.create_for_streams(TOPICS, 100, 1000) == {}  # they are under way
+        creation = creation_by(controller)
+        assert creation.create_for_streams(CALL, TOPICS, 100, 1000) == {}
+        assert creation.create_for_streams(CALL, TOPICS, 100, 1000) == {}  # they are under way
         await asyncio.gather(*controller.tasks)
         assert controller.asked == [["good", "bad"]]
-        assert creation.create_for_streams(TOPICS, 100, 1099) == {"bad": "no"}
-        assert creation.create_for_streams(TOPICS, 100, 1100) == {}
+        assert creation.create_for_streams(CALL, TOPICS, 100, 1099) == {"bad": "no"}
+        assert creation.create_for_streams(CALL, TOPICS, 100, 1100) == {}
         await asyncio.gather(*controller.tasks)
         assert controller.asked == [["good", "bad"], ["good"], ["bad"]]
+        assert controller.clients == [CALL.client] * 3
 
     asyncio.run(run())
 
@@ -61,10 +78,10 @@ def test_a_controller_that_is_not_there_is_told_of_all_topics() -> None:
     async def run() -> None:
         controller = Controller()
         controller.is_there = False
-        creation = TopicCreation(load_settings(None), controller.ask, controller.spawn)
-        creation.create_for_streams(TOPICS, 100, 1000)
+        creation = creation_by(controller)
+        creation.create_for_streams(CALL, TOPICS, 100, 1000)
         await asyncio.gather(*controller.tasks)
-        told = creation.create_for_streams(TOPICS, 100, 1001)
+        told = creation.create_for_streams(CALL, TOPICS, 100, 1001)
         assert told == {"good": "nobody is there", "bad": "nobody is there"}
 
     asyncio.run(run())

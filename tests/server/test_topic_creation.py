@@ -1,14 +1,21 @@
-"""Topics that are made because somebody asked for them."""
+"""Topics are created for the clients that name them, and for coordinators of this broker."""
 
 import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ottla.api.call import CloseConnection
 from ottla.errors import NotController
 from ottla.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.settings import load_settings
 from ottla.server.topic_creation import TopicCreation, topic_like
+
+CALL: Any = SimpleNamespace(
+    node=None, client=SimpleNamespace(principal="User:ann"), client_id="ann's", correlation_id=7, exchange=None
+)
 
 
 class Asked:
@@ -16,10 +23,19 @@ class Asked:
 
     def __init__(self, error_code: int = 0) -> None:
         self.requests: list[CreateTopicsRequest] = []
+        self.calls: list[Any] = []
+        self.versions: Mapping[int, tuple[int, int]] | None = None
         self.go = asyncio.Event()
         self.error_code = error_code
         self.error: Exception | None = None
         self.tasks: list[asyncio.Task[None]] = []
+
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        return self.versions
+
+    async def forward(self, call: Any, request: Any) -> Any:
+        self.calls.append(call)
+        return await self.ask(request)
 
     async def ask(self, request: Any) -> Any:
         self.requests.append(request)
@@ -42,7 +58,7 @@ class Asked:
 def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
     async def scenario() -> None:
         asked = Asked()
-        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        creation = TopicCreation(load_settings(None), asked, asked.spawn)
         for name in ("a", "a", "b", "a"):
             creation.create(name)
         await asyncio.sleep(0)
@@ -56,13 +72,54 @@ def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("versions", "version"),
+    [(None, 7), ({}, 7), ({19: (2, 5)}, 5), ({19: (2, 9)}, 7)],
+    ids=["unknown", "none", "old", "new"],
+)
+def test_a_client_asks_for_all_its_topics_at_once_and_in_its_name(
+    versions: Mapping[int, tuple[int, int]] | None, version: int
+) -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        asked.versions = versions
+        creation = TopicCreation(load_settings(None), asked, asked.spawn)
+        creation.create("b")
+        creation.create_for_client(CALL, ["a", "b", "c"])
+        await asyncio.sleep(0)
+        assert [[topic.name for topic in request.topics] for request in asked.requests] == [["b"], ["a", "c"]]
+        (call,) = asked.calls
+        assert (call.client, call.client_id, call.correlation_id) == (CALL.client, "ann's", 7)
+        assert (call.api_key, call.version, call.route.api.name) == (19, version, "CreateTopics")
+        await asked.finish()
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_that_cannot_read_the_request_does_not_end_the_creation_of_topics(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        asked = Asked()
+        asked.error = CloseConnection("the active controller does not serve CreateTopics v7")
+        creation = TopicCreation(load_settings(None), asked, asked.spawn)
+        for _ in range(2):
+            creation.create_for_client(CALL, ["a"])
+            await asyncio.sleep(0)
+            await asked.finish()
+        assert len(asked.requests) == 2
+
+    asyncio.run(scenario())
+    assert caplog.text.count("automatic creation of a failed: the active controller does not serve") == 2
+
+
 @pytest.mark.parametrize(("code", "is_told"), [(0, False), (36, False), (38, True)])
 def test_a_topic_that_cannot_be_made_can_be_asked_for_again(
     code: int, is_told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         asked = Asked(code)
-        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        creation = TopicCreation(load_settings(None), asked, asked.spawn)
         for _ in range(2):
             creation.create("a")
             await asyncio.sleep(0)
@@ -70,14 +127,14 @@ def test_a_topic_that_cannot_be_made_can_be_asked_for_again(
         assert len(asked.requests) == 2
 
     asyncio.run(scenario())
-    assert ("could not be made" in caplog.text) is is_told
+    assert ("automatic creation of topic a failed" in caplog.text) is is_told
 
 
 def test_a_controller_that_is_not_there_is_asked_again_next_time() -> None:
     async def scenario() -> None:
         asked = Asked()
         asked.error = NotController("elsewhere")
-        creation = TopicCreation(load_settings(None), asked.ask, asked.spawn)
+        creation = TopicCreation(load_settings(None), asked, asked.spawn)
         creation.create("a")
         await asyncio.sleep(0)
         await asked.finish()

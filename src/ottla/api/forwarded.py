@@ -1,9 +1,11 @@
 """Requests that a broker hands on to the active controller (KIP-590), and answers with what that decides."""
 
+from functools import cache
 from typing import Any
 
 from ottla.api import failures
 from ottla.api.call import Call
+from ottla.api.dispatch import Route
 from ottla.api.endpoint import Endpoint, Failed, endpoint
 from ottla.api.node import BrokerNode
 
@@ -31,3 +33,29 @@ FAILURES: dict[int, Failed | None] = {
 """The APIs that the controller decides upon, whoever is asked, and how they fail."""
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint(key, failed=failed)(forward) for key, failed in FAILURES.items())
+
+
+def on_behalf(call: Call[Any], key: int, version: int) -> Call[Any]:
+    """A call by which a client asks the controller for what another request of this client needs.
+
+    It carries the client's name and correlation id, and has no answer of its own.
+    """
+    return Call(
+        call.node,
+        _route(key, version),
+        version,
+        call.correlation_id,
+        call.client_id,
+        call.client,
+        call.exchange,
+        _refuse,
+    )
+
+
+@cache
+def _route(key: int, version: int) -> Route:
+    return Route(next(each for each in ENDPOINTS if each.api.key == key), version)
+
+
+def _refuse(call: Call[Any], response: Any) -> None:
+    raise AssertionError(f"{call.route.api.name} was sent on behalf of a client: its answer is not for the client")

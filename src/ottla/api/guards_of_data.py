@@ -226,7 +226,7 @@ def _only_describable(call: Call[BrokerNode], response: metadata.MetadataRespons
 
 def _uncreatable(call: Call[BrokerNode], request: metadata.MetadataRequest, names: list[str]) -> set[str]:
     """The topics that would be created by asking for them, but not by this client."""
-    if call.node.create_missing_topic is None or not (request.allow_auto_topic_creation or call.version < 4):
+    if call.node.create_missing_topics is None or not (request.allow_auto_topic_creation or call.version < 4):
         return set()
     missing = [name for name in names if call.node.image.topic(name) is None]
     if not missing or may(call, Operation.CREATE, Kind.CLUSTER):

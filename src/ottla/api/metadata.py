@@ -1,7 +1,8 @@
 """Metadata (key 3): brokers, topics and their leaders, from this broker's image; never from a log or another node.
 
-A topic that does not exist may be created by asking for it: the controller is asked to, and the client told to come
-again. In KRaft no client talks to the controller, so that any broker that is alive is named as one.
+A client creates a topic that does not exist by asking for it, where that is allowed: the broker asks the controller in
+the client's name, and the client asks again until the topic is there. In KRaft no client talks to the controller, so
+that any broker that is alive is named as one.
 """
 
 from __future__ import annotations
@@ -124,11 +125,20 @@ def _asked_topics(
         return [_topic_by_id(call, topic_id) for topic_id in ids]
     may_create = request.allow_auto_topic_creation or call.version < 4
     answers = []
+    missing = []
     for name in dict.fromkeys(topic.name for topic in asked):
         if name is None:
             raise UnknownServerError("a topic has neither a name nor an id")  # which Kafka answers, too
         topic = call.node.image.topic(name)
-        answers.append(_missing(call, name, may_create=may_create) if topic is None else _topic(call, topic))
+        if topic is not None:
+            answers.append(_topic(call, topic))
+            continue
+        answer = _missing(name)
+        if answer.error_code == UnknownTopicOrPartition.code:
+            missing.append(name)
+        answers.append(answer)
+    if missing and may_create and call.node.create_missing_topics is not None:
+        call.node.create_missing_topics(call, missing)
     return answers
 
 
@@ -139,16 +149,13 @@ def _topic_by_id(call: Call[BrokerNode], topic_id: bytes) -> MetadataResponseTop
     return _topic(call, topic)
 
 
-def _missing(call: Call[BrokerNode], name: str, *, may_create: bool) -> MetadataResponseTopic:
-    """What is told of a topic that is not there; it may be on its way when the client asks again."""
+def _missing(name: str) -> MetadataResponseTopic:
+    """The answer about a topic that does not exist."""
     code = UnknownTopicOrPartition.code
     try:
         check_topic_name(name)
     except InvalidTopic as error:
         code = error.code
-    else:
-        if may_create and call.node.create_missing_topic is not None:
-            call.node.create_missing_topic(call, name)
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 

@@ -79,16 +79,19 @@ class BrokerNode:
     fetch_max_bytes: int = 57_671_680
     max_described_partitions: int = 2000
     space_of: Callable[[str], Space] = space_of
-    create_missing_topic: Callable[[Call[BrokerNode], str], None] | None = None
-    """Asks the controller for a topic that a client named; None where that is switched off."""
+    create_missing_topics: Callable[[Call[BrokerNode], Sequence[str]], None] | None = None
+    """Asks the controller for topics that a client named, in its name; None where that is switched off."""
     ask_controller: Callable[[Any], Awaitable[Any]]
     """The answer of the active controller, wherever it is, to a request of this broker's own."""
     forward: Callable[[Call[BrokerNode], Any], Awaitable[Any]] = _no_controller
     """The answer of the active controller to a client's request, which is handed on to it."""
     create_internal_topic: Callable[[str], None] = _nothing
     """Asks the controller for a topic that a coordinator of this broker needs; it may be on its way already."""
-    create_streams_topics: Callable[[Sequence[CreatableTopic], int, int], Mapping[str, str]] = lambda *_: {}
-    """Asks for internal topics of a streams group; tells why some failed within a time before now (both in ms)."""
+    create_streams_topics: Callable[[Call[BrokerNode], Sequence[CreatableTopic], int, int], Mapping[str, str]] = (
+        lambda *_: {}
+    )
+    """Asks for internal topics of a streams group in a member's name; returns why some failed within a time before now
+    (both in ms)."""
     given: Mapping[str, str] = field(default_factory=dict)
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing

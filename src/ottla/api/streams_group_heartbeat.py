@@ -119,7 +119,7 @@ class _Ticket(CallTicket):
                 return
         # A failure is told, and not tried again, for two heartbeats.
         pause_ms = 2 * heartbeat_interval_ms(self.request.group_id, context)
-        failures = list(call.node.create_streams_topics(heard.missing, pause_ms, call.node.now_ms()).items())
+        failures = list(call.node.create_streams_topics(call, heard.missing, pause_ms, call.node.now_ms()).items())
         if failures:
             told = ", ".join(f"{name} ({reason})" for name, reason in failures[:_NAMED])
             if len(failures) > _NAMED:

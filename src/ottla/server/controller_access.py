@@ -19,6 +19,7 @@ from ottla.errors import NotController, RequestTimedOut, by_code
 from ottla.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.messages.alter_partition import AlterPartitionRequest
+from ottla.messages.apis import BY_KEY
 from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.messages.broker_registration import BrokerRegistrationRequest
@@ -32,6 +33,7 @@ from ottla.server.decisions import Asker
 from ottla.server.enveloping import enclose, open_answer
 from ottla.server.hosts import unknown_hosts
 from ottla.server.quorum import Quorum
+from ottla.wire.declare import schema_of
 
 if TYPE_CHECKING:
     from ottla.server.policies import Policies
@@ -84,9 +86,10 @@ class ControllerAccess:
         """
 
         async def attempt(left_s: float) -> Any:
+            lane = _LANES.get(type(request), _OWN)
             if self._is_remote:
-                return await self.link.send(_LANES.get(type(request), _OWN), request, left_s)
-            return await self._submitted(request)
+                return await self.link.send(lane, request, left_s)
+            return await self._submitted(request, self._itself(request, lane))
 
         answer = await self._until_decided(attempt, _WAIT_S if timeout_s is None else timeout_s)
         code = getattr(answer, "error_code", 0)
@@ -126,6 +129,14 @@ class ControllerAccess:
         if charging is not None and charging.throttle_ms:
             answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)
         return answer
+
+    def _itself(self, request: Any, lane: str) -> Asker:
+        """This node as the asker; its changes to topics are charged as they would be if they came over the network."""
+        if self.throttling is None:
+            return ITSELF
+        key, link = schema_of(type(request)).key, self.link
+        charge = self.throttling.charge_for(key, BY_KEY[key].latest_stable, link.user, link.client_id(lane))
+        return ITSELF if charge is None else ITSELF._replace(charge=charge)
 
     async def _submitted(self, request: Any, asker: Asker = ITSELF) -> Any:
         controller = self._active()

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ottla.api.call import ANONYMOUS
 from ottla.client.connection import Connection
 from ottla.consensus.voters import Node
 from ottla.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
@@ -27,7 +28,7 @@ class ControllerLink:
     """The active controller, as far as this node can reach it over the network."""
 
     def __init__(self, node_id: int, security: SecurityNow = plaintext) -> None:
-        self._client_id = f"node-{node_id}"
+        self._node_id = node_id
         self._security = security
         self.leader: Node | None = None
         """The node with the active controller, if it is another one and known."""
@@ -37,6 +38,16 @@ class ControllerLink:
         self._versions: Mapping[int, tuple[int, int]] | None = None
         self.on_lost: list[Callable[[str], None]] = []
         """Told which lane's connection broke while it was in use."""
+
+    @property
+    def user(self) -> str:
+        """The user that this node is for controllers, as far as its settings say: who it logs in as."""
+        sasl = self._security().sasl
+        return sasl.user if sasl is not None and sasl.user else ANONYMOUS.partition(":")[2]
+
+    def client_id(self, lane: str) -> str:
+        """The client id of one lane's connection."""
+        return f"node-{self._node_id}-{lane}"
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]] | None:
@@ -82,9 +93,12 @@ class ControllerLink:
             lane = self._lanes[name] = _Lane()
         async with lane.opening:
             if lane.connection is None or not lane.connection.is_open:
-                client_id = f"{self._client_id}-{name}"
                 made = await Connection.connect(
-                    leader.host, leader.port, client_id=client_id, timeout_s=timeout_s, security=self._security()
+                    leader.host,
+                    leader.port,
+                    client_id=self.client_id(name),
+                    timeout_s=timeout_s,
+                    security=self._security(),
                 )
                 if self._lanes.get(name) is not lane:  # another node leads by now
                     made.close()

@@ -335,7 +335,7 @@ class Node:
 
     def _broker_node(self) -> BrokerNode:
         settings = self.settings
-        topics = TopicCreation(settings, self._ask, self._spawn)
+        topics = TopicCreation(settings, self._access, self._spawn)
         pushed = PushedMetrics(settings.number(METRICS_CLIENTS) if settings[METRICS_LISTENER] else 0)
         self._coordinators.sharing.states.create_topic = topics.create
         return BrokerNode(
@@ -368,7 +368,7 @@ class Node:
             pushed=pushed,
             ask_controller=self._ask,
             forward=self._access.forward,
-            create_missing_topic=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
+            create_missing_topics=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
             create_internal_topic=topics.create,
             create_streams_topics=topics.create_for_streams,
             given=settings.given,

@@ -1,22 +1,28 @@
-"""Topics that are made because somebody asked for them: a client by name, or a coordinator of this broker.
+"""Automatic creation of topics: those that clients name, those of coordinators, and those of streams groups.
 
-The topics that coordinators keep their state in have settings of their own, also when a client is the first to ask.
-One request for a topic is under way at a time; the client asks again until it is there.
+The topics in which coordinators keep their state have settings of their own, also when a client names them first.
+One request for a topic is under way at a time; the client asks again until the topic is there.
+
+A request that a client causes is sent in the client's name, as Kafka's brokers do it: the controller asks the
+authorizer about the client, and charges the client's quota of changes to topics. Coordinators ask as this broker.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.api.call import Call
+from ottla.api.call import Call, CloseConnection
+from ottla.api.forwarded import on_behalf
 from ottla.errors import ApiError, TopicAlreadyExists, by_code
+from ottla.messages.apis import BY_KEY
 from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 
+CREATE_TOPICS: Final = 19
 _CONTROLLERS_CHOICE: Final = -1
 _FAILURES: Final = 1000
 """How many topics are remembered that could not be made."""
@@ -29,54 +35,83 @@ class _Failure(NamedTuple):
     until_ms: int
 
 
+class ControllerRequests(Protocol):
+    """Requests to the active controller, wherever it is."""
+
+    async def ask(self, request: Any) -> Any:
+        """Send a request of this node's own."""
+
+    async def forward(self, call: Call[Any], request: Any) -> Any:
+        """Send a client's request in its name."""
+
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """API → versions that the active controller serves, if it is another node's and known."""
+
+
 class TopicCreation:
     """Asks the controller for topics."""
 
     def __init__(
         self,
         settings: NodeSettings,
-        ask: Callable[[Any], Awaitable[Any]],
+        controller: ControllerRequests,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._settings = settings
-        self._ask = ask
+        self._controller = controller
         self._spawn = spawn
         self._under_way: set[str] = set()
         self._failures: dict[str, _Failure] = {}
 
     def create(self, name: str) -> None:
-        """Ask for a topic, unless that is being done."""
-        if name not in self._under_way:
-            self._under_way.add(name)
-            self._spawn(self._create(name))
+        """Ask for a topic as this broker, unless that is being done."""
+        topics = self._begin([name])
+        if topics:
+            self._spawn(self._create(topics, self._controller.ask))
 
-    def create_for_client(self, call: Call[Any], name: str) -> None:
-        """Ask for a topic that a client named (auto.create.topics.enable)."""
-        self.create(name)
+    def create_for_client(self, call: Call[Any], names: Iterable[str]) -> None:
+        """Ask for topics that a client named (auto.create.topics.enable), in its name and all at once."""
+        topics = self._begin(names)
+        if topics:
+            self._spawn(self._create(topics, lambda request: self._controller.forward(self._call_for(call), request)))
 
-    def create_for_streams(self, topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int) -> Mapping[str, str]:
-        """Ask for the internal topics of a streams group; why some could not be made shortly before, by their names.
+    def _begin(self, names: Iterable[str]) -> list[CreatableTopic]:
+        """The topics among these that are not under way yet; they are from now on."""
+        new = [name for name in names if name not in self._under_way]
+        self._under_way.update(new)
+        return [topic_like(name, self._settings) for name in new]
 
-        What failed is not asked for again until some time has passed.
+    def _call_for(self, call: Call[Any]) -> Call[Any]:
+        """A call by which the client of another asks for topics, in the newest version that the controller reads."""
+        newest = BY_KEY[CREATE_TOPICS].latest_stable
+        served = (self._controller.controller_versions() or {}).get(CREATE_TOPICS)
+        return on_behalf(call, CREATE_TOPICS, newest if served is None else min(newest, served[1]))
+
+    def create_for_streams(
+        self, call: Call[Any], topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int
+    ) -> Mapping[str, str]:
+        """Ask for the internal topics of a streams group in its member's name.
+
+        Returns why some could not be created shortly before, by their names. They are not asked for again until some
+        time has passed.
         """
         failed = {topic.name: known for topic in topics if (known := self._failures.get(topic.name)) is not None}
         failed = {name: known for name, known in failed.items() if known.until_ms > now_ms}
         new = [topic for topic in topics if topic.name not in failed and topic.name not in self._under_way]
         if new:
             self._under_way.update(topic.name for topic in new)
-            self._spawn(self._create_for_streams(new, now_ms + pause_ms))
+            self._spawn(self._create_for_streams(self._call_for(call), new, now_ms + pause_ms))
         return {name: known.reason for name, known in failed.items()}
 
-    async def _create_for_streams(self, topics: Sequence[CreatableTopic], until_ms: int) -> None:
-        request = CreateTopicsRequest(topics=list(topics), timeout_ms=self._settings.number("request.timeout.ms"))
+    async def _create_for_streams(self, call: Call[Any], topics: Sequence[CreatableTopic], until_ms: int) -> None:
         reasons: dict[str, str] = {}
         try:
-            response = await self._ask(request)
+            response = await self._controller.forward(call, self._request(topics))
             for result in response.topics:
                 if result.error_code:
                     reasons[result.name] = result.error_message or by_code(result.error_code)().message
-        except ApiError as error:
-            reasons = dict.fromkeys((topic.name for topic in topics), error.message)
+        except (ApiError, CloseConnection) as error:
+            reasons = dict.fromkeys((topic.name for topic in topics), str(error))
         finally:
             self._under_way.difference_update(topic.name for topic in topics)
         for name, reason in reasons.items():
@@ -86,19 +121,21 @@ class TopicCreation:
         while len(self._failures) > _FAILURES:
             del self._failures[next(iter(self._failures))]
 
-    async def _create(self, name: str) -> None:
-        request = CreateTopicsRequest(
-            topics=[topic_like(name, self._settings)], timeout_ms=self._settings.number("request.timeout.ms")
-        )
+    async def _create(self, topics: Sequence[CreatableTopic], send: Callable[[Any], Awaitable[Any]]) -> None:
         try:
-            response = await self._ask(request)
+            response = await send(self._request(topics))
             for result in response.topics:
                 if result.error_code not in (0, TopicAlreadyExists.code):
-                    raise by_code(result.error_code)(result.error_message)
-        except ApiError as error:
-            logger.warning("the topic %s, which was asked for, could not be made: %s", name, error)
+                    error = by_code(result.error_code)(result.error_message)
+                    logger.warning("automatic creation of topic %s failed: %s", result.name, error)
+        except (ApiError, CloseConnection) as error:
+            names = ", ".join(topic.name for topic in topics)
+            logger.warning("automatic creation of %s failed: %s", names, error)
         finally:
-            self._under_way.discard(name)
+            self._under_way.difference_update(topic.name for topic in topics)
+
+    def _request(self, topics: Sequence[CreatableTopic]) -> CreateTopicsRequest:
+        return CreateTopicsRequest(topics=list(topics), timeout_ms=self._settings.number("request.timeout.ms"))
 
 
 def topic_like(name: str, settings: NodeSettings) -> CreatableTopic:
