@@ -621,6 +621,25 @@ def test_quotas_that_cannot_be(both: Both, entity: Entity, ops: list[tuple[str, 
         both.same(alter_quotas.AlterClientQuotasRequest(entries=[quota(entity, *ops)]), version)
 
 
+def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: Both) -> None:
+    entries = [
+        quota([("user", "u"), ("client-id", "twice")], ("producer_byte_rate", 1000.0, False)),
+        quota([("client-id", "twice"), ("user", "u")], ("consumer_byte_rate", 2000.0, False)),
+        quota([("client-id", "once")], ("consumer_byte_rate", 3000.0, False)),
+        quota([("user", "wrong")], ("nope", 1.0, False)),
+        quota([("user", "wrong")], ("consumer_byte_rate", 1.0, False)),
+    ]
+    asked = quotas.DescribeClientQuotasRequest()
+    try:
+        both.same(alter_quotas.AlterClientQuotasRequest(entries=entries), 1)
+        assert len(both.soon_same(asked, 1).ottla.entries) == 2
+    finally:
+        for entry in (entries[0], entries[2]):
+            entry.ops[0].remove = True
+        both.same(alter_quotas.AlterClientQuotasRequest(entries=[entries[0], entries[2]]), 1)
+        both.soon_same(asked, 1)
+
+
 def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.ScramCredentialUpsertion:
     return scram.ScramCredentialUpsertion(
         name=user, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=b"x" * 32

@@ -24,18 +24,24 @@ def alter_client_quotas(
     view: View, request: wire.AlterClientQuotasRequest, *, unknown_hosts: Container[str] = ()
 ) -> Decision[wire.AlterClientQuotasResponse]:
     """Each entity's quotas are altered, all or none, or get their own error. Whether hosts are known was asked before:
-    deciding does no I/O."""
+    deciding does no I/O.
+
+    An entity that comes more than once has one answer, which is an error; the first of its entries is in force.
+    """
     records: list[object] = []
-    entries = []
+    answers: dict[frozenset[tuple[str, str | None]], wire.ResponseEntryData] = {}
     for entry in request.entries:
         named = {part.entity_type: part for part in entry.entity}  # of a kind that comes twice, the last one counts
-        answer = wire.ResponseEntryData(entity=[*named.values()], error_message=None)
+        entity = frozenset((part.entity_type, part.entity_name) for part in named.values())
+        is_first = entity not in answers
+        answer = answers.setdefault(entity, wire.ResponseEntryData(entity=[*named.values()], error_message=None))
         try:
+            if not is_first:
+                raise InvalidRequest(f"Ignoring duplicate entity {dict(sorted(entity))}")
             records += _alter(view, entry, unknown_hosts)
         except ApiError as error:  # one bad entity spoils only its own answer
             answer.error_code, answer.error_message = error.code, error.message
-        entries.append(answer)
-    decision = decide_all(records, wire.AlterClientQuotasResponse(entries=entries))
+    decision = decide_all(records, wire.AlterClientQuotasResponse(entries=[*answers.values()]))
     return decision.without_records() if request.validate_only else decision
 
 
