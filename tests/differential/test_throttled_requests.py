@@ -179,6 +179,23 @@ def test_the_longer_throttle_time_counts(strict: Both) -> None:
         release(strict, "hungry", "request_percentage", "consumer_byte_rate")
 
 
+def test_a_consumer_does_not_wait_for_more_than_its_quota_lets_it_have(strict: Both) -> None:
+    topic = strict.new_topic()
+    for _ in range(3):
+        strict.produce(topic, batch(value=bytes(90_000)))
+    set_quotas(strict, ({"client-id": "greedy"}, "consumer_byte_rate", 20_000.0))
+    try:
+        with strict.elsewhere() as other:
+            for side in other.sides:
+                request = fetch(12, Part(topic), min_bytes=250_000, max_wait_ms=8_000)(side)
+                before = time.monotonic()
+                side.send(frame_of(request, 12, 6, "greedy"), BROKER)
+                side.must_answer(side.receive(BROKER, 15.0))
+                assert time.monotonic() - before < 4, side
+    finally:
+        release(strict, "greedy", "consumer_byte_rate")
+
+
 def test_a_throttled_fetch_leaves_its_session_as_it_was(strict: Both) -> None:
     topic = strict.new_topic()
     with strict.elsewhere() as other:
