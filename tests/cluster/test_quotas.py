@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
+
 from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.declare import schema_of
-from tests.cluster.ottla_cluster import OttlaCluster, eventually
+from tests.cluster.kafka_member import KafkaMember
+from tests.cluster.ottla_cluster import ClusterNode, OttlaCluster, eventually
 from tests.differential.harness import ASKED_ALONE, Side, decode_response, frame_of, produce_request
 from tests.differential.requests import batch
 from tests.ports import free_ports
@@ -91,11 +94,12 @@ def produced(cluster: OttlaCluster, leader: int) -> Any:
     return answer.responses[0].partition_responses[0]
 
 
+@pytest.mark.parametrize("controller", [ClusterNode, KafkaMember], ids=["Ottla", "Kafka"])
 def test_topics_that_are_created_by_naming_them_are_charged_to_the_client_by_another_nodes_controller(
-    tmp_path: Path,
+    tmp_path: Path, controller: type[ClusterNode]
 ) -> None:
     settings = {"auto.create.topics.enable": "true", "num.partitions": "8", "default.replication.factor": "1"}
-    with OttlaCluster(tmp_path, roles=ROLES, settings=settings).running() as cluster:
+    with OttlaCluster(tmp_path, roles=ROLES, settings=settings, kinds={1: controller}).running() as cluster:
         set_quota(cluster, {"client-id": "curious"}, "controller_mutation_rate", 1.0)
         names = [f"named-{number}" for number in range(10)]
         topics = [MetadataRequestTopic(name=name) for name in names]
