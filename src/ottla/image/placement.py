@@ -50,16 +50,24 @@ class Placement:
     reassigning: TopicMasks = NO_ENTRIES
     imbalanced: TopicMasks = NO_ENTRIES
     """Not led by the first of their replicas."""
+    partition_count: int = 0
+    replica_count: int = 0
+    isr_counts: Map[int, int] = NO_ENTRIES
+    """How many partitions each broker is in sync with: counting the masks would look at every topic."""
 
     def updated(self, moves: Iterable[Move]) -> "Placement":
         """The placement after partitions changed, each named once."""
         replicas, isr, elr, leaders = (defaultdict[int, Flips](_no_flips) for _ in range(4))
         leaderless, reassigning, imbalanced = _no_flips(), _no_flips(), _no_flips()
+        partition_count, replica_count = self.partition_count, self.replica_count
         for (_, topic, _), number, was, now in moves:
             # One that is absent has no leader, but is neither leaderless nor imbalanced.
             old, new = was or _ABSENT, now or _ABSENT
+            if was is None or now is None:
+                partition_count += (now is not None) - (was is not None)
             if old.replicas is not new.replicas:
                 _flip_members(replicas, topic, number, old.replicas, new.replicas)
+                replica_count += len(new.replicas) - len(old.replicas)
             if old.isr is not new.isr:
                 _flip_members(isr, topic, number, old.isr, new.isr)
             if old.elr is not new.elr:
@@ -76,14 +84,18 @@ class Placement:
                 reassigning[topic].append(number)
             if (led != old.preferred_leader) != (leads != new.preferred_leader):
                 imbalanced[topic].append(number)
+        in_sync = _apply_by_broker(self.isr, isr)
         return Placement(
             replicas=_apply_by_broker(self.replicas, replicas),
-            isr=_apply_by_broker(self.isr, isr),
+            isr=in_sync,
             elr=_apply_by_broker(self.elr, elr),
             leaders=_apply_by_broker(self.leaders, leaders),
             leaderless=_apply(self.leaderless, leaderless),
             reassigning=_apply(self.reassigning, reassigning),
             imbalanced=_apply(self.imbalanced, imbalanced),
+            partition_count=partition_count,
+            replica_count=replica_count,
+            isr_counts=_recount(self.isr_counts, self.isr, in_sync, isr),
         )
 
 
@@ -145,4 +157,20 @@ def _apply_by_broker(masks: BrokerMasks, flips: dict[int, Flips]) -> BrokerMasks
             changing[broker] = after
         else:
             del changing[broker]
+    return changing.finish()
+
+
+def _recount(counts: Map[int, int], before: BrokerMasks, after: BrokerMasks, flips: dict[int, Flips]) -> Map[int, int]:
+    """The sizes of the brokers' sets after some topics' masks changed; only those masks are looked at."""
+    if not flips:
+        return counts
+    changing = counts.mutate()
+    for broker, changes in flips.items():
+        old, new = before.get(broker, NO_ENTRIES), after.get(broker, NO_ENTRIES)
+        joined = sum(new.get(topic, 0).bit_count() - old.get(topic, 0).bit_count() for topic in changes)
+        count = changing.get(broker, 0) + joined
+        if count:
+            changing[broker] = count
+        else:
+            changing.pop(broker, None)
     return changing.finish()
