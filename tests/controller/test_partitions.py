@@ -6,13 +6,6 @@ from ottla.controller import elections
 from ottla.controller.directories import assign_replicas_to_directories
 from ottla.controller.isr import alter_partition
 from ottla.controller.reassignment import alter_reassignments, list_reassignments
-from ottla.controller.states import (
-    PartitionState,
-    ReplicaState,
-    count_partition_states,
-    partition_state,
-    replica_state,
-)
 from ottla.errors import (
     ApiError,
     ElectionNotNeeded,
@@ -358,26 +351,6 @@ def test_directories_are_assigned_from_3_7_on() -> None:
     cluster.create("t", [1])
     with pytest.raises(UnsupportedVersion):
         assign_directory(cluster, 1, directory(1), cluster.topic_id())
-
-
-def test_the_states_of_partitions_and_replicas_follow_from_images(cluster: Cluster) -> None:
-    topic_id = cluster.topic_id()
-    before = cluster.image
-    cluster.create("u", [1])
-    other = cluster.topic_id("u")
-    assert partition_state(before, other, 0) is PartitionState.NON_EXISTENT
-    assert partition_state(cluster.image, other, 0, before=before) is PartitionState.NEW
-    assert partition_state(cluster.image, other, 0) is PartitionState.ONLINE
-    assert replica_state(cluster.image, other, 0, 1, before=before) is ReplicaState.NEW
-    cluster.stop(1)
-    assert partition_state(cluster.image, other, 0) is PartitionState.OFFLINE
-    assert replica_state(cluster.image, topic_id, 0, 1) is ReplicaState.OFFLINE
-    assert replica_state(cluster.image, topic_id, 0, 2) is ReplicaState.ONLINE
-    assert replica_state(cluster.image, topic_id, 0, 4) is ReplicaState.NON_EXISTENT
-    assert count_partition_states(cluster.image) == {PartitionState.ONLINE: 1, PartitionState.OFFLINE: 1}
-    after = Cluster().image
-    assert replica_state(after, topic_id, 0, 2, before=before) is ReplicaState.DELETION_STARTED
-    assert replica_state(after, topic_id, 0, 2, before=before, deleted={2}) is ReplicaState.DELETION_SUCCESSFUL
 
 
 def test_below_min_isr_who_left_cleanly_may_still_lead() -> None:

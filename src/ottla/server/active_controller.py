@@ -21,12 +21,15 @@ from ottla.controller.decision import Decision
 from ottla.controller.elections import balance_leaders, elect_where_unclean_allowed
 from ottla.controller.heartbeats import Heartbeats
 from ottla.controller.liveness import fence_one_expired
+from ottla.controller.state_tracker import StateTracker
 from ottla.controller.tokens import remove_expired_tokens
 from ottla.controller.view import Options, View
 from ottla.errors import ApiError, NotController, NotLeader
+from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.encoding import metadata_batch
 from ottla.image.image import Image
+from ottla.image.loader import Update
 from ottla.image.versions import METADATA_VERSION, version_to_write
 from ottla.messages.metadata_records import (
     AbortTransactionRecord,
@@ -97,7 +100,11 @@ class ActiveController:
         self.on_active: Callable[[], None] | None = None
         """Called when this node's controller has become the active one."""
         self.heartbeats = Heartbeats(session_timeout_ms)
-        self._decisions = Decisions(quorum, self.heartbeats, random=random, now_ms=now_ms)
+        self.states = StateTracker()
+        self._untracked: list[Changes] = []
+        """Changes that the tracker of states has yet to follow."""
+        metadata.subscribers.append(self._on_update)
+        self._decisions = Decisions(quorum, self.heartbeats, self.states, random=random, now_ms=now_ms)
         self.machine: Machine[Image] = Machine(
             append=self._append, apply=self._apply, now_ms=now_ms, clock_ns=perf_counter_ns
         )
@@ -117,6 +124,7 @@ class ActiveController:
             self._active_from = None
             if self.machine.is_active:
                 logger.info("this node is no longer the active controller")
+                self.states.is_active = False
                 self._rest()
                 self.machine.deactivate(NotController("another controller is active now"))
 
@@ -124,11 +132,17 @@ class ActiveController:
         """Everything below is committed, and has been applied."""
         self.machine.committed(high_watermark - 1)
         self._maybe_activate()
-        # When the answers have left, which are sent by those who were just told.
+        # After the answers have left: nobody waits for this.
         self._loop.call_later(0, self._place_committed)
+
+    def _on_update(self, update: Update) -> None:
+        self._untracked.append(update.changes)
 
     def _place_committed(self) -> None:
         _place(self._metadata.image)
+        untracked, self._untracked = self._untracked, []
+        for changes in untracked:
+            self.states.follow(changes)
 
     def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
         """Let the verdicts know what policies have to be asked about a request: decide on it, and forget the rest."""
@@ -178,6 +192,7 @@ class ActiveController:
         image = self._metadata.image
         logger.info("this node is the active controller of epoch %d", self._epoch)
         self.heartbeats.activate(image, self._now_ms())
+        self.states.is_active = True
         self.machine.activate(image, self._quorum.log.end_offset - 1)
         self.machine.committed(self._quorum.log.end_offset - 1)
         in_transaction = self._metadata.in_transaction

@@ -20,6 +20,7 @@ from ottla.controller.quotas import alter_client_quotas
 from ottla.controller.reassignment import alter_reassignments, list_reassignments
 from ottla.controller.registration import register_broker, register_controller, unregister_broker
 from ottla.controller.scram import alter_scram_credentials
+from ottla.controller.state_tracker import StateTracker
 from ottla.controller.tokens import create_token, expire_token, renew_token
 from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
@@ -57,9 +58,18 @@ def name_of(request: Any) -> str:
 class Decisions:
     """The controller's decisions, with what they need of this node."""
 
-    def __init__(self, quorum: Quorum, heartbeats: Heartbeats, *, random: Random, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        heartbeats: Heartbeats,
+        states: StateTracker,
+        *,
+        random: Random,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._quorum = quorum
         self._heartbeats = heartbeats
+        self._states = states
         self._random = random
         self._now_ms = now_ms
 
@@ -118,9 +128,12 @@ class Decisions:
         )
 
     def _broker_heartbeat(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return heartbeat(
+        decision = heartbeat(
             view, self._heartbeats, request, now_ms=self._now_ms(), next_offset=self._quorum.log.end_offset
         )
+        if not decision.reply.is_fenced:
+            self._states.heard(request.broker_id, request.current_metadata_offset, request.offline_log_dirs)
+        return decision
 
     def _unregister_broker(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
         return unregister_broker(view, self._heartbeats, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT
+from ottla.controller.state_tracker import StateTracker
 from ottla.image.image import Image
 from ottla.image.placement import count as count_of
 from ottla.metrics.family import Family, Sample, counter, gauge, summary
@@ -60,6 +61,12 @@ def watch_controller(registry: Registry, controller: ActiveController) -> None:
     registry.gauge(f"{_PREFIX}activecontrollercount", "1 if it is active.", lambda: int(controller.is_active))
     registry.gauge("kafka_controller_controllereventmanager_eventqueuesize", "Events.", lambda: machine.queue_size)
     registry.collect(lambda: _cluster(machine.state if controller.is_active else Image()))
+    registry.collect(lambda: _states(controller.states if controller.is_active else StateTracker()))
+    registry.read_counter(
+        "ottla_controller_deletions_forgotten_total",
+        "Deletions that are not tracked any more, because brokers have yet to carry out too many.",
+        lambda: controller.states.forgotten,
+    )
     registry.collect(lambda: _events(controller))
 
 
@@ -95,11 +102,7 @@ def _cluster(image: Image) -> Iterator[Family]:
             sum(broker.in_controlled_shutdown for broker in image.brokers.values()),
         ),
         ("globaltopiccount", "Topics.", len(image.topics)),
-        (
-            "globalpartitioncount",
-            "Partitions.",
-            sum(len(topic.partitions) for topic in image.topics.values()),
-        ),
+        ("globalpartitioncount", "Partitions.", placement.partition_count),
         ("offlinepartitionscount", "Partitions without a leader.", count_of(placement.leaderless)),
         (
             "preferredreplicaimbalancecount",
@@ -112,6 +115,16 @@ def _cluster(image: Image) -> Iterator[Family]:
         family = gauge(_PREFIX + name, what)
         family.add(value)
         yield family
+
+
+def _states(states: StateTracker) -> Iterator[Family]:
+    partitions = gauge("ottla_controller_partitions", "Partitions, by state.")
+    for partition_state, count in states.partition_counts().items():
+        partitions.add(count, {"state": partition_state.value})
+    replicas = gauge("ottla_controller_replicas", "Replicas, by state.")
+    for replica_state, count in states.replica_counts().items():
+        replicas.add(count, {"state": replica_state.value})
+    yield from (partitions, replicas)
 
 
 def _events(controller: ActiveController) -> Iterator[Family]:
