@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +29,18 @@ class Answer(NamedTuple):
 
 
 Page = Callable[[], Answer]
+Lookup = Callable[[Mapping[str, str]], Answer]
+"""A page that depends on the request's query; of a name that comes twice, the last value counts."""
 
 
 class HttpServer:
     """Answers on one address."""
 
-    def __init__(self, pages: Mapping[str, Page], *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, pages: Mapping[str, Page], *, lookups: Mapping[str, Lookup] | None = None, timeout_s: float = 5.0
+    ) -> None:
         self._pages = pages
+        self._lookups = lookups or {}
         self._timeout_s = timeout_s
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
@@ -83,7 +90,10 @@ class HttpServer:
         method, target, _ = parts
         if method not in ("GET", "HEAD"):
             return _error(HTTPStatus.METHOD_NOT_ALLOWED), True
-        page = self._pages.get(target.partition("?")[0])
+        path, _, query = target.partition("?")
+        page, lookup = self._pages.get(path), self._lookups.get(path)
+        if lookup is not None:
+            page = partial(lookup, dict(parse_qsl(query, keep_blank_values=True)))
         answer = _error(HTTPStatus.NOT_FOUND) if page is None else self._ask(page)
         return answer, method == "GET"
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
 from ottla import __version__
 from ottla.api.node import BrokerNode
+from ottla.controller.state_tracker import StateTracker
+from ottla.image.changes import Changes
+from ottla.image.image import EMPTY
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.metrics.family import CONTENT_TYPE
@@ -36,6 +39,7 @@ from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
+from ottla.server.topic_states import TopicStates
 from ottla.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
 
 logger = logging.getLogger(__name__)
@@ -62,6 +66,7 @@ class Observation:
         self._lifecycle: Lifecycle | None = None
         self._metadata: Metadata | None = None
         self._quorum: Quorum | None = None
+        self._states: TopicStates | None = None
         self._text = Answer("")
         self._text_at = -_FRESH_S
         for source in (self.requests.families, self.disk.families, process_families):
@@ -80,7 +85,8 @@ class Observation:
         assert isinstance(addresses, tuple)
         for address in map(parse_address, addresses):
             server = HttpServer(
-                {"/metrics": self._metrics, "/healthz": self._healthz, "/livez": lambda: Answer("ok\n")}
+                {"/metrics": self._metrics, "/healthz": self._healthz, "/livez": lambda: Answer("ok\n")},
+                lookups={"/topics": self._topic_states},
             )
             self.ports.append(await server.start(address.host, address.port))
             self._servers.append(server)
@@ -113,6 +119,12 @@ class Observation:
         watch_metadata(self.registry, metadata, quorum, self._now_ms)
         if controller is not None:
             watch_controller(self.registry, controller)
+            self._states = TopicStates(controller.states, lambda: controller.is_active)
+        elif self._settings[METRICS_LISTENER]:
+            states = StateTracker()
+            states.follow(Changes.between(EMPTY, metadata.image))
+            metadata.subscribers.append(lambda update: states.follow(update.changes))
+            self._states = TopicStates(states, lambda: False)
 
     def watch_quotas(self, exempt_time: Callable[[], float]) -> None:
         self.registry.gauge(
@@ -158,6 +170,11 @@ class Observation:
     def _healthz(self) -> Answer:
         trouble = self.trouble()
         return Answer("ok\n") if trouble is None else Answer(f"{trouble}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _topic_states(self, query: Mapping[str, str]) -> Answer:
+        if self._states is None:
+            return Answer("the node is starting\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return self._states(query)
 
     def _metrics(self) -> Answer:
         now = monotonic()
