@@ -18,9 +18,9 @@ def test_the_life_of_a_topic(server: str, topic: str) -> None:
     assert first.startswith(f"{topic}: 2 partitions, id ")
     assert setting == "  retention.ms=1000"
     assert table == [
-        "PARTITION  LEADER  EPOCH  REPLICAS  IN SYNC  EARLIEST  LATEST",
-        "        0       1      0         1        1         0       0",
-        "        1       1      0         1        1         0       0",
+        "PARTITION  STATE   LEADER  EPOCH  REPLICAS  IN SYNC  EARLIEST  LATEST",
+        "        0  Online       1      0  1:Online        1         0       0",
+        "        1  Online       1      0  1:Online        1         0       0",
     ]
     more = says("topic", "add-partitions", topic, "--by", "2", server=server)
     assert more.splitlines()[0] == f"Topic {topic} has 4 partitions now, it had 2."
@@ -41,6 +41,8 @@ def test_programs_get_json(server: str, topic: str) -> None:
             "replicas": [1],
             "in_sync": [1],
             "offline": [],
+            "state": "OnlinePartition",
+            "replica_states": {"1": "OnlineReplica"},
             "earliest": 0,
             "latest": 0,
         }

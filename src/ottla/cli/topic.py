@@ -108,16 +108,34 @@ def _show(topic: dict[str, Any]) -> None:
     print(f"{topic['name']}: {counted(topic['partition_count'], 'partition')}, id {topic['id']}")
     for name, value in topic["settings"].items():
         print(f"  {name}={value}")
-    columns = ("partition", "leader", "leader_epoch", "replicas", "in_sync", "earliest", "latest")
-    rows = [[each[column] for column in columns] for each in topic["partitions"]]
-    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
+    rows = [
+        (
+            each["partition"],
+            _short(each["state"], "Partition"),
+            each["leader"],
+            each["leader_epoch"],
+            [f"{broker}:{_short(state, 'Replica')}" for broker, state in each["replica_states"].items()],
+            each["in_sync"],
+            each["earliest"],
+            each["latest"],
+        )
+        for each in topic["partitions"]
+    ]
+    print_table(("PARTITION", "STATE", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
+
+
+def _short(state: str | None, kind: str) -> str:
+    """`Online` for `OnlinePartition`; a question mark for a state that the cluster does not tell."""
+    return "?" if state is None else state.removesuffix(kind)
 
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:
+    from ottla.cli.topic_states import adding_replicas, partition_state, replica_states
     from ottla.client.config_calls import Kind, Resource, Source
     from ottla.client.offsets import EARLIEST, LATEST
 
     topic = await admin.topic(name)
+    adding = await adding_replicas(admin, topic)
     settings = await admin.settings(Resource(Kind.TOPIC, name))
     keys = [(name, number) for number, each in topic.partitions.items() if each.leader >= 0]
     first = await admin.offsets(dict.fromkeys(keys, EARLIEST))
@@ -125,6 +143,8 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     partitions = [
         {
             **_partition(each),
+            "state": partition_state(each),
+            "replica_states": {str(broker): state for broker, state in replica_states(each, adding).items()},
             "earliest": first[name, number].offset if each.leader >= 0 else None,
             "latest": end[name, number].offset if each.leader >= 0 else None,
         }
@@ -216,7 +236,9 @@ ACTIONS = (
         "  ottla topic create orders\n"
         "  ottla topic create orders --partitions 6 --replicas 3 --set cleanup.policy=compact",
     ),
-    Action("describe", "Show partitions, leaders, offsets and settings of topics.", _add_describe, _describe),
+    Action(
+        "describe", "Show partitions, their states, leaders, offsets and settings of topics.", _add_describe, _describe
+    ),
     Action("delete", "Delete topics with all their records.", _add_delete, _delete),
     Action(
         "add-partitions",

@@ -31,6 +31,7 @@ from ottla.messages.elect_leaders import ElectLeadersRequest, ElectLeadersRespon
 from ottla.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
 )
 
 BROKER_DEFAULT = -1
@@ -180,11 +181,19 @@ class TopicCalls:
 
         return await self.cluster.retry(attempt)
 
-    async def reassignments(self) -> dict[TopicPartition, Reassignment]:
-        """The moves that are under way."""
+    async def reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves that are under way, of all partitions or of these."""
+        wanted = None
+        if partitions is not None:
+            wanted = [
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+                for name, indexes in _by_topic(partitions)
+            ]
 
         async def attempt() -> dict[TopicPartition, Reassignment]:
-            request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms)
+            request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=wanted)
             answer: ListPartitionReassignmentsResponse = await self.cluster.send(request)
             check(answer.error_code, answer.error_message, "reassignments")
             return {
