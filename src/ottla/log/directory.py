@@ -244,15 +244,17 @@ class LogDirectory:
             self._forget(log)
             return
         self._mark(log, Role.DELETED, wait=False)
-        if not self._is_syncing_names:
-            self._is_syncing_names = True
-            self.home.background.later(_TOGETHER_MS, self._sync_names)
+        self._sync_names_soon()
         self._forget(log)
         self.home.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
 
     def set_aside(self, log: PartitionLog) -> None:
-        """Take a log out of service that no topic knows any more, and keep its files for people to look at."""
-        self._mark(log, Role.STRAY)
+        """Take a log out of service that no topic knows any more, and keep its files for people to look at.
+
+        The new name is synced later, as that of a deleted log: the next start finds the log stray once more.
+        """
+        self._mark(log, Role.STRAY, wait=False)
+        self._sync_names_soon()
         self._forget(log)
         log.release()
 
@@ -336,6 +338,11 @@ class LogDirectory:
             if number > self._checkpoints_written.get(name, 0):
                 write_checkpoint(self.home.disk, f"{self.path}/{name}", offsets)
                 self._checkpoints_written[name] = number
+
+    def _sync_names_soon(self) -> None:
+        if not self._is_syncing_names:
+            self._is_syncing_names = True
+            self.home.background.later(_TOGETHER_MS, self._sync_names)
 
     def _sync_names(self) -> None:
         self._is_syncing_names = False

@@ -136,6 +136,26 @@ class Logs:
                     directory.delete(log)
             directory.corrupt.pop((topic, partition), None)
 
+    def set_aside(self, is_stray: Callable[[PartitionLog], bool]) -> list[PartitionLog]:
+        """Take the logs out of service that are stray, and keep their files; returns these logs."""
+        stray: list[tuple[LogDirectory, PartitionLog]] = []
+        for directory in self.directories:
+            if directory.is_online:
+                stray += [
+                    (directory, log) for log in (*directory.logs.values(), *directory.futures.values()) if is_stray(log)
+                ]
+        done = []
+        for directory, log in stray:
+            if directory.is_online:
+                self.on_change(log)
+                try:
+                    directory.set_aside(log)
+                except OSError as error:  # the directory is offline now, and its other logs stay as they are
+                    logger.error("%s could not be set aside: %s", log, error)
+                else:
+                    done.append(log)
+        return done
+
     def truncate(self, offsets: Mapping[Name, int], *, now_ms: int) -> None:
         """Cut logs at offsets, as followers of new leaders do.
 

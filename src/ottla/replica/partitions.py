@@ -134,7 +134,7 @@ class Partitions:
         self.image = self.rules.image = changes.new
         mine = changes.on_broker(self.broker_id)
         for change in mine.deleted:
-            self._remove(change)
+            self._guard(change, self._remove)
         if self._planned:  # what changes must be there
             for change in (*mine.leading, *mine.following):
                 self._made(change.topic.name, change.number)
@@ -153,6 +153,27 @@ class Partitions:
         if self.fetching is not None:
             self.fetching.settle()
         self._completions.run()
+
+    def set_aside_strays(self, image: Image) -> None:
+        """Take logs out of service that this broker has and should not: their topics were deleted, or their replicas
+        moved, while the broker was away. As in Kafka, their directories get the suffix `-stray`, and stay until an
+        operator removes them."""
+
+        def is_stray(log: PartitionLog) -> bool:
+            if log.topic_id is None:  # written before topics had ids
+                partition = image.partition(log.topic, log.partition)
+            else:
+                partition = image.partition_by_id(log.topic_id, log.partition)
+            return partition is None or self.broker_id not in partition.replicas
+
+        for log in self.logs.set_aside(is_stray):
+            logger.warning(
+                "the log of %s-%d is set aside as %s: this broker has no such replica by the metadata. "
+                "Remove the directory when nobody needs its records",
+                log.topic,
+                log.partition,
+                log.directory,
+            )
 
     def make_planned(self, limit: int | None = None) -> None:
         """Make the new partitions that are planned, or some of them."""

@@ -480,6 +480,7 @@ class Node:
             self._partitions.image = self._partitions.rules.image = update.image
             return None
         self._is_registered = True
+        self._partitions.set_aside_strays(update.image)
         return Changes.between(Image(), update.image)
 
     def _is_own_life(self, broker: Broker) -> bool:
