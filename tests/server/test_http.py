@@ -30,9 +30,12 @@ PAGES = {
 }
 
 
+LOOKUPS = {"/lookup": lambda query: Answer("&".join(f"{name}={value}" for name, value in query.items()))}
+
+
 @asynccontextmanager
 async def serving(timeout_s: float = 5.0) -> AsyncIterator[int]:
-    server = HttpServer(PAGES, timeout_s=timeout_s)
+    server = HttpServer(PAGES, lookups=LOOKUPS, timeout_s=timeout_s)
     port = await server.start("127.0.0.1", 0)
     try:
         yield port
@@ -68,6 +71,23 @@ def test_a_page_is_answered_whole() -> None:
             code, headers, body = await exchange(port, get("/large"))
             assert (code, len(body), headers["Content-Length"]) == (200, 2_000_000, "2000000")
             assert (await exchange(port, get("/healthz")))[::2] == (503, b"not yet\n")
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("", b""),
+        ("?name=a.b-c&from=5", b"name=a.b-c&from=5"),
+        ("?name=%C3%A4+b&name=c&empty=", b"name=c&empty="),
+        ("?name=%ff", "name=\ufffd".encode()),
+    ],
+)
+def test_a_lookup_is_given_the_query(query: str, body: bytes) -> None:
+    async def test() -> None:
+        async with serving() as port:
+            assert (await exchange(port, get(f"/lookup{query}")))[::2] == (200, body)
 
     run(test)
 
