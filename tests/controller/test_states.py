@@ -37,8 +37,9 @@ from ottla.messages.alter_partition_reassignments import (
 )
 from ottla.messages.broker_heartbeat import BrokerHeartbeatResponse
 from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.messages.unregister_broker import UnregisterBrokerRequest
-from tests.controller.cluster import Cluster, directory
+from tests.controller.cluster import Cluster, directory, uuid
 from tests.controller.test_random_walk import Walk
 from tests.counting import lines_run
 from tests.image.stories import replay
@@ -367,25 +368,52 @@ def test_a_recreated_topic_does_not_hide_that_the_old_one_is_there(tracked: Trac
     assert tracked.deletion() == {(0, 1): SUCCESSFUL, (0, 2): SUCCESSFUL, (0, 3): STARTED}
 
 
-def test_what_is_in_a_failed_directory_is_not_removed() -> None:
+def with_directories(*replicas: int) -> Tracked:
+    """A topic on broker 2 and others; broker 2 has it in the second of its two directories."""
     tracked = Tracked(Cluster(1))
     cluster = tracked.cluster
     cluster.start(2, log_dirs=[directory(2, 0), directory(2, 1)])
-    cluster.create("t", [1, 2])
+    cluster.create("t", [*replicas])
     held = [assign.TopicData(topic_id=cluster.topic_id(), partitions=[assign.PartitionData(partition_index=0)])]
     request = assign.AssignReplicasToDirsRequest(
         broker_id=2, broker_epoch=cluster.epochs[2], directories=[assign.DirectoryData(id=directory(2, 1), topics=held)]
     )
     cluster.ask(assign_replicas_to_directories, request)
+    return tracked
+
+
+def test_what_is_in_a_failed_directory_is_not_removed() -> None:
+    tracked = with_directories(1, 2)
+    cluster = tracked.cluster
     tracked.delete()
     cluster.beat(1)
+    tracked.tracker.heard(2, cluster.image.offset, [directory(2, 1)])
+    assert tracked.deletion() == {(0, 1): SUCCESSFUL, (0, 2): STARTED}, "the image does not know of the failure yet"
     cluster.beat(2, offline_log_dirs=[directory(2, 1)])
-    assert tracked.deletion() == {(0, 1): SUCCESSFUL, (0, 2): STARTED}
     cluster.beat(2, offline_log_dirs=[directory(2, 1)])
     assert tracked.deletion()[0, 2] is STARTED
     cluster.stop(2)
     cluster.start(2, log_dirs=[directory(2, 0), directory(2, 1)])
     assert tracked.deletion() == {}, "the directory is back, and what was in it is gone"
+
+
+def test_the_last_replica_in_sync_is_offline_with_its_directory() -> None:
+    tracked = with_directories(2)
+    assert tracked.states() == {2: ONLINE}
+    tracked.cluster.beat(2, offline_log_dirs=[directory(2, 1)])
+    assert tracked.cluster.partition().isr == (2,)
+    assert tracked.states() == {2: OFFLINE}
+    tracked.check()
+    assert tracked.tracker.replica_counts()[OFFLINE] == 1
+
+
+def test_a_broker_that_is_back_without_having_read_of_a_deletion_has_removed_nothing(tracked: Tracked) -> None:
+    read = tracked.cluster.image.offset
+    tracked.cluster.stop(3)
+    tracked.delete()
+    assert not tracked.cluster.beat(3, current_metadata_offset=read).is_fenced, "it was away, and did not restart"
+    for tracker in (tracked.tracker, tracked.standby):
+        assert [{*each.started} for each in tracker.deletions] == [{1, 2, 3}]
 
 
 def test_after_a_failover_the_next_heartbeats_tell_what_is_removed(tracked: Tracked) -> None:
@@ -422,6 +450,27 @@ def test_an_unregistered_broker_has_nothing_to_remove(tracked: Tracked) -> None:
         registration.unregister_broker, UnregisterBrokerRequest(broker_id=3), tracked.cluster.heartbeats
     )
     assert tracked.deletion() == {}
+
+
+def test_a_partition_without_a_first_leader_is_counted_as_new() -> None:
+    tracker, image = StateTracker(), EMPTY
+
+    def apply(*records: object) -> dict[PartitionState, int]:
+        nonlocal image
+        before, image = image, replay([*records], image)
+        tracker.follow(Changes.between(before, image))
+        return {state: number for state, number in tracker.partition_counts().items() if number}
+
+    made = [
+        PartitionRecord(partition_id=number, topic_id=uuid(1), replicas=[1], isr=[1], leader=-1, leader_epoch=0)
+        for number in (0, 1)
+    ]
+    assert apply(TopicRecord(name="t", topic_id=uuid(1)), *made) == {PartitionState.NEW: 2}
+    led = PartitionChangeRecord(partition_id=0, topic_id=uuid(1), leader=1)
+    assert apply(led) == {PartitionState.NEW: 1, PartitionState.ONLINE: 1}
+    lost = PartitionChangeRecord(partition_id=0, topic_id=uuid(1), leader=-1)
+    assert apply(lost) == {PartitionState.NEW: 1, PartitionState.OFFLINE: 1}
+    assert apply(RemoveTopicRecord(topic_id=uuid(1))) == {}
 
 
 def test_deletions_that_are_tracked_are_limited(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:

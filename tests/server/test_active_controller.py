@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from ottla.controller.states import ReplicaState
 from ottla.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
@@ -211,6 +212,34 @@ def test_consensus_answers_what_is_not_for_the_controller(controller: OneControl
 
     controller.quorum.request(Ticket(), DescribeQuorumRequest(topics=[]), 2, "CONTROLLER")
     assert len(answers) == 1
+
+
+def test_heartbeats_say_when_brokers_have_removed_the_replicas_of_a_deleted_topic(controller: OneController) -> None:
+    epoch = controller.image.brokers[ME].epoch
+    controller.decide(creation("t"))
+    read = controller.image.offset
+    counts = controller.active.states.replica_counts
+    assert counts()[ReplicaState.ONLINE] == 2
+    controller.decide(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000))
+    assert counts()[ReplicaState.DELETION_STARTED] == 2
+    controller.decide(BrokerHeartbeatRequest(broker_id=ME, broker_epoch=epoch, current_metadata_offset=read))
+    assert counts()[ReplicaState.DELETION_STARTED] == 2, "the broker has not read of the deletion"
+    controller.beat(ME, epoch)
+    assert not any(counts().values())
+
+
+def test_states_are_followed_after_the_answer(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered: list[bool] = []
+    monkeypatch.setattr(controller.active.states, "follow", lambda changes: answered.append(future.done()))
+    future = controller.submit(creation("t"))
+    controller.run(0)
+    assert answered == [True]
+
+
+def test_only_while_it_is_active_a_controller_counts_on_heartbeats(controller: OneController) -> None:
+    assert controller.active.states.is_active
+    controller.quorum.resign(controller.quorum.consensus.epoch)
+    assert not controller.active.states.is_active
 
 
 def test_statistics_are_kept_by_name(controller: OneController) -> None:
