@@ -230,7 +230,11 @@ def test_heartbeats_say_when_brokers_have_removed_the_replicas_of_a_deleted_topi
 
 def test_states_are_followed_after_the_answer(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
     answered: list[bool] = []
-    monkeypatch.setattr(controller.active.states, "follow", lambda changes: answered.append(future.done()))
+
+    def noted(changes: object) -> None:
+        answered.append(future.done())
+
+    monkeypatch.setattr(controller.active.states, "follow", noted)
     future = controller.submit(creation("t"))
     controller.run(0)
     assert answered == [True]

@@ -17,6 +17,7 @@ from ottla.api.node import BrokerNode
 from ottla.controller.state_tracker import StateTracker
 from ottla.image.changes import Changes
 from ottla.image.image import EMPTY
+from ottla.image.loader import Update
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.metrics.family import CONTENT_TYPE
@@ -67,6 +68,7 @@ class Observation:
         self._metadata: Metadata | None = None
         self._quorum: Quorum | None = None
         self._states: TopicStates | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._text = Answer("")
         self._text_at = -_FRESH_S
         for source in (self.requests.families, self.disk.families, process_families):
@@ -76,6 +78,7 @@ class Observation:
 
     async def start(self, loop: asyncio.AbstractEventLoop, intake: Intake, listeners: Sequence[Listener]) -> None:
         """Open the port. `listeners` may still be made."""
+        self._loop = loop
         pulse = self._pulse = Pulse(loop, lambda: intake.busy_ns)
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
@@ -121,9 +124,15 @@ class Observation:
             watch_controller(self.registry, controller)
             self._states = TopicStates(controller.states, lambda: controller.is_active)
         elif self._settings[METRICS_LISTENER]:
-            states = StateTracker()
+            states, loop = StateTracker(), self._loop
+            assert loop is not None, "the port is open before the quorum is joined"
             states.follow(Changes.between(EMPTY, metadata.image))
-            metadata.subscribers.append(lambda update: states.follow(update.changes))
+
+            def follow(update: Update) -> None:
+                """Follow aside: nobody waits for it, and what only watches the node must not end it."""
+                loop.call_soon(states.follow, update.changes)
+
+            metadata.subscribers.append(follow)
             self._states = TopicStates(states, lambda: False)
 
     def watch_quotas(self, exempt_time: Callable[[], float]) -> None:
