@@ -22,6 +22,13 @@ class Client(NamedTuple):
 ALICE = Client()
 
 
+class Asking(NamedTuple):
+    """The request of a client."""
+
+    client: Client = ALICE
+    api_name: str = "Fetch"
+
+
 def rule(
     name: str,
     operation: int = Operation.READ,
@@ -45,7 +52,7 @@ def authorizer(*rules: Acl, **settings: bool) -> StandardAuthorizer:
 def may(
     found: StandardAuthorizer, operation: Operation, name: str, client: Client = ALICE, kind: Kind = Kind.TOPIC
 ) -> bool:
-    (result,) = found.authorize(client, [Action(operation, kind, name)])
+    (result,) = found.authorize(Asking(client), [Action(operation, kind, name)])
     return result
 
 
@@ -103,13 +110,13 @@ def test_rules_are_read_as_they_are_written(
 ) -> None:
     found = authorizer(*rules, allow_without_rules=default)
     client = Client()
-    assert found.authorize(client, asked) == [naive(rules, client, action, default) for action in asked]
+    assert found.authorize(Asking(client), asked) == [naive(rules, client, action, default) for action in asked]
     # Rules that go leave nothing behind.
     gone = data.draw(st.sets(st.integers(0, max(len(rules) - 1, 0)))) if rules else set()
     for number in gone:
         found.remove(number.to_bytes(16), rules[number])
     left = [acl for number, acl in enumerate(rules) if number not in gone]
-    assert found.authorize(client, asked) == [naive(left, client, action, default) for action in asked]
+    assert found.authorize(Asking(client), asked) == [naive(left, client, action, default) for action in asked]
 
 
 @given(st.lists(acls, max_size=6), st.booleans())
@@ -121,7 +128,7 @@ def test_something_may_be_written_if_some_name_may(rules: list[Acl], default: bo
     # A rule for names that begin with an asterisk is not one for all names.
     candidates = ["hardcode", *(name for name in names if name != "*"), *(f"{name}!" for name in names)]
     written = any(may(found, Operation.WRITE, name) for name in candidates)
-    if found.authorize_any(Client(), Operation.WRITE, Kind.TOPIC):
+    if found.authorize_any(Asking(), Operation.WRITE, Kind.TOPIC):
         assert written or default
     else:
         assert not may(found, Operation.WRITE, "hardcode")
@@ -131,7 +138,7 @@ def test_super_users_may_do_anything() -> None:
     found = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
     assert may(found, Operation.DELETE, "t", Client("User:root"))
     assert not may(found, Operation.DELETE, "t")
-    assert found.authorize_any(Client("User:root"), Operation.WRITE, Kind.TOPIC)
+    assert found.authorize_any(Asking(Client("User:root")), Operation.WRITE, Kind.TOPIC)
 
 
 def test_to_be_denied_reading_is_not_to_be_denied_describing() -> None:

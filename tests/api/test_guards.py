@@ -257,6 +257,7 @@ UNGUARDED = {
     60: "tells what is allowed, and no more",
     71: "about clients' own metrics",
     72: "about clients' own metrics",
+    75: "its handler asks, as it tells a page at a time",
 }
 """APIs of brokers that need no rights. Those that Ottla does not serve yet are not asked for."""
 

@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -52,11 +52,19 @@ class Side:
     """One of the two nodes, as a client sees it."""
 
     def __init__(
-        self, name: str, ports: Mapping[str, int], last_words: Callable[[], str], *, like: "Side | None" = None
+        self,
+        name: str,
+        ports: Mapping[str, int],
+        last_words: Callable[[], str],
+        *,
+        words: Path | None = None,
+        like: "Side | None" = None,
     ) -> None:
         self.name = name
         self.ports = ports
         self.last_words = last_words
+        self.words = words
+        """The file that its log is written to."""
         self.known: Known = like.known if like else Known(ports)
         self.memory: dict[str, Any] = {}
         """For a test's own use: session ids and the like."""
@@ -375,13 +383,15 @@ def _shown(request: Any) -> str:
 
 
 @contextmanager
-def both_running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[Both, OttlaNode]]:
+def both_running(
+    folder: Path, settings: Mapping[str, str] | None = None, *, jvm_options: Sequence[str] = ()
+) -> Iterator[tuple[Both, OttlaNode]]:
     """One node of each, with the same settings; both are gone afterwards."""
     own = {**EQUAL_SETTINGS, **(settings or {})}
     kafka_folder, ottla_folder = folder / "kafka", folder / "ottla"
     kafka_folder.mkdir()
     ottla_folder.mkdir()
-    kafka = KafkaNode(kafka_folder)
+    kafka = KafkaNode(kafka_folder, jvm_options=jvm_options)
     kafka.port, controller_port = free_ports(2)
     ports = {"PLAINTEXT": kafka.port, "CONTROLLER": controller_port}
     _override(kafka_folder / "server.properties", own, ports)
@@ -389,7 +399,10 @@ def both_running(folder: Path, settings: Mapping[str, str] | None = None) -> Ite
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(Side("Kafka", ports, kafka.last_words), Side("Ottla", ottla.ports, ottla.last_words))
+        both = Both(
+            Side("Kafka", ports, kafka.last_words, words=kafka.words),
+            Side("Ottla", ottla.ports, ottla.last_words, words=ottla.words),
+        )
         try:
             yield both, ottla
         finally:

@@ -1,8 +1,8 @@
-"""What can be done with what, and whoever decides whether it may be."""
+"""Operations and resources, and the interface of what decides whether a client may do something."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 
 class Operation(IntEnum):
@@ -70,15 +70,21 @@ SUPPORTED: Final[dict[Kind, tuple[Operation, ...]]] = {
 
 
 class Action(NamedTuple):
-    """One thing that somebody wants to do."""
+    """One operation on one resource, as an authorizer is asked about it."""
 
     operation: Operation
     kind: Kind
     name: str
+    references: int = 1
+    """How often the request names the resource: each of its partitions, for example."""
+    log_if_allowed: bool = True
+    """Whether permission grants access; otherwise it only says what the client could do."""
+    log_if_denied: bool = True
+    """Whether the client asked for this resource; otherwise a refusal only leaves it out of an answer."""
 
 
 class Who(Protocol):
-    """Whoever wants to do it: a principal such as `User:alice`, and the address that it comes from."""
+    """A client: its principal, such as `User:alice`, and its address."""
 
     @property
     def principal(self) -> str: ...
@@ -87,13 +93,54 @@ class Who(Protocol):
     def address(self) -> str: ...
 
 
-class Authorizer(Protocol):
-    """Decides what may be done. A node without one lets everyone do everything, and asks nobody."""
+class Asking(Protocol):
+    """The request that an authorizer is asked about."""
 
-    def authorize(self, who: Who, actions: Sequence[Action]) -> list[bool]:
-        """Whether each of the actions may be done."""
+    @property
+    def client(self) -> Who: ...
+
+    @property
+    def api_name(self) -> str: ...
+
+
+Answers = Mapping[Hashable, bool]
+"""What an authorizer has decided about one request, by what it was asked."""
+
+
+class Unanswered(Exception):
+    """An authorizer that takes its time has to be asked first. Its caller waits, and then repeats what it did.
+
+    What is repeated must change nothing before its last question: answers are remembered for the length of a request.
+    """
+
+    def __init__(self, questions: Sequence[Hashable]) -> None:
+        super().__init__("the authorizer has not answered yet")
+        self.questions = questions
+
+    async def answers(self) -> Answers:
+        """Ask; raises the ApiError that the request is to be answered with if the authorizer cannot decide."""
+        raise NotImplementedError
+
+    def then(self, asking: Any, go_on: Callable[[], object], *, refuse: bool = True) -> None:
+        """Ask, and go on when the request has the answers; if there are none, all is refused or nothing learned."""
+        raise NotImplementedError
+
+
+class Authorizer(Protocol):
+    """Decides what clients may do. Without an authorizer, every client may do everything.
+
+    One that cannot decide at once raises Unanswered.
+    """
+
+    @property
+    def asks_always(self) -> bool:
+        """Whether it is asked again about what a session asked for before, though neither ACLs nor client changed."""
         ...
 
-    def authorize_any(self, who: Who, operation: Operation, kind: Kind) -> bool:
-        """Whether there can be anything of a kind with which it may be done."""
+    def authorize(self, asking: Any, actions: Sequence[Action]) -> Sequence[bool]:
+        """Whether each of the actions is allowed."""
+        ...
+
+    def authorize_any(self, asking: Any, operation: Operation, kind: Kind) -> bool:
+        """Whether the operation is allowed on at least one resource of a kind."""
         ...

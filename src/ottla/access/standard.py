@@ -3,12 +3,17 @@
 Rules are for one name, for all names that begin alike, or for all (`*`). A rule that denies counts for more than any
 that allows. Who may read, write, delete or alter may also describe; who may alter settings may also see them; to be
 denied one of these denies no other. Without any rule that concerns a resource, the default decides.
+
+Each decision names the rule behind it, for the audit log (`audit.py`).
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.access.actions import Action, Kind, Operation, Who
+from ottla.access.actions import Action, Asking, Kind, Operation
+from ottla.access.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
+from ottla.access.audit import logger as audit_logger
 from ottla.image.values import Acl
 
 _LITERAL, _PREFIXED = 3, 4
@@ -20,6 +25,7 @@ _MOST_REMEMBERED: Final = 10_000
 _Rules: TypeAlias = dict[tuple[int, str], dict[bytes, Acl]]
 """By the kind and name of the resource, then by the rule's id."""
 _NO_RULES: Final[dict[bytes, Acl]] = {}
+_NOTHING_REMEMBERED: Final[dict[tuple[object, ...], Rule]] = {}
 
 _IMPLIED_BY: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
@@ -43,12 +49,19 @@ class StandardAuthorizer:
 
     def __init__(self, *, super_users: frozenset[str] = frozenset(), allow_without_rules: bool = False) -> None:
         self._super_users = super_users
-        self._allow_without_rules = allow_without_rules
+        self._default = DEFAULT_ALLOW if allow_without_rules else DEFAULT_DENY
         self._literal: _Rules = {}
         self._prefixed: _Rules = {}
         self._lengths: dict[int, tuple[int, ...]] = {}
         """How long the prefixes are, for each kind of resource: few different lengths, however many rules."""
-        self._remembered: dict[tuple[str, str, Action], bool] = {}
+        self._remembered: dict[tuple[str, str], dict[tuple[object, ...], Rule]] = {}
+        """What decided, by principal and address, then by operation, kind and name."""
+        self._remembered_count = 0
+
+    @property
+    def asks_always(self) -> bool:
+        """Whether requests whose rules and client have not changed are put to it again: for the audit log."""
+        return audit_logger.isEnabledFor(logging.DEBUG)
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
         """A rule is in force from now on."""
@@ -63,31 +76,38 @@ class StandardAuthorizer:
             del rules[key]
         self._changed(acl)
 
-    def authorize(self, who: Who, actions: Sequence[Action]) -> list[bool]:
-        """Whether each of the actions may be done."""
-        principal, host = who.principal, who.address
+    def authorize(self, asking: Asking, actions: Sequence[Action]) -> list[bool]:
+        """Whether each of the actions is allowed; the decisions are written into the audit log."""
+        client = asking.client
+        principal, host = client.principal, client.address
         if principal in self._super_users:
-            return [True] * len(actions)
-        results = []
-        for action in actions:
-            key = (principal, host, action)
-            result = self._remembered.get(key)
-            if result is None:
-                result = self._decide(principal, host, action)
-                if len(self._remembered) >= _MOST_REMEMBERED:
-                    self._remembered.clear()
-                self._remembered[key] = result
-            results.append(result)
+            rules = [SUPER_USER] * len(actions)
+        else:
+            remembered = self._remembered.get((principal, host), _NOTHING_REMEMBERED)
+            rules = []
+            for action in actions:
+                rule = remembered.get(action[:3])
+                if rule is None:
+                    rule = self._decide(principal, host, action)
+                    self._remember(principal, host, action, rule)
+                rules.append(rule)
+        if audit_logger.isEnabledFor(logging.DEBUG):
+            audit(asking, zip(actions, rules, strict=True))
+            return [rule.allows for rule in rules]
+        results = [rule.allows for rule in rules]
+        if False in results:
+            audit(asking, (pair for pair in zip(actions, rules, strict=True) if not pair[1].allows))
         return results
 
-    def authorize_any(self, who: Who, operation: Operation, kind: Kind) -> bool:
-        """Whether some name is allowed that no rule denies; nobody need have the name."""
-        if self.authorize(who, [Action(operation, kind, "hardcode")])[0]:
+    def authorize_any(self, asking: Asking, operation: Operation, kind: Kind) -> bool:
+        """Whether some name is allowed that no rule denies; nothing of that name needs to exist."""
+        if self.authorize(asking, [Action(operation, kind, "hardcode", references=0, log_if_denied=False)])[0]:
             return True
+        client = asking.client
         denied: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
         allowed: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
         for acl in self._all_of(kind):
-            if not _is_for(acl, who.principal, who.address) or acl.operation not in (operation, Operation.ALL):
+            if not _is_for(acl, client.principal, client.address) or acl.operation not in (operation, Operation.ALL):
                 continue
             (denied if acl.permission_type == _DENY else allowed)[acl.pattern_type].add(acl.resource_name)
         if _ANYTHING in denied[_LITERAL]:
@@ -97,15 +117,30 @@ class StandardAuthorizer:
         candidates = (allowed[_LITERAL] - denied[_LITERAL]) | allowed[_PREFIXED]
         return any(not any(name.startswith(prefix) for prefix in denied[_PREFIXED]) for name in candidates)
 
-    def _decide(self, principal: str, host: str, action: Action) -> bool:
-        concerned = is_allowed = False
+    def _remember(self, principal: str, host: str, action: Action, rule: Rule) -> None:
+        if self._remembered_count >= _MOST_REMEMBERED:
+            self._forget()
+        self._remembered.setdefault((principal, host), {})[action[:3]] = rule
+        self._remembered_count += 1
+
+    def _forget(self) -> None:
+        self._remembered.clear()
+        self._remembered_count = 0
+
+    def _decide(self, principal: str, host: str, action: Action) -> Rule:
+        """What decides: of several rules the one that Kafka names, the first that denies or the last that allows."""
+        concerned = False
+        denying: list[Acl] = []
+        allowing: list[Acl] = []
         for acl in self._concerning(action.kind, action.name):
             concerned = True
             if _is_for(acl, principal, host) and _is_about(acl, action.operation):
-                if acl.permission_type == _DENY:
-                    return False
-                is_allowed = True
-        return is_allowed if concerned else self._allow_without_rules
+                (denying if acl.permission_type == _DENY else allowing).append(acl)
+        if denying:
+            return _matching(min(denying, key=_order), allows=False)
+        if allowing:
+            return _matching(max(allowing, key=_order), allows=True)
+        return DEFAULT_DENY if concerned else self._default
 
     def _concerning(self, kind: int, name: str) -> Iterable[Acl]:
         yield from self._literal.get((kind, name), _NO_RULES).values()
@@ -126,10 +161,28 @@ class StandardAuthorizer:
         return self._prefixed if acl.pattern_type == _PREFIXED else self._literal
 
     def _changed(self, acl: Acl) -> None:
-        self._remembered.clear()
+        self._forget()
         kind = acl.resource_type
         if acl.pattern_type == _PREFIXED:
             self._lengths[kind] = tuple(sorted({len(name) for of_kind, name in self._prefixed if of_kind == kind}))
+
+
+def _matching(acl: Acl, *, allows: bool) -> Rule:
+    return Rule("MatchingAcl", acl, allows=allows)
+
+
+def _order(acl: Acl) -> tuple[object, ...]:
+    """The order in which Kafka looks at the rules of a resource: long names first, and last those for all names."""
+    is_for_all = acl.resource_name == _ANYTHING and acl.pattern_type == _LITERAL
+    return (
+        is_for_all,
+        -len(acl.resource_name),
+        acl.pattern_type,
+        acl.operation,
+        acl.principal,
+        acl.host,
+        acl.permission_type,
+    )
 
 
 def _is_for(acl: Acl, principal: str, host: str) -> bool:

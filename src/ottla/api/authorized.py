@@ -3,26 +3,28 @@
 As long as nobody restricts access, everyone may do everything that there is to do with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from ottla.access.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
 from ottla.api.call import Call
+from ottla.api.guarding import may
 from ottla.errors import NONE
 
 NOT_ASKED: Final = -(1 << 31)
 _EVERYTHING: Final = {kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED.items()}
 
 
-def topic_operations(call: Call[Any], topic: str) -> int:
-    """What the client may do with a topic, be it there or not."""
-    return _operations(call, Kind.TOPIC, topic)
+def topic_operations(call: Call[Any], topics: Iterable[str]) -> dict[str, int]:
+    """What the client may do with each of some topics, whether they exist or not."""
+    return _operations(call, Kind.TOPIC, topics)
 
 
 def cluster_operations(call: Call[Any]) -> int:
-    """What the client may do with the cluster: nothing, if it may not see that."""
-    found = _operations(call, Kind.CLUSTER, CLUSTER_NAME)
-    return found if found & 1 << Operation.DESCRIBE else 0
+    """What the client may do with the cluster: nothing, if it may not describe it."""
+    if not may(call, Operation.DESCRIBE, Kind.CLUSTER):
+        return 0
+    return _operations(call, Kind.CLUSTER, (CLUSTER_NAME,))[CLUSTER_NAME]
 
 
 class DescribedGroup(Protocol):
@@ -33,17 +35,23 @@ class DescribedGroup(Protocol):
     authorized_operations: int
 
 
-def tell_group_operations(call: Call[Any], groups: Iterable[DescribedGroup]) -> None:
-    """Write into descriptions of groups what the client may do with each; those that failed say nothing of it."""
-    for each in groups:
-        if each.error_code == NONE:
-            each.authorized_operations = _operations(call, Kind.GROUP, each.group_id)
+def tell_group_operations(call: Call[Any], groups: Sequence[DescribedGroup]) -> None:
+    """Write into descriptions of groups what the client may do with each; groups with an error are left out."""
+    described = [group for group in groups if group.error_code == NONE]
+    found = _operations(call, Kind.GROUP, (group.group_id for group in described))
+    for group in described:
+        group.authorized_operations = found[group.group_id]
 
 
-def _operations(call: Call[Any], kind: Kind, name: str) -> int:
+def _operations(call: Call[Any], kind: Kind, names: Iterable[str]) -> dict[str, int]:
+    """The bits of each name; the authorizer is asked once about all of them."""
     authorizer = call.node.authorizer
     if authorizer is None:
-        return _EVERYTHING[kind]
-    actions = [Action(operation, kind, name) for operation in SUPPORTED[kind]]
-    results = authorizer.authorize(call.client, actions)
-    return sum(1 << action.operation for action, result in zip(actions, results, strict=True) if result)
+        return dict.fromkeys(names, _EVERYTHING[kind])
+    found = dict.fromkeys(names, 0)
+    actions = [Action(operation, kind, name, 1, False, False) for name in found for operation in SUPPORTED[kind]]
+    if actions:
+        for action, result in zip(actions, authorizer.authorize(call, actions), strict=True):
+            if result:
+                found[action.name] |= 1 << action.operation
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from ottla.access.actions import Answers
 from ottla.wire.types import Chunk
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Call(Generic[N]):
         "_exchange",
         "_finish",
         "amend",
+        "answers",
         "api_key",
         "client",
         "client_id",
@@ -106,12 +108,18 @@ class Call(Generic[N]):
         self.client = client
         self.amend: Callable[[Any], Any] | None = None
         """What a guard has done to the answer before it is sent: it adds what the client may not touch."""
+        self.answers: Answers
+        """What an authorizer that takes its time has decided about this request; not there before it was asked."""
         self._exchange = exchange
         self._finish = finish
 
     def answer(self, response: Any) -> None:
         """Answer a call whose handler returned LATER."""
         self._finish(self, response)
+
+    def learn(self, answers: Answers) -> None:
+        """The authorizer has answered."""
+        self.answers = {**getattr(self, "answers", {}), **answers}
 
     def keep_bytes(self) -> None:
         """Keep the request's record bytes beyond the handler's return."""
@@ -120,6 +128,11 @@ class Call(Generic[N]):
     @property
     def exchange(self) -> Exchange:
         return self._exchange
+
+    @property
+    def api_name(self) -> str:
+        """Kafka's name of the API, such as `Fetch`."""
+        return self.route.api.name
 
 
 class Later:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ottla.access.actions import Kind, Operation
 from ottla.api.call import ANONYMOUS, Call, Client
 from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.forwarded import forward
-from ottla.api.guarding import allowed, may
+from ottla.api.guarding import allowed, answered, may
 from ottla.api.node import BrokerNode
 from ottla.errors import (
     ApiError,
@@ -134,7 +135,7 @@ class Deciding:
         requester = call.client.principal
         owner = _owner(call.client, request)
         try:
-            self._check(call, request, owner)
+            await answered(call, partial(self._check, call, request, owner))
         except ApiError as error:
             return _refusal(error, owner, requester, _NO_TIME)
         try:

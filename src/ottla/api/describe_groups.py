@@ -12,6 +12,7 @@ from ottla.api.authorized import tell_group_operations
 from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
+from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
 from ottla.errors import ApiError
 from ottla.groups.describing import describe_group
@@ -34,7 +35,9 @@ def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> L
             tell_group_operations(call, parts)
         call.answer(DescribeGroupsResponse(groups=list(parts)))
 
-    gathering: Gathering[DescribedGroup] = Gathering(len(request.groups), finish)
+    gathering: Gathering[DescribedGroup] = Gathering(
+        len(request.groups), lambda parts: when_answered(call, partial(finish, parts))
+    )
     for number, group_id in enumerate(request.groups):
         part = gathering.part(number, partial(_failed, group_id))
         try:

@@ -11,7 +11,7 @@ from ottla.access.actions import Kind, Operation
 from ottla.api.authorized import topic_operations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
-from ottla.api.guarding import allowed
+from ottla.api.guarding import TOPIC_REFUSED, allowed
 from ottla.api.metadata import INTERNAL_TOPICS, offline_replicas
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
@@ -44,7 +44,7 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """One page."""
     node, cursor = call.node, request.cursor
-    names = _names(call, request)
+    names, refused = _names(call, request)
     left = max(min(node.max_described_partitions, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -54,7 +54,7 @@ def describe_topic_partitions(
         topic = node.image.topic(name)
         if topic is None:
             if request.topics:  # of all topics, one may have gone since
-                response.topics.append(_missing(call, name))
+                response.topics.append(_missing(name))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         described = _topic(call, topic, start, left)
@@ -63,23 +63,38 @@ def describe_topic_partitions(
         if start + len(described.partitions) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(described.partitions))
             break
+    may_do = topic_operations(call, (topic.name or "" for topic in response.topics))
+    for described in response.topics:
+        described.topic_authorized_operations = may_do[described.name or ""]
+    response.topics += refused
     return response
 
 
-def _names(call: Call[BrokerNode], request: DescribeTopicPartitionsRequest) -> list[str]:
-    """The topics from the cursor on, in the order in which they are told."""
+def _names(
+    call: Call[BrokerNode], request: DescribeTopicPartitionsRequest
+) -> tuple[list[str], list[DescribeTopicPartitionsResponseTopic]]:
+    """The topics from the cursor on, in the order of the answer; and the answers for those that may not be described.
+
+    Where no topics are named, the latter are left out.
+    """
     cursor, topics = request.cursor, call.node.image.topics
     first = cursor.topic_name if cursor is not None else ""
     asked: Collection[str] = {topic.name for topic in request.topics} or topics
-    if not request.topics and call.node.authorizer is not None:
-        asked = allowed(call, Operation.DESCRIBE, Kind.TOPIC, topics)
     names = sorted(name for name in asked if name >= first)
     if cursor is not None:
         if request.topics and cursor.topic_name not in names:
             raise InvalidRequest(f"the cursor's topic {cursor.topic_name} is not among those asked for")
         if cursor.partition_index < 0:
             raise InvalidRequest(f"the cursor's partition {cursor.partition_index} cannot be")
-    return names
+    good = allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)
+    if len(good) == len(names):
+        return names, []
+    refused = [
+        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_REFUSED, name=name)
+        for name in names
+        if request.topics and name not in good
+    ]
+    return [name for name in names if name in good], refused
 
 
 def _topic(call: Call[BrokerNode], topic: Topic, start: int, most: int) -> DescribeTopicPartitionsResponseTopic:
@@ -92,7 +107,6 @@ def _topic(call: Call[BrokerNode], topic: Topic, start: int, most: int) -> Descr
             _partition(image, number, topic.partitions[number], listener)
             for number in range(start, min(start + most, len(topic.partitions)))
         ],
-        topic_authorized_operations=topic_operations(call, topic.name),
     )
 
 
@@ -112,7 +126,7 @@ def _partition(
     )
 
 
-def _missing(call: Call[BrokerNode], name: str) -> DescribeTopicPartitionsResponseTopic:
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = UnknownTopicOrPartition.code
     try:
         check_topic_name(name)
@@ -122,5 +136,4 @@ def _missing(call: Call[BrokerNode], name: str) -> DescribeTopicPartitionsRespon
         name=name,
         error_code=code,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=topic_operations(call, name),
     )

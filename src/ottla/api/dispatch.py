@@ -14,9 +14,11 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
+from ottla.access.actions import Answers, Unanswered
 from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
 from ottla.api.endpoint import Endpoint
 from ottla.errors import ApiError, UnknownServerError, UnsupportedVersion
@@ -130,8 +132,11 @@ class Dispatch(Generic[N]):
             return False
         return api.oldest <= version <= (api.latest if self.unstable else api.latest_stable)
 
-    def handle(self, exchange: Exchange, client: Client) -> None:
-        """Handle a request; exactly one outcome follows, now or later."""
+    def handle(self, exchange: Exchange, client: Client, answers: Answers | None = None) -> None:
+        """Handle a request; exactly one outcome follows, now or later.
+
+        `answers` is what the authorizer has said about this request so far, where it was asked before.
+        """
         frame = exchange.frame
         assert frame is not None
         try:
@@ -143,6 +148,8 @@ class Dispatch(Generic[N]):
         except CloseConnection as reason:
             exchange.refuse(str(reason))
             return
+        if answers is not None:
+            call.answers = answers
         route = call.route
         exchange.note = route.meter if route.pick is None else route.pick(call, request)
         try:
@@ -152,7 +159,11 @@ class Dispatch(Generic[N]):
                 route.guard(call, request)
             result = route.handler(call, request)
         except Exception as error:  # noqa: BLE001 (whatever it is, the client is answered and the node survives)
-            self._fail(call, request, error)
+            if isinstance(error, Unanswered):
+                exchange.keep()
+                self._spawn(self._ask(call, request, error))
+            else:
+                self._fail(call, request, error)
         else:
             if result is LATER:
                 pass
@@ -231,6 +242,16 @@ class Dispatch(Generic[N]):
         self._client_ids[raw] = client_id
         return client_id
 
+    async def _ask(self, call: Call[N], request: Any, question: Unanswered) -> None:
+        """Let the authorizer decide, and handle the request again from its bytes: a guard may have changed it."""
+        try:
+            call.learn(await question.answers())
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._fail(call, request, error)
+            self._after()
+        else:
+            self.handle(call.exchange, call.client, call.answers)
+
     async def _follow(self, call: Call[N], request: Any, result: Awaitable[Any]) -> None:
         try:
             response = await result
@@ -258,7 +279,11 @@ class Dispatch(Generic[N]):
     def _finish(self, call: Call[N], response: Any, error: Exception | None = None) -> None:
         """Encode an answer and send it. `error` is what the request failed with, if it failed as a whole."""
         if call.amend is not None:
-            response = call.amend(response)
+            try:
+                response = call.amend(response)
+            except Unanswered as question:
+                question.then(call, partial(self._finish, call, response))
+                return
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if self.throttling is not None:
             throttle_ms = self.throttling.after(call, response, error)

@@ -6,15 +6,22 @@ its leader's high watermark has risen. Records are ranges of the log's files.
 
 A fetch of a session reads the partitions that changed since the last one. What changes without a partition's notice,
 such as ACLs, brokers, or who asks, has all of the session's partitions read once more.
+
+The authorizer is asked once a request, about each topic with the number of its partitions; about the partitions that
+changed, as nothing else can have been refused meanwhile, unless it wants to be asked about all (`asks_always`).
 """
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Container, Coroutine
+from functools import partial
+from typing import Any, cast
 
+from ottla.access.actions import Authorizer, Unanswered
 from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
-from ottla.api.guarding import require_readable
+from ottla.api.fetch_access import check_readable, unreadable
+from ottla.api.guarding import answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.errors import (
@@ -68,10 +75,27 @@ def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchR
 
 
 @endpoint(1, failed=fetch_failed)
-def fetch(call: Call[BrokerNode], request: FetchRequest) -> FetchResponse | Later:
+def fetch(
+    call: Call[BrokerNode], request: FetchRequest
+) -> FetchResponse | Later | Coroutine[Any, Any, FetchResponse | Later]:
     """Read what the request asks for, or wait for it."""
     node, version = call.node, call.version
     reading = _Reading(call, request, node.sessions.begin(request, version, node.now_ms()))
+    if node.authorizer is not None:
+        try:
+            reading.ask_access(node.authorizer)
+        except Unanswered:
+            return _when_allowed(reading, node.authorizer)
+    return _begin(reading)
+
+
+async def _when_allowed(reading: _Reading, authorizer: Authorizer) -> FetchResponse | Later:
+    await answered(reading.call, partial(reading.ask_access, authorizer))
+    return _begin(reading)
+
+
+def _begin(reading: _Reading) -> FetchResponse | Later:
+    request = reading.request
     reading.read()
     if (
         request.max_wait_ms <= 0
@@ -100,8 +124,8 @@ class _Reading:
         self.missing: dict[Key, PartitionData] = {}
         """Partitions that did not exist when the request came, or may not be read: answered when the others are."""
         self._read: list[tuple[CachedPartition, PartitionData]] = []
-        self._refusals: dict[str, ApiError | None] | None = None
-        """What the authorizer has said of topics, to this fetch."""
+        self._forbidden: Container[str] | None = None
+        """The topics that the client may not read, if there are any."""
         self.replica = fetched.replica
         if self.replica >= 0:
             self.isolation = Isolation.LOG_END
@@ -109,16 +133,30 @@ class _Reading:
             self.isolation = Isolation.LAST_STABLE
         else:
             self.isolation = Isolation.HIGH_WATERMARK
-        session = fetched.session
-        if session is not None:
-            # What decides, beside the partitions themselves, on what a session finds in them.
-            client, image = call.client, call.node.image
-            reader: tuple[object, ...] = (client, call.version, self.isolation, request.rack_id, image.brokers)
-            if call.node.authorizer is not None:
-                reader += (client.principal, image.acls)
-            if session.reader != reader:
-                session.reader = reader
-                fetched.mark_all()
+        if call.node.authorizer is None:
+            self._set_reader(())
+
+    def ask_access(self, authorizer: Authorizer) -> None:
+        """Ask the authorizer once, about all topics: followers must be brokers, consumers may read topics."""
+        rights = (self.call.client.principal, self.call.node.image.acls)
+        if authorizer.asks_always:
+            self._forbidden = unreadable(self.call, self.fetched.partitions.values(), self.replica)
+            self._set_reader((*rights, self._forbidden))
+        else:
+            self._set_reader(rights)
+            self._forbidden = unreadable(self.call, self.fetched.changed, self.replica)
+
+    def _set_reader(self, rights: tuple[object, ...]) -> None:
+        """Read all partitions of a session again if anything changed that decides on what it finds in them."""
+        session = self.fetched.session
+        if session is None:
+            return
+        call = self.call
+        client, brokers = call.client, call.node.image.brokers
+        reader = (client, call.version, self.isolation, self.request.rack_id, brokers, *rights)
+        if session.reader != reader:
+            session.reader = reader
+            self.fetched.mark_all()
 
     def read(self) -> None:
         """Read the partitions that changed, as far as the size of the answer allows."""
@@ -238,8 +276,8 @@ class _Reading:
         if self.missing and cached.key in self.missing:
             return self.missing[cached.key]
         try:
-            if self.call.node.authorizer is not None:
-                self._check_access(cached)
+            if self._forbidden is not None:
+                check_readable(self.call, cached, self._forbidden)
             partition = cached.partition
             if partition is None:
                 partition = self._look_up(cached)
@@ -373,26 +411,6 @@ class _Reading:
         if self.is_waiting or self.fetched.session is not None:
             cached.begin(partition)
         return partition
-
-    def _check_access(self, cached: CachedPartition) -> None:
-        """Followers must be brokers; consumers may read what they have the right to. Each topic is asked for once."""
-        name = cached.topic if isinstance(cached.topic, str) else cached.name
-        if name is None and isinstance(cached.topic, bytes):
-            topic = self.call.node.image.topic_by_id(cached.topic)
-            name = None if topic is None else topic.name
-        if name is None:
-            return  # no topic has this id, which is the error to answer
-        if self._refusals is None:
-            self._refusals = {}
-        if name not in self._refusals:
-            self._refusals[name] = None
-            try:
-                require_readable(self.call, name, by_follower=self.replica >= 0)
-            except ApiError as error:
-                self._refusals[name] = error
-        refusal = self._refusals[name]
-        if refusal is not None:
-            raise refusal
 
     def _down_converted(self, error: ApiError) -> ApiError:
         # Clients before v6 do not know of failing disks; a new leader is what they can look for.

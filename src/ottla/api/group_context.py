@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.access.actions import Kind, Operation
+from collections.abc import Collection
+
+from ottla.access.actions import Kind, Operation, Unanswered
 from ottla.api.call import Call
 from ottla.api.guarding import allowed
 from ottla.api.node import BrokerNode
@@ -21,5 +23,27 @@ def context_of(call: Call[BrokerNode]) -> Context:
         client_host=f"/{call.client.address}",
         version=call.version,
         assignors=node.assignors,
-        visible=lambda names: allowed(call, Operation.DESCRIBE, Kind.TOPIC, names),
+        visible=_Visible(call),
     )
+
+
+class _Visible:
+    """The topics that a client may describe. A group looks for topics long after the request was answered."""
+
+    def __init__(self, call: Call[BrokerNode]) -> None:
+        self._call = call
+        self._is_asking = False
+
+    def __call__(self, names: Collection[str]) -> Collection[str] | None:
+        """Those of some topics that the client may describe; None while the authorizer is asked about them."""
+        if self._is_asking:
+            return None
+        try:
+            return allowed(self._call, Operation.DESCRIBE, Kind.TOPIC, names, log_if_denied=False)
+        except Unanswered as question:
+            self._is_asking = True
+            question.then(self._call, self._done, refuse=False)
+            return None
+
+    def _done(self) -> None:
+        self._is_asking = False

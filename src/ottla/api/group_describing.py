@@ -10,6 +10,7 @@ from ottla.api.authorized import DescribedGroup, tell_group_operations
 from ottla.api.call import Call, Later
 from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.gathering import Gathering
+from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
 from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.groups.state import GroupsState
@@ -56,7 +57,9 @@ def describes_groups(key: int, group: Callable[..., Any], prepare: Callable[[Cal
         def decide(group_id: str, state: GroupsState) -> Decision[Described]:
             return Decision((), describe(state, group_id))
 
-        gathering: Gathering[Described] = Gathering(len(request.group_ids), finish)
+        gathering: Gathering[Described] = Gathering(
+            len(request.group_ids), lambda parts: when_answered(call, partial(finish, parts))
+        )
         for number, group_id in enumerate(request.group_ids):
             part = gathering.part(number, partial(failed_part, group_id))
             try:

@@ -69,7 +69,6 @@ OF_BROKERS: Final[dict[int, Guard]] = {
     68: groups.guard_group_heartbeat,
     69: groups.guard_consumer_group_describe,
     74: of_cluster(Operation.DESCRIBE_CONFIGS),
-    75: data.guard_describe_topic_partitions,
     76: groups.guard_group_heartbeat,
     77: groups.guard_share_group_describe,
     78: of_group(Operation.READ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ottla.access.actions import Kind, Operation
@@ -19,14 +20,14 @@ _KINDS = {ResourceType.TOPIC: Kind.TOPIC, ResourceType.GROUP: Kind.GROUP}
 
 def guard_create_topics(call: Call[Any], request: create_topics.CreateTopicsRequest) -> None:
     """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to be told how the topic turned out."""
-    names = [topic.name for topic in request.topics if topic.name != _METADATA_TOPIC]
-    repeated = {name for name in names if names.count(name) > 1}
+    asked = Counter(topic.name for topic in request.topics if topic.name != _METADATA_TOPIC)
+    names = [name for name, count in asked.items() if count == 1]  # the others are wrong, whoever asks for them
     bad: set[str] = set()
-    if not may(call, Operation.CREATE, Kind.CLUSTER):
+    if not may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
         creatable = allowed(call, Operation.CREATE, Kind.TOPIC, names)
-        bad = {name for name in names if name not in creatable and name not in repeated}
+        bad = {name for name in names if name not in creatable}
         request.topics = [topic for topic in request.topics if topic.name not in bad]
-    describable = allowed(call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, names)
+    describable = allowed(call, Operation.DESCRIBE_CONFIGS, Kind.TOPIC, names, log_if_denied=False)
 
     def amend(response: create_topics.CreateTopicsResponse) -> create_topics.CreateTopicsResponse:
         for topic in response.topics:
@@ -47,7 +48,7 @@ def guard_create_topics(call: Call[Any], request: create_topics.CreateTopicsRequ
 
 def guard_delete_topics(call: Call[Any], request: delete_topics.DeleteTopicsRequest) -> None:
     """DELETE on the cluster or on each topic; who may not describe a topic is not told that it is there."""
-    if may(call, Operation.DELETE, Kind.CLUSTER):
+    if may(call, Operation.DELETE, Kind.CLUSTER, log_if_denied=False):
         return
     image = call.node.image
     by_name = [*request.topic_names, *(topic.name for topic in request.topics if topic.name is not None)]

@@ -22,7 +22,6 @@ from ottla.errors import ClusterAuthorizationFailed
 from ottla.messages import (
     delete_records,
     describe_producers,
-    describe_topic_partitions,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
@@ -105,7 +104,7 @@ def guard_offset_for_leader_epoch(
     call: Call[BrokerNode], request: offset_for_leader_epoch.OffsetForLeaderEpochRequest
 ) -> None:
     """Brokers may; others need DESCRIBE on each topic."""
-    if may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER):
+    if may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER, log_if_denied=False):
         return
     request.topics, bad = split(call, Operation.DESCRIBE, Kind.TOPIC, request.topics, lambda topic: topic.topic)
     answered_with(
@@ -175,10 +174,10 @@ def guard_init_producer_id(call: Call[BrokerNode], request: InitProducerIdReques
         if request.enable2_pc:
             require_transactional_id(call, Operation.TWO_PHASE_COMMIT, request.transactional_id)
         return
-    if may(call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER):
+    if may(call, Operation.IDEMPOTENT_WRITE, Kind.CLUSTER, log_if_denied=False):
         return
     authorizer = call.node.authorizer
-    if authorizer is not None and not authorizer.authorize_any(call.client, Operation.WRITE, Kind.TOPIC):
+    if authorizer is not None and not authorizer.authorize_any(call, Operation.WRITE, Kind.TOPIC):
         raise ClusterAuthorizationFailed("Cluster authorization failed.")
 
 
@@ -219,7 +218,8 @@ def guard_metadata(call: Call[BrokerNode], request: metadata.MetadataRequest) ->
 
 
 def _only_describable(call: Call[BrokerNode], response: metadata.MetadataResponse) -> metadata.MetadataResponse:
-    names = allowed(call, Operation.DESCRIBE, Kind.TOPIC, (topic.name or "" for topic in response.topics))
+    asked = (topic.name or "" for topic in response.topics)
+    names = allowed(call, Operation.DESCRIBE, Kind.TOPIC, asked, log_if_denied=False)
     response.topics = [topic for topic in response.topics if topic.name in names]
     return response
 
@@ -229,7 +229,7 @@ def _uncreatable(call: Call[BrokerNode], request: metadata.MetadataRequest, name
     if call.node.create_missing_topics is None or not (request.allow_auto_topic_creation or call.version < 4):
         return set()
     missing = [name for name in names if call.node.image.topic(name) is None]
-    if not missing or may(call, Operation.CREATE, Kind.CLUSTER):
+    if not missing or may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
         return set()
     creatable = allowed(call, Operation.CREATE, Kind.TOPIC, missing)
     return {name for name in missing if name not in creatable}
@@ -241,24 +241,3 @@ def _with_refused(
     # In v0 a request for no topics means all of them.
     response.topics = refused if alone else [*response.topics, *refused]
     return response
-
-
-def guard_describe_topic_partitions(
-    call: Call[BrokerNode], request: describe_topic_partitions.DescribeTopicPartitionsRequest
-) -> None:
-    """DESCRIBE on each topic that is named; where none is, the handler leaves out what may not be seen."""
-    if not request.topics:
-        return
-    good, bad = split(call, Operation.DESCRIBE, Kind.TOPIC, request.topics, lambda topic: topic.name)
-    refused = [
-        describe_topic_partitions.DescribeTopicPartitionsResponseTopic(error_code=TOPIC_REFUSED, name=name)
-        for name in dict.fromkeys(topic.name for topic in bad)
-    ]
-    if not refused:
-        return
-    if not good:
-        # To the handler no names would mean all of them.
-        call.amend = lambda _: describe_topic_partitions.DescribeTopicPartitionsResponse(topics=refused)
-        return
-    request.topics = good
-    answered_with(call, "topics", refused)

@@ -111,18 +111,22 @@ def guard_offset_fetch(call: Call[BrokerNode], request: offset_fetch.OffsetFetch
             hidden[group.group_id] = _hide_topics(call, group)
 
     def amend(response: offset_fetch.OffsetFetchResponse) -> offset_fetch.OffsetFetchResponse:
-        for group in response.groups:
-            if group.error_code:
-                continue
-            if group.group_id in everything:
-                names = [name_of(call, topic.name, topic.topic_id) or "" for topic in group.topics]
-                seen = allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)
-                group.topics = [each for each, name in zip(group.topics, names, strict=True) if name in seen]
-            group.topics.extend(hidden.get(group.group_id, ()))
+        found = [group for group in response.groups if not group.error_code]
+        seen = [_seen_topics(call, group) if group.group_id in everything else group.topics for group in found]
+        for group, topics in zip(found, seen, strict=True):
+            group.topics = [*topics, *hidden.get(group.group_id, ())]
         response.groups.extend(refused)
         return response
 
     call.amend = amend
+
+
+def _seen_topics(
+    call: Call[BrokerNode], group: offset_fetch.OffsetFetchResponseGroup
+) -> list[offset_fetch.OffsetFetchResponseTopics]:
+    names = [name_of(call, topic.name, topic.topic_id) or "" for topic in group.topics]
+    seen = allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)
+    return [topic for topic, name in zip(group.topics, names, strict=True) if name in seen]
 
 
 def _hide_topics(
@@ -182,11 +186,13 @@ def guard_describe_groups(call: Call[BrokerNode], request: describe_groups.Descr
 
 def guard_list_groups(call: Call[BrokerNode], request: list_groups.ListGroupsRequest) -> None:
     """DESCRIBE on the cluster shows all groups; otherwise those are told that may be described themselves."""
-    if may(call, Operation.DESCRIBE, Kind.CLUSTER):
+    if may(call, Operation.DESCRIBE, Kind.CLUSTER, log_if_denied=False):
         return
 
     def amend(response: list_groups.ListGroupsResponse) -> list_groups.ListGroupsResponse:
-        response.groups, _ = split(call, Operation.DESCRIBE, Kind.GROUP, response.groups, lambda each: each.group_id)
+        response.groups, _ = split(
+            call, Operation.DESCRIBE, Kind.GROUP, response.groups, lambda group: group.group_id, log_if_denied=False
+        )
         return response
 
     call.amend = amend
@@ -290,11 +296,14 @@ def guard_describe_share_group_offsets(
     def amend(
         response: describe_share_group_offsets.DescribeShareGroupOffsetsResponse,
     ) -> describe_share_group_offsets.DescribeShareGroupOffsetsResponse:
-        for group in response.groups:
-            if group.group_id in everything:
-                group.topics, _ = split(
-                    call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name
-                )
+        seen = [
+            split(call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name)[0]
+            if group.group_id in everything
+            else group.topics
+            for group in response.groups
+        ]
+        for group, topics in zip(response.groups, seen, strict=True):
+            group.topics = topics
             if not group.error_code:
                 group.topics.extend(hidden.get(group.group_id, ()))
         response.groups.extend(refused)
@@ -405,7 +414,7 @@ def guard_end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> None:
 
 def guard_write_txn_markers(call: Call[BrokerNode], request: Any) -> None:
     """Brokers, and those who may alter the cluster."""
-    if not may(call, Operation.ALTER, Kind.CLUSTER):
+    if not may(call, Operation.ALTER, Kind.CLUSTER, log_if_denied=False):
         require_cluster(call, Operation.CLUSTER_ACTION)
 
 

@@ -8,11 +8,13 @@ that any broker that is alive is named as one.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from ottla.api.authorized import NOT_ASKED, cluster_operations, topic_operations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
+from ottla.api.guarding import answered
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import (
@@ -68,7 +70,7 @@ def metadata(
 
 async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
     await call.node.departures.settle(lambda: _names_missing(call, request))
-    return _answer(call, request)
+    return await answered(call, partial(_answer, call, request))
 
 
 def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
@@ -87,15 +89,16 @@ def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
 
 def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
     image, version, listener = call.node.image, call.version, call.client.listener
+    # The authorizer is asked before topics are created.
+    operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+    may_do = topic_operations(call, _names(image, request)) if request.include_topic_authorized_operations else {}
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(call, image.topics[name]) for name in sorted(image.topics)]
     else:
         topics = _asked_topics(call, request, request.topics)
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.name is not None:
-                topic.topic_authorized_operations = topic_operations(call, topic.name)
-    operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+    for topic in topics if may_do else ():
+        if topic.name is not None:
+            topic.topic_authorized_operations = may_do[topic.name]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -107,6 +110,19 @@ def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespons
         topics=topics,
         cluster_authorized_operations=operations,
     )
+
+
+def _names(image: Image, request: MetadataRequest) -> Iterable[str]:
+    """The names of the topics that a request asks for, as far as they have names."""
+    if request.topics is None:
+        return image.topics
+    asked = [topic.name if topic.topic_id == ZERO_UUID else _name_of(image, topic.topic_id) for topic in request.topics]
+    return [name for name in asked if name is not None]
+
+
+def _name_of(image: Image, topic_id: bytes) -> str | None:
+    topic = image.topic_by_id(topic_id)
+    return None if topic is None else topic.name
 
 
 def _named(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:

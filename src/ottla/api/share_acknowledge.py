@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.access.actions import Kind, Operation
 from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
-from ottla.api.guarding import allowed
+from ottla.api.guarding import allowed, when_answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
@@ -83,7 +83,7 @@ def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) 
             sharing.end_session(key)
         call.answer(_response(call, request, outcomes))
 
-    acknowledge_all(call, key, request, finish)
+    when_answered(call, partial(acknowledge_all, call, key, request, finish))
     return LATER
 
 

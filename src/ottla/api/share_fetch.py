@@ -5,10 +5,12 @@ v2 a strict limit of records (KIP-1206); locks can be renewed, and nothing is fe
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
+from ottla.api.guarding import when_answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.share_acknowledge import (
@@ -119,13 +121,14 @@ class _Fetching:
     def run(self, *, is_renewal: bool) -> None:
         has_acks = any(part.acknowledgement_batches for topic in self.request.topics for part in topic.partitions)
         if has_acks:
-            acknowledge_all(self.call, self.key, self.request, self._acknowledged)
+            acknowledge = partial(acknowledge_all, self.call, self.key, self.request, self._acknowledged)
+            when_answered(self.call, acknowledge)
         else:
             self.outcomes = {}
         if is_renewal or self.request.share_session_epoch == FINAL_EPOCH:
             self._fetched({})
         else:
-            self._fetch()
+            when_answered(self.call, self._fetch)
 
     def _fetch(self) -> None:
         call, request = self.call, self.request

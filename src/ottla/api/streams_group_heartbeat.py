@@ -6,6 +6,7 @@ and of what went wrong the last time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ottla.access.actions import Kind, Operation
@@ -13,7 +14,7 @@ from ottla.api.call import Call, Later
 from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
-from ottla.api.guarding import allowed, may
+from ottla.api.guarding import allowed, may, when_answered
 from ottla.api.metadata import INTERNAL_TOPICS
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
@@ -104,6 +105,9 @@ class _Ticket(CallTicket):
 
     def answer(self, heard: Any, /) -> None:
         assert isinstance(heard, Heard), f"{heard!r} is no answer to a heartbeat"
+        when_answered(self.call, partial(self._answer, heard))
+
+    def _answer(self, heard: Heard) -> None:
         if heard.missing:
             self._create(heard)
         self.call.answer(heard.response)
@@ -111,7 +115,7 @@ class _Ticket(CallTicket):
     def _create(self, heard: Heard) -> None:
         call, context = self.call, self.context
         names = [topic.name for topic in heard.missing]
-        if not may(call, Operation.CREATE, Kind.CLUSTER):
+        if not may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
             creatable = allowed(call, Operation.CREATE, Kind.TOPIC, names)
             refused = [name for name in names if name not in creatable]
             if refused:

@@ -27,7 +27,7 @@ class Context:
     """The client's address as Kafka writes it, with a leading slash."""
     version: int = 0
     """Of the request."""
-    visible: Callable[[Collection[str]], Collection[str]] = field(default=lambda names: names)
+    visible: Callable[[Collection[str]], Collection[str] | None] = field(default=lambda names: names)
     """Those of some topics that the client may know of."""
     assignors: Mapping[str, Assignor] = field(default_factory=dict)
     """What the operator has brought along, by what the setting has for it."""

@@ -6,9 +6,11 @@ import logging
 import sys
 from typing import Final, TextIO
 
+from ottla.access import audit
 from ottla.api.broker_loggers import TRACE
 
 REQUESTS: Final = "kafka.request.logger"
+AUDIT: Final = audit.LOGGER
 
 
 def set_up(*, verbose: bool = False, stream: TextIO | None = None) -> None:
@@ -20,3 +22,4 @@ def set_up(*, verbose: bool = False, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(logging.INFO if verbose else logging.WARNING)
     logging.getLogger(REQUESTS).setLevel(logging.WARNING)  # not even a verbose node writes every request down
+    logging.getLogger(AUDIT).setLevel(logging.INFO)  # refusals, as Kafka's own configuration has it

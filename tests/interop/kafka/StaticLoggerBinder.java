@@ -14,6 +14,7 @@ import org.slf4j.spi.LoggerFactoryBinder;
 
 /**
  * Where Kafka's log messages go: to stderr, from the level on that the property `ottla.log.level` names, else nowhere.
+ * A logger has a level of its own by the property `ottla.log.level.` and its name.
  *
  * SLF4J 1.7 finds this class by its name. Kafka's jars come without any other.
  */
@@ -23,7 +24,8 @@ public final class StaticLoggerBinder implements LoggerFactoryBinder {
 
     private static final StaticLoggerBinder SINGLETON = new StaticLoggerBinder();
     private static final List<String> LEVELS = List.of("trace", "debug", "info", "warn", "error");
-    private static final int LOWEST = LEVELS.indexOf(System.getProperty("ottla.log.level", "").toLowerCase());
+    private static final String LEVEL = "ottla.log.level";
+    private static final int LOWEST = levelOf(LEVEL);
 
     public static StaticLoggerBinder getSingleton() {
         return SINGLETON;
@@ -31,7 +33,7 @@ public final class StaticLoggerBinder implements LoggerFactoryBinder {
 
     @Override
     public ILoggerFactory getLoggerFactory() {
-        return LOWEST < 0 ? name -> NOPLogger.NOP_LOGGER : StaticLoggerBinder::logger;
+        return StaticLoggerBinder::logger;
     }
 
     @Override
@@ -39,23 +41,32 @@ public final class StaticLoggerBinder implements LoggerFactoryBinder {
         return StaticLoggerBinder.class.getName();
     }
 
-    private static Logger logger(String name) {
-        Class<?>[] faces = {Logger.class};
-        return (Logger) Proxy.newProxyInstance(Logger.class.getClassLoader(), faces, (proxy, method, arguments) ->
-            called(name, method, arguments));
+    private static int levelOf(String property) {
+        return LEVELS.indexOf(System.getProperty(property, "").toLowerCase());
     }
 
-    private static Object called(String name, Method method, Object[] arguments) {
+    private static Logger logger(String name) {
+        int own = levelOf(LEVEL + "." + name);
+        int lowest = own < 0 ? LOWEST : own;
+        if (lowest < 0) {
+            return NOPLogger.NOP_LOGGER;
+        }
+        Class<?>[] faces = {Logger.class};
+        return (Logger) Proxy.newProxyInstance(Logger.class.getClassLoader(), faces, (proxy, method, arguments) ->
+            called(name, lowest, method, arguments));
+    }
+
+    private static Object called(String name, int lowest, Method method, Object[] arguments) {
         String what = method.getName();
         if (method.getReturnType() == boolean.class) { // isWarnEnabled
             String level = what.substring("is".length(), what.length() - "Enabled".length()).toLowerCase();
-            return LEVELS.indexOf(level) >= LOWEST;
+            return LEVELS.indexOf(level) >= lowest;
         }
         int level = LEVELS.indexOf(what);
         if (level < 0) {
             return what.equals("hashCode") ? (Object) name.hashCode() : name; // getName, toString
         }
-        if (level >= LOWEST) {
+        if (level >= lowest) {
             print(what, name, arguments[0] instanceof Marker ? Arrays.copyOfRange(arguments, 1, arguments.length) : arguments);
         }
         return null;

@@ -62,8 +62,8 @@ class Matching(NamedTuple):
     found: Mapping[str, frozenset[str]]
     version: int
     timestamp: int
-    visible: Callable[[Collection[str]], Collection[str]]
-    """Those of some topics that the member may know of that brought this up."""
+    visible: Callable[[Collection[str]], Collection[str] | None]
+    """The topics of some that the member that brought this up may describe; None while that is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True)

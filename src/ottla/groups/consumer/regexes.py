@@ -31,6 +31,8 @@ REFRESH_MIN_MS: Final = 10_000
 REFRESH_MAX_MS: Final = 10 * 60 * 1000
 """Even where no topic was created: who may see what can have changed."""
 MATCH: Final = "match topics"
+_ASK_AGAIN_MS: Final = 20
+"""How long a look at topics waits before it asks again whether the member may describe them."""
 _MEMORY_BYTES: Final = 1 << 18
 """What one compiled expression may take, some 10,000 instructions: it bounds what one character of a name can cost."""
 _STEP_COST: Final = 100_000
@@ -112,8 +114,12 @@ def go_on(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]
     if matching.names:
         group = replace(group, matching=matching)
         return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + 1),))
+    visible = matching.visible(frozenset().union(*matching.found.values()))
+    if visible is None:
+        group = replace(group, matching=matching)
+        return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + _ASK_AGAIN_MS),))
     group = replace(group, matching=None, new_topics_version=max(group.new_topics_version, matching.version))
-    return Decision(_outcome(group, matching, context), None, state=state.with_group(group))
+    return Decision(_outcome(group, matching, frozenset(visible), context), None, state=state.with_group(group))
 
 
 def _step(matching: Matching) -> Matching:
@@ -134,12 +140,11 @@ def _step(matching: Matching) -> Matching:
     )
 
 
-def _outcome(group: ConsumerGroup, matching: Matching, context: Context) -> list[Stored]:
+def _outcome(group: ConsumerGroup, matching: Matching, visible: frozenset[str], context: Context) -> list[Stored]:
     """What was found, for those expressions that are still used; the epoch rises if that is other than before."""
     records = []
     resolved = group.resolved
     has_changed = False
-    visible = frozenset(matching.visible(frozenset().union(*matching.found.values())))
     for regex in matching.regexes:
         if regex not in group.regexes:
             continue

@@ -1,0 +1,96 @@
+"""The audit log: what the authorizer decided and why, in the words of Kafka's StandardAuthorizer.
+
+Refusals are logged at INFO, permissions at DEBUG. A question whose outcome neither grants nor refuses access (what else
+a client could do, which resources to leave out of a list) is logged at TRACE. While a level is off, its messages are
+not built.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.access.actions import Action, Asking, Kind, Operation
+from ottla.image.values import Acl
+
+LOGGER: Final = "kafka.authorizer.logger"
+_TRACE: Final = 5
+
+_RESOURCES: Final = {
+    Kind.TOPIC: "Topic",
+    Kind.GROUP: "Group",
+    Kind.CLUSTER: "Cluster",
+    Kind.TRANSACTIONAL_ID: "TransactionalId",
+    Kind.DELEGATION_TOKEN: "DelegationToken",
+    Kind.USER: "User",
+}
+_PATTERNS: Final = {3: "LITERAL", 4: "PREFIXED"}
+_PERMISSIONS: Final = {2: "DENY", 3: "ALLOW"}
+
+logger: Final = logging.getLogger(LOGGER)
+
+
+class Rule:
+    """What decided: a super user, the default, or one ACL."""
+
+    __slots__ = ("acl", "allows", "name")
+
+    def __init__(self, name: str, acl: Acl | None = None, *, allows: bool) -> None:
+        self.name = name
+        self.acl = acl
+        self.allows = allows
+
+    def __str__(self) -> str:
+        acl = self.acl
+        if acl is None:
+            return self.name
+        return (
+            f"MatchingAcl(acl=StandardAcl[resourceType={_name_of(Kind, acl.resource_type)},"
+            f" resourceName={acl.resource_name}, patternType={_PATTERNS.get(acl.pattern_type, 'UNKNOWN')},"
+            f" principal={acl.principal}, host={acl.host}, operation={_name_of(Operation, acl.operation)},"
+            f" permissionType={_PERMISSIONS.get(acl.permission_type, 'UNKNOWN')}])"
+        )
+
+
+SUPER_USER: Final = Rule("SuperUser", allows=True)
+DEFAULT_ALLOW: Final = Rule("DefaultAllow", allows=True)
+DEFAULT_DENY: Final = Rule("DefaultDeny", allows=False)
+
+
+def audit(asking: Asking, decided: Iterable[tuple[Action, Rule]]) -> None:
+    """Log decisions about one request, each at its level."""
+    for action, rule in decided:
+        if rule.allows:
+            level = logging.DEBUG if action.log_if_allowed else _TRACE
+        else:
+            level = logging.INFO if action.log_if_denied else _TRACE
+        if logger.isEnabledFor(level):
+            logger.log(level, "%s", _message(asking, action, rule))
+
+
+def _message(asking: Asking, action: Action, rule: Rule) -> str:
+    client, outcome = asking.client, "Allowed" if rule.allows else "Denied"
+    return (
+        f"Principal = {client.principal} is {outcome} operation = {action.operation.name}"
+        f" from host = {_host(client.address)} on resource = {_RESOURCES[action.kind]}:LITERAL:{action.name}"
+        f" for request = {asking.api_name} with resourceRefCount = {action.references} based on rule {rule}"
+    )
+
+
+def _host(address: str) -> str:
+    """An address as Java writes it: all eight groups of an IPv6 address, without leading zeros."""
+    if ":" not in address:
+        return address
+    before, has_gap, after = address.partition("::")
+    groups, rest = before.split(":") if before else [], after.split(":") if after else []
+    if has_gap:
+        groups += ["0"] * (8 - len(groups) - len(rest))
+    return ":".join(groups + rest)
+
+
+def _name_of(names: type[Kind] | type[Operation], code: int) -> str:
+    try:
+        return names(code).name
+    except ValueError:
+        return "UNKNOWN"

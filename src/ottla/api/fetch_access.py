@@ -1,0 +1,58 @@
+"""Which topics of a fetch may not be read: the authorizer is asked once, about each topic with its number of partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterable
+from operator import attrgetter
+from typing import Final
+
+from ottla.access.actions import Kind, Operation
+from ottla.api.call import Call
+from ottla.api.guarding import allowed_of, may
+from ottla.api.node import BrokerNode
+from ottla.errors import TopicAuthorizationFailed
+from ottla.replica.sessions import CachedPartition
+
+_topic_of = attrgetter("topic")
+
+
+class _EveryTopic:
+    """Contains the name of every topic."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+_EVERY_TOPIC: Final = _EveryTopic()
+
+
+def unreadable(call: Call[BrokerNode], partitions: Collection[CachedPartition], replica: int) -> Container[str] | None:
+    """The topics of some partitions that the client may not read, None if it may read all; followers must be brokers."""
+    if not partitions:
+        return None
+    if replica >= 0:
+        return None if may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER) else _EVERY_TOPIC
+    counts: dict[str, int] = {}
+    for topic, count in Counter(map(_topic_of, partitions)).items():
+        name = topic if isinstance(topic, str) else _name_of(call, topic, partitions)
+        if name is not None:  # otherwise no topic has this id, which is the error to answer
+            counts[name] = counts.get(name, 0) + count
+    readable = allowed_of(call, Operation.READ, Kind.TOPIC, counts)
+    return None if len(readable) == len(counts) else counts.keys() - readable
+
+
+def check_readable(call: Call[BrokerNode], cached: CachedPartition, forbidden: Container[str]) -> None:
+    """Raise TopicAuthorizationFailed if a partition is of one of these topics."""
+    topic = cached.topic
+    name = topic if isinstance(topic, str) else _name_of(call, topic, (cached,))
+    if name is not None and name in forbidden:
+        raise TopicAuthorizationFailed("Topic authorization failed.")
+
+
+def _name_of(call: Call[BrokerNode], topic_id: bytes, partitions: Iterable[CachedPartition]) -> str | None:
+    """The name of a topic; of one that was deleted, the name that it had when its session or wait began."""
+    topic = call.node.image.topic_by_id(topic_id)
+    if topic is not None:
+        return topic.name
+    return next((cached.name for cached in partitions if cached.topic == topic_id), None)
