@@ -27,7 +27,10 @@ from ottla.api.node import BrokerNode
 from ottla.errors import (
     ApiError,
     FencedLeaderEpoch,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdMismatch,
     InconsistentTopicId,
+    InvalidFetchSessionEpoch,
     NotLeader,
     StorageFailed,
     TopicAuthorizationFailed,
@@ -49,29 +52,29 @@ from ottla.messages.fetch import (
 )
 from ottla.replica.partition import Diverging, Partition
 from ottla.replica.read_replica import replica_in_rack
-from ottla.replica.sessions import CachedPartition, FetchedPartitions, Key
+from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, Key
 from ottla.replica.waiting import Operation
 
 READ_COMMITTED = 1
 _NO_RECORDS = b""
 _TELL_FOLLOWERS_MS = 20
 """How long a follower that waits for records may not know that the high watermark rose: often records come first."""
+_OF_SESSIONS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch)
 _TOLD_LATER = (UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed)
 """What is wrong with some partitions, and does not keep the others from waiting for records."""
 
 
 def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchResponse:
-    """An error of the whole request; before v7 there is only room for it in each partition."""
-    if version >= 7:
+    """An error of the whole request. Clients before v13 look for it in each partition, unless it is of the session."""
+    if isinstance(error, _OF_SESSIONS):
         return FetchResponse(error_code=error.code)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic, partitions=[_failed(part.partition, error) for part in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    responses = []
+    for topic in request.topics if version < FIRST_WITH_IDS else ():
+        partitions = [_failed(part.partition, error) for part in topic.partitions]
+        for answer in partitions:
+            answer.aborted_transactions = []
+        responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+    return FetchResponse(error_code=error.code, session_id=request.session_id, responses=responses)
 
 
 @endpoint(1, failed=fetch_failed)
@@ -138,13 +141,17 @@ class _Reading:
 
     def ask_access(self, authorizer: Authorizer) -> None:
         """Ask the authorizer once, about all topics: followers must be brokers, consumers may read topics."""
-        rights = (self.call.client.principal, self.call.node.image.acls)
+        call, fetched = self.call, self.fetched
+        if fetched.session is None:
+            self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
+            return
+        rights = (call.client.principal, call.node.image.acls)
         if authorizer.asks_always:
-            self._forbidden = unreadable(self.call, self.fetched.partitions.values(), self.replica)
+            self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
             self._set_reader((*rights, self._forbidden))
         else:
             self._set_reader(rights)
-            self._forbidden = unreadable(self.call, self.fetched.changed, self.replica)
+            self._forbidden = unreadable(call, self.request, fetched, only_changed=True)
 
     def _set_reader(self, rights: tuple[object, ...]) -> None:
         """Read all partitions of a session again if anything changed that decides on what it finds in them."""

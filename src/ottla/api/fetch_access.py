@@ -1,9 +1,12 @@
-"""Which topics of a fetch may not be read: the authorizer is asked once, about each topic with its number of partitions."""
+"""Which topics of a fetch may not be read.
+
+The authorizer is asked once, about each topic with the number of its partitions.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -12,7 +15,8 @@ from ottla.api.call import Call
 from ottla.api.guarding import allowed_of, may
 from ottla.api.node import BrokerNode
 from ottla.errors import TopicAuthorizationFailed
-from ottla.replica.sessions import CachedPartition
+from ottla.messages.fetch import FetchRequest
+from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions
 
 _topic_of = attrgetter("topic")
 
@@ -27,17 +31,22 @@ class _EveryTopic:
 _EVERY_TOPIC: Final = _EveryTopic()
 
 
-def unreadable(call: Call[BrokerNode], partitions: Collection[CachedPartition], replica: int) -> Container[str] | None:
-    """The topics of some partitions that the client may not read, None if it may read all; followers must be brokers."""
-    if not partitions:
-        return None
-    if replica >= 0:
+def unreadable(
+    call: Call[BrokerNode], request: FetchRequest, fetched: FetchedPartitions, *, only_changed: bool
+) -> Container[str] | None:
+    """The topics of a fetch that the client may not read; None if there are none. Followers must be brokers."""
+    if fetched.replica >= 0:
         return None if may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER) else _EVERY_TOPIC
     counts: dict[str, int] = {}
-    for topic, count in Counter(map(_topic_of, partitions)).items():
-        name = topic if isinstance(topic, str) else _name_of(call, topic, partitions)
-        if name is not None:  # otherwise no topic has this id, which is the error to answer
-            counts[name] = counts.get(name, 0) + count
+    if fetched.session is None and call.version < FIRST_WITH_IDS:
+        for asked in request.topics:
+            counts[asked.topic] = counts.get(asked.topic, 0) + len(asked.partitions)
+    else:
+        partitions = fetched.changed if only_changed else fetched.partitions.values()
+        for topic, count in Counter(map(_topic_of, partitions)).items():
+            name = topic if isinstance(topic, str) else _name_of(call, topic, partitions)
+            if name is not None:  # otherwise no topic has this id, which is the error to answer
+                counts[name] = counts.get(name, 0) + count
     readable = allowed_of(call, Operation.READ, Kind.TOPIC, counts)
     return None if len(readable) == len(counts) else counts.keys() - readable
 

@@ -22,7 +22,7 @@ from ottla.wire.batch import MAX_INT32
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-_FIRST_WITH_IDS: Final = 13
+FIRST_WITH_IDS: Final = 13
 _FIRST_WITH_SESSIONS: Final = 7
 
 TopicKey = str | bytes
@@ -203,7 +203,7 @@ class SessionCache:
     def begin(self, request: FetchRequest, version: int, now_ms: int) -> FetchedPartitions:
         """The partitions that a request is about; raises if its session is not known or not at that epoch."""
         session_id, epoch = request.session_id, request.session_epoch
-        by_id = version >= _FIRST_WITH_IDS
+        by_id = version >= FIRST_WITH_IDS
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
@@ -250,7 +250,7 @@ class SessionCache:
         if session is None:
             session_id = NO_SESSION
             if version >= _FIRST_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
-                session_id = self._open(fetched, by_id=version >= _FIRST_WITH_IDS, now_ms=now_ms)
+                session_id = self._open(fetched, by_id=version >= FIRST_WITH_IDS, now_ms=now_ms)
             if session_id != NO_SESSION:
                 for cached, answer in read:
                     cached.go_last()
