@@ -48,7 +48,7 @@ OF_JAVA = {
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from ottla.controller.view import NewTopic
 from ottla.errors import PolicyViolation, UnknownServerError
 from ottla.plugins import policies
-from ottla.plugins.policies import PolicyThread, PythonPolicy
+from ottla.plugins.policies import PluginThread, PythonPolicy
 
 
 class Moody:
@@ -26,7 +26,7 @@ class Moody:
 
 
 def test_a_policy_that_hangs_or_would_end_the_process_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    moody, thread = Moody(), PolicyThread()
+    moody, thread = Moody(), PluginThread("policies of a test")
     policy = PythonPolicy("tests:Moody", moody, thread)
 
     async def judge() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from ottla.image.values import SecurityProtocol
 from ottla.net.listener import Limits
-from ottla.server.access_control import STANDARD
 from ottla.server.defaults import data_directory
 from ottla.server.listeners import Address, ListenerEndpoint
+from ottla.server.plugins import STANDARD
 from ottla.server.settings import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
 from ottla.settings.catalogue import broker_settings
 from ottla.settings.topics import Source, effective_topic_settings
@@ -148,7 +148,6 @@ def test_the_command_line_goes_in_front_of_the_file(properties: Path) -> None:
         ({"node.id": "x"}, ["--set: node.id=x", "Not a number"]),
         ({"inter.broker.listener.name": "SECURE2"}, ["inter.broker.listener.name=SECURE2", "protocol.map"]),
         ({"listener.name.plaintext.max.connections": "many"}, ["listener.name.plaintext.max.connections", "'many'"]),
-        ({"authorizer.class.name": "com.example.Mine"}, ["authorizer.class.name", "StandardAuthorizer"]),
         ({"authorizer.class.name": STANDARD, "super.users": "alice"}, ["super.users", "User:alice"]),
         ({"replica.lag.time.max.ms": "10"}, ["--set: replica.lag.time.max.ms=10", "fetch.wait.max.ms", "500"]),
         ({"listeners": "PLAINTEXT://a:70000"}, ["70000", "0 to 65535"]),

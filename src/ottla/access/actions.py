@@ -1,8 +1,12 @@
 """Operations and resources, and the interface of what decides whether a client may do something."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
+
+from ottla.image.values import Acl
+from ottla.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
 
 class Operation(IntEnum):
@@ -126,6 +130,22 @@ class Unanswered(Exception):
         raise NotImplementedError
 
 
+class AclKeeper(Protocol):
+    """What keeps an authorizer's ACLs elsewhere than in the cluster's metadata."""
+
+    async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
+        """The ACLs that a filter describes."""
+        ...
+
+    async def create_acls(self, asking: Any, request: CreateAclsRequest) -> CreateAclsResponse:
+        """Add ACLs."""
+        ...
+
+    async def delete_acls(self, asking: Any, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        """Remove ACLs."""
+        ...
+
+
 class Authorizer(Protocol):
     """Decides what clients may do. Without an authorizer, every client may do everything.
 
@@ -135,6 +155,11 @@ class Authorizer(Protocol):
     @property
     def asks_always(self) -> bool:
         """Whether it is asked again about what a session asked for before, though neither ACLs nor client changed."""
+        ...
+
+    @property
+    def keeper(self) -> AclKeeper | None:
+        """What keeps its ACLs; None if they are in the cluster's metadata."""
         ...
 
     def authorize(self, asking: Any, actions: Sequence[Action]) -> Sequence[bool]:

@@ -63,6 +63,10 @@ class StandardAuthorizer:
         """Whether requests whose rules and client have not changed are put to it again: for the audit log."""
         return audit_logger.isEnabledFor(logging.DEBUG)
 
+    @property
+    def keeper(self) -> None:
+        """Its ACLs are in the cluster's metadata."""
+
     def add(self, acl_id: bytes, acl: Acl) -> None:
         """A rule is in force from now on."""
         self._rules_of(acl).setdefault((acl.resource_type, acl.resource_name), {})[acl_id] = acl
@@ -96,7 +100,7 @@ class StandardAuthorizer:
             return [rule.allows for rule in rules]
         results = [rule.allows for rule in rules]
         if False in results:
-            audit(asking, (pair for pair in zip(actions, rules, strict=True) if not pair[1].allows))
+            audit(asking, [pair for pair in zip(actions, rules, strict=True) if not pair[1].allows])
         return results
 
     def authorize_any(self, asking: Asking, operation: Operation, kind: Kind) -> bool:

@@ -1,14 +1,15 @@
 """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): the rules that the authorizer goes by.
 
-Rules are kept in the cluster's metadata, so that the controller adds and removes them; they are told from the image. A
-node that has no authorizer has no rules to speak of. A request that names what no rule can have ends the connection, as
-a request that cannot be read does.
+Rules are kept in the cluster's metadata, so that the controller adds and removes them; they are told from the image. An
+authorizer that is a plug-in keeps its rules itself: it is asked for them, and told by the active controller to change
+them. A node that has no authorizer has no rules to speak of. A request that names what no rule can have ends the
+connection, as a request that cannot be read does.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final
 
-from ottla.access.actions import CLUSTER_NAME, Kind
+from ottla.access.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind
 from ottla.api.call import Call, CloseConnection
 from ottla.api.controller_node import ControllerNode
 from ottla.api.endpoint import endpoint
@@ -46,10 +47,13 @@ def delete_acls_failed(request: DeleteAclsRequest, version: int, error: ApiError
 
 
 @endpoint(29)
-def describe_acls(call: Call[Any], request: DescribeAclsRequest) -> DescribeAclsResponse:
+def describe_acls(
+    call: Call[Any], request: DescribeAclsRequest
+) -> DescribeAclsResponse | Coroutine[Any, Any, DescribeAclsResponse]:
     """Tell the rules that a filter means, by resource."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
-    if call.node.authorizer is None:
+    authorizer: Authorizer | None = call.node.authorizer
+    if authorizer is None:
         raise SecurityDisabled("No Authorizer is configured on the broker")
     wanted = DeleteAclsFilter(
         resource_type_filter=request.resource_type_filter,
@@ -60,17 +64,26 @@ def describe_acls(call: Call[Any], request: DescribeAclsRequest) -> DescribeAcls
         operation=request.operation,
         permission_type=request.permission_type,
     )
+    if authorizer.keeper is not None:
+        return _describe_kept(authorizer.keeper, wanted)
+    return _described(acl for acl in sorted(call.node.image.acls.values()) if matches(wanted, acl))
+
+
+async def _describe_kept(keeper: AclKeeper, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
+    return _described(await keeper.acls(wanted))
+
+
+def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in sorted(call.node.image.acls.values()):
-        if matches(wanted, acl):
-            _resource_of(resources, acl).acls.append(
-                AclDescription(
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission_type,
-                )
+    for acl in acls:
+        _resource_of(resources, acl).acls.append(
+            AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
             )
+        )
     return DescribeAclsResponse(resources=[*resources.values()])
 
 

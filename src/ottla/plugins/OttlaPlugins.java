@@ -14,6 +14,7 @@ import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -27,16 +28,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Runs the plug-ins of an Ottla node that are classes of Java: policies and assignors, written for Apache Kafka.
+ * Runs the plug-ins of an Ottla node that are classes of Java, written for Apache Kafka: policies, assignors and
+ * authorizers.
  *
  * Standard input is a socket, and the node speaks over it in both directions; what plug-ins print goes elsewhere. The
  * first frame names the classes and has the settings of the node. Then come questions, each for one plug-in, which
- * answers them in order and in a thread of its own. When the node is gone, so is this process.
+ * answers them in order and in a thread of its own; an authorizer, which has to be thread-safe, in several. When the
+ * node is gone, so is this process.
  *
  * Kafka's classes are only found by their names while running: a policy needs no jar of the assignors' interface, and
  * what is missing can be said in one sentence. How values look on the wire is said in `values.py`.
@@ -48,11 +54,17 @@ public final class OttlaPlugins {
     private static final int FINISHING_S = 2;
     private static final int CLOSING_S = 5;
     private static final String API = "org.apache.kafka.";
+    private static final Long UNKNOWN_SERVER_ERROR = -1L;
 
     interface Plugin extends AutoCloseable {
         String name() throws Exception;
 
+        /** The answer, or a CompletionStage of it. */
         Object ask(Object question) throws Exception;
+
+        default int threads() {
+            return 1;
+        }
     }
 
     /** A plug-in cannot be had; the message says why. */
@@ -66,6 +78,27 @@ public final class OttlaPlugins {
     static final class NoAssignment extends Exception {
         NoAssignment(String message) {
             super(message);
+        }
+    }
+
+    /** A plug-in refuses with an error of Kafka's protocol. */
+    static final class Coded extends Exception {
+        final List<Object> said;
+
+        Coded(List<Object> said) {
+            this.said = said;
+        }
+    }
+
+    /** A plug-in failed again, and its first failure was written down. */
+    static final class FailedAgain extends Exception {
+        FailedAgain(Throwable cause) {
+            super(cause.toString());
+        }
+
+        @Override
+        public String toString() {
+            return getMessage();
         }
     }
 
@@ -108,7 +141,7 @@ public final class OttlaPlugins {
                 Plugin plugin = make(kind, className, settings);
                 plugins.add(plugin);
                 names.add(plugin.name());
-                threads.add(Executors.newSingleThreadExecutor(task -> daemon(task, className)));
+                threads.add(Executors.newFixedThreadPool(plugin.threads(), task -> daemon(task, className)));
             } catch (Throwable problem) {
                 Throwable cause = unwrapped(problem);
                 String reason = reason(cause);
@@ -146,9 +179,25 @@ public final class OttlaPlugins {
                 return new Policy(instance(className, API + "server.policy.CreateTopicPolicy", settings), true);
             case "alter-config":
                 return new Policy(instance(className, API + "server.policy.AlterConfigPolicy", settings), false);
+            case "authorizer":
+                return new Authorizer(instance(className, Authorizer.API + "Authorizer", settings), settings);
             default:
                 return new Assignor(instance(className, Assignor.API + "ConsumerGroupPartitionAssignor", settings));
         }
+    }
+
+    /** The code and the message with which Kafka answers an exception. */
+    private static List<Object> coded(Throwable cause) throws Exception {
+        Class<?> type = kafka(API + "common.requests.ApiError");
+        Object told = type.getMethod("fromThrowable", Throwable.class).invoke(null, cause);
+        return refusal(type.getMethod("error").invoke(told), (String) type.getMethod("message").invoke(told));
+    }
+
+    private static List<Object> refusal(Object error, String message) throws Exception {
+        List<Object> found = new ArrayList<>();
+        found.add(((Number) error.getClass().getMethod("code").invoke(error)).longValue());
+        found.add(message);
+        return found;
     }
 
     private static Object instance(String className, String interfaceName, Map<?, ?> settings) throws Exception {
@@ -184,26 +233,40 @@ public final class OttlaPlugins {
     }
 
     private static Throwable unwrapped(Throwable problem) {
-        boolean isWrapped = problem instanceof InvocationTargetException && problem.getCause() != null;
+        boolean isWrapped = problem.getCause() != null
+            && (problem instanceof InvocationTargetException || problem instanceof CompletionException);
         return isWrapped ? problem.getCause() : problem;
     }
 
     private void answer(Plugin plugin, Object id, Object question) {
+        Object said;
         try {
-            Object said;
-            int status;
-            try {
-                said = plugin.ask(question);
-                status = ANSWERED;
-            } catch (NoAssignment problem) {
-                said = problem.getMessage();
-                status = REFUSED;
-            } catch (Throwable problem) {
-                Throwable cause = unwrapped(problem);
+            said = plugin.ask(question);
+        } catch (Throwable problem) {
+            answer(id, null, problem);
+            return;
+        }
+        if (said instanceof CompletionStage) {
+            ((CompletionStage<?>) said).whenComplete((result, problem) -> answer(id, result, problem));
+        } else {
+            answer(id, said, null);
+        }
+    }
+
+    private void answer(Object id, Object result, Throwable problem) {
+        Object said = result;
+        int status = ANSWERED;
+        if (problem != null) {
+            Throwable cause = unwrapped(problem);
+            status = cause instanceof NoAssignment || cause instanceof Coded ? REFUSED : FAILED;
+            said = cause instanceof NoAssignment ? cause.getMessage() : cause.toString();
+            if (cause instanceof Coded) {
+                said = ((Coded) cause).said;
+            } else if (status == FAILED && !(cause instanceof FailedAgain)) {
                 cause.printStackTrace();
-                said = cause.toString();
-                status = FAILED;
             }
+        }
+        try {
             send((Long) id, status, said);
         } catch (IOException gone) {
             // Nobody is left to be told; the thread that reads notices too.
@@ -311,21 +374,12 @@ public final class OttlaPlugins {
         private Object refusal(Throwable cause) throws Exception {
             if (!isOfTopics && kafka(API + "common.config.ConfigException").isInstance(cause)) {
                 Object error = kafka(API + "common.protocol.Errors").getField("INVALID_CONFIG").get(null);
-                return refusal(error, cause.getMessage());
+                return OttlaPlugins.refusal(error, cause.getMessage());
             }
-            Class<?> type = kafka(API + "common.requests.ApiError");
-            Object told = type.getMethod("fromThrowable", Throwable.class).invoke(null, cause);
-            Object error = type.getMethod("error").invoke(told);
-            if ("UNKNOWN_SERVER_ERROR".equals(String.valueOf(error))) {
+            List<Object> found = coded(cause);
+            if (UNKNOWN_SERVER_ERROR.equals(found.get(0))) {
                 cause.printStackTrace();
             }
-            return refusal(error, (String) type.getMethod("message").invoke(told));
-        }
-
-        private static List<Object> refusal(Object error, String message) throws Exception {
-            List<Object> found = new ArrayList<>();
-            found.add(((Number) error.getClass().getMethod("code").invoke(error)).longValue());
-            found.add(message);
             return found;
         }
 
@@ -483,6 +537,295 @@ public final class OttlaPlugins {
             if (assignor instanceof AutoCloseable) {
                 ((AutoCloseable) assignor).close();
             }
+        }
+    }
+
+    /**
+     * Decides what clients may do. Before it was started, and on listeners for which it is not ready, it is not asked:
+     * the question fails.
+     */
+    static final class Authorizer implements Plugin {
+        static final String API = OttlaPlugins.API + "server.authorizer.";
+        private static final String ACL = OttlaPlugins.API + "common.acl.";
+        private static final String RESOURCE = OttlaPlugins.API + "common.resource.";
+        private static final int AUTHORIZE = 0;
+        private static final int AUTHORIZE_ANY = 1;
+        private static final int CREATE = 2;
+        private static final int DELETE = 3;
+        private static final int SHOW = 4;
+        private static final int START = 5;
+        private static final int DEFAULT_THREADS = 8;
+        private final Object authorizer;
+        private final int threads;
+        private final Class<?> type = kafka(API + "Authorizer");
+        private final Class<?> contextType = kafka(API + "AuthorizableRequestContext");
+        private final Class<?> operation = kafka(ACL + "AclOperation");
+        private final Class<?> permission = kafka(ACL + "AclPermissionType");
+        private final Class<?> resourceType = kafka(RESOURCE + "ResourceType");
+        private final Class<?> patternType = kafka(RESOURCE + "PatternType");
+        private final Class<?> pattern = kafka(RESOURCE + "ResourcePattern");
+        private final Class<?> patternFilter = kafka(RESOURCE + "ResourcePatternFilter");
+        private final Class<?> entry = kafka(ACL + "AccessControlEntry");
+        private final Class<?> entryFilter = kafka(ACL + "AccessControlEntryFilter");
+        private final Class<?> binding = kafka(ACL + "AclBinding");
+        private final Class<?> filter = kafka(ACL + "AclBindingFilter");
+        private final Class<?> protocol = kafka(OttlaPlugins.API + "common.security.auth.SecurityProtocol");
+        private final Object allowed = kafka(API + "AuthorizationResult").getField("ALLOWED").get(null);
+        private final Object literal = patternType.getField("LITERAL").get(null);
+        private final Constructor<?> action =
+            kafka(API + "Action").getConstructor(operation, pattern, int.class, boolean.class, boolean.class);
+        private final Constructor<?> principal = kafka(OttlaPlugins.API + "common.security.auth.KafkaPrincipal")
+            .getConstructor(String.class, String.class, boolean.class);
+        private final Method authorize = type.getMethod("authorize", contextType, List.class);
+        private volatile Map<String, CompletableFuture<?>> ready;
+        private volatile boolean hasFailed;
+
+        Authorizer(Object authorizer, Map<?, ?> settings) throws Exception {
+            this.authorizer = authorizer;
+            Object given = settings.get("num.io.threads");
+            threads = given == null ? DEFAULT_THREADS : Integer.parseInt(given.toString().trim());
+            for (Class<?> each = authorizer.getClass(); each != null; each = each.getSuperclass()) {
+                for (Class<?> face : each.getInterfaces()) {
+                    if (face.getSimpleName().equals("ClusterMetadataAuthorizer")) {
+                        throw new Unusable("it takes its ACLs from the cluster's metadata, which Ottla gives to"
+                            + " org.apache.kafka.metadata.authorizer.StandardAuthorizer alone");
+                    }
+                }
+            }
+        }
+
+        @Override
+        public String name() {
+            return "";
+        }
+
+        @Override
+        public int threads() {
+            return threads;
+        }
+
+        @Override
+        public Object ask(Object question) throws Exception {
+            List<?> asked = (List<?>) question;
+            try {
+                Object said = asked(number(asked.get(0)), asked);
+                hasFailed = false;
+                return said;
+            } catch (InvocationTargetException problem) {
+                List<Object> said = coded(problem.getCause());
+                if (!UNKNOWN_SERVER_ERROR.equals(said.get(0))) {
+                    throw new Coded(said);
+                }
+                boolean isFirst = !hasFailed;
+                hasFailed = true;
+                if (isFirst) {
+                    throw problem;
+                }
+                throw new FailedAgain(problem.getCause());
+            }
+        }
+
+        private Object asked(int method, List<?> asked) throws Exception {
+            switch (method) {
+                case AUTHORIZE:
+                    return authorize(asked.get(1), (List<?>) asked.get(2));
+                case AUTHORIZE_ANY: {
+                    Object may = type.getMethod("authorizeByResourceType", contextType, operation, resourceType).invoke(
+                        authorizer, context((List<?>) asked.get(1)), code(operation, asked.get(2)),
+                        code(resourceType, asked.get(3)));
+                    return may == allowed ? 1L : 0L;
+                }
+                case CREATE: {
+                    List<Object> bindings = new ArrayList<>();
+                    for (Object each : (List<?>) asked.get(2)) {
+                        bindings.add(binding((List<?>) each));
+                    }
+                    Object made = type.getMethod("createAcls", contextType, List.class)
+                        .invoke(authorizer, context((List<?>) asked.get(1)), bindings);
+                    return all((List<?>) made, Authorizer::error);
+                }
+                case DELETE: {
+                    List<Object> filters = new ArrayList<>();
+                    for (Object each : (List<?>) asked.get(2)) {
+                        filters.add(filter((List<?>) each));
+                    }
+                    Object made = type.getMethod("deleteAcls", contextType, List.class)
+                        .invoke(authorizer, context((List<?>) asked.get(1)), filters);
+                    return all((List<?>) made, this::deleted);
+                }
+                case SHOW: {
+                    List<Object> found = new ArrayList<>();
+                    Object shown = type.getMethod("acls", filter).invoke(authorizer, filter((List<?>) asked.get(1)));
+                    for (Object each : (Iterable<?>) shown) {
+                        found.add(shown(each));
+                    }
+                    return found;
+                }
+                case START:
+                    return start((List<?>) asked.get(1));
+                default:
+                    return awaited((String) asked.get(1));
+            }
+        }
+
+        private Object authorize(Object sent, List<?> actions) throws Exception {
+            List<Object> asked = new ArrayList<>();
+            for (Object each : actions) {
+                List<?> of = (List<?>) each;
+                Object on = pattern.getConstructor(resourceType, String.class, patternType)
+                    .newInstance(code(resourceType, of.get(1)), of.get(2), literal);
+                asked.add(action.newInstance(
+                    code(operation, of.get(0)), on, number(of.get(3)), number(of.get(4)) != 0, number(of.get(5)) != 0));
+            }
+            List<?> results = (List<?>) authorize.invoke(authorizer, context((List<?>) sent), asked);
+            return results.stream().mapToInt(each -> each == allowed ? 1 : 0).toArray();
+        }
+
+        private Object context(List<?> sent) throws Exception {
+            String listener = (String) sent.get(4);
+            CompletableFuture<?> isReady = ready == null ? null : ready.get(listener);
+            if (ready == null || isReady != null && (!isReady.isDone() || isReady.isCompletedExceptionally())) {
+                throw new FailedAgain(new IllegalStateException("it is not ready for requests on " + listener));
+            }
+            Object who = principal.newInstance(sent.get(0), sent.get(1), number(sent.get(2)) != 0);
+            InetAddress address = InetAddress.getByName((String) sent.get(3));
+            Object how = protocol.getMethod("forName", String.class).invoke(null, sent.get(5));
+            return stand(contextType, Map.of(
+                "principal", arguments -> who,
+                "clientAddress", arguments -> address,
+                "listenerName", arguments -> listener,
+                "securityProtocol", arguments -> how,
+                "requestType", arguments -> number(sent.get(6)),
+                "requestVersion", arguments -> number(sent.get(7)),
+                "clientId", arguments -> sent.get(8),
+                "correlationId", arguments -> number(sent.get(9))
+            ));
+        }
+
+        private Object start(List<?> sent) throws Exception {
+            Map<String, Object> endpoints = new LinkedHashMap<>();
+            for (Object each : (List<?>) sent.get(2)) {
+                List<?> of = (List<?>) each;
+                Object how = protocol.getMethod("forName", String.class).invoke(null, of.get(1));
+                Object made = kafka(OttlaPlugins.API + "common.Endpoint")
+                    .getConstructor(String.class, protocol, String.class, int.class)
+                    .newInstance(of.get(0), how, of.get(2), number(of.get(3)));
+                endpoints.put((String) of.get(0), made);
+            }
+            Object cluster = kafka(OttlaPlugins.API + "common.ClusterResource")
+                .getConstructor(String.class).newInstance(sent.get(0));
+            Set<Object> early = new LinkedHashSet<>((List<?>) sent.get(4));
+            Class<?> info = kafka(API + "AuthorizerServerInfo");
+            Object server = stand(info, Map.of(
+                "clusterResource", arguments -> cluster,
+                "brokerId", arguments -> number(sent.get(1)),
+                "endpoints", arguments -> endpoints.values(),
+                "interBrokerEndpoint", arguments -> endpoints.get(sent.get(3)),
+                "earlyStartListeners", arguments -> early
+            ));
+            Map<?, ?> futures = (Map<?, ?>) type.getMethod("start", info).invoke(authorizer, server);
+            Map<String, CompletableFuture<?>> found = new HashMap<>();
+            endpoints.forEach((listener, endpoint) -> {
+                CompletionStage<?> stage = futures == null ? null : (CompletionStage<?>) futures.get(endpoint);
+                if (stage != null) {
+                    found.put(listener, stage.toCompletableFuture());
+                }
+            });
+            ready = found;
+            return new ArrayList<>(found.keySet());
+        }
+
+        private Object awaited(String listener) {
+            CompletableFuture<?> found = ready == null ? null : ready.get(listener);
+            return found == null ? null : found.thenApply(nothing -> null);
+        }
+
+        /** What all of some stages say, when the last of them has. */
+        private static CompletionStage<Object> all(List<?> stages, Reading reading) {
+            List<CompletableFuture<?>> futures = new ArrayList<>();
+            for (Object each : stages) {
+                futures.add(((CompletionStage<?>) each).toCompletableFuture());
+            }
+            CompletableFuture<?>[] each = futures.toArray(new CompletableFuture<?>[0]);
+            return CompletableFuture.allOf(each).thenApply(nothing -> {
+                List<Object> said = new ArrayList<>();
+                for (CompletableFuture<?> future : futures) {
+                    try {
+                        said.add(reading.of(future.join()));
+                    } catch (Exception problem) {
+                        throw new CompletionException(unwrapped(problem));
+                    }
+                }
+                return said;
+            });
+        }
+
+        interface Reading {
+            Object of(Object result) throws Exception;
+        }
+
+        /** The code and message of a result that is an error; null for success. */
+        private static Object error(Object result) throws Exception {
+            Optional<?> error = (Optional<?>) result.getClass().getMethod("exception").invoke(result);
+            return error.isEmpty() ? null : coded((Throwable) error.get());
+        }
+
+        private Object deleted(Object result) throws Exception {
+            List<Object> found = new ArrayList<>();
+            Collection<?> each = (Collection<?>) result.getClass().getMethod("aclBindingDeleteResults").invoke(result);
+            for (Object one : each) {
+                List<Object> of = new ArrayList<>();
+                of.add(shown(one.getClass().getMethod("aclBinding").invoke(one)));
+                of.add(error(one));
+                found.add(of);
+            }
+            List<Object> said = new ArrayList<>();
+            said.add(error(result));
+            said.add(found);
+            return said;
+        }
+
+        private Object binding(List<?> sent) throws Exception {
+            Object on = pattern.getConstructor(resourceType, String.class, patternType)
+                .newInstance(code(resourceType, sent.get(0)), sent.get(1), code(patternType, sent.get(2)));
+            Object who = entry.getConstructor(String.class, String.class, operation, permission)
+                .newInstance(sent.get(3), sent.get(4), code(operation, sent.get(5)), code(permission, sent.get(6)));
+            return binding.getConstructor(pattern, entry).newInstance(on, who);
+        }
+
+        private Object filter(List<?> sent) throws Exception {
+            Object on = patternFilter.getConstructor(resourceType, String.class, patternType)
+                .newInstance(code(resourceType, sent.get(0)), sent.get(1), code(patternType, sent.get(2)));
+            Object who = entryFilter.getConstructor(String.class, String.class, operation, permission)
+                .newInstance(sent.get(3), sent.get(4), code(operation, sent.get(5)), code(permission, sent.get(6)));
+            return filter.getConstructor(patternFilter, entryFilter).newInstance(on, who);
+        }
+
+        private Object shown(Object bound) throws Exception {
+            Object on = binding.getMethod("pattern").invoke(bound);
+            Object who = binding.getMethod("entry").invoke(bound);
+            List<Object> found = new ArrayList<>();
+            found.add(codeOf(pattern.getMethod("resourceType").invoke(on)));
+            found.add(pattern.getMethod("name").invoke(on));
+            found.add(codeOf(pattern.getMethod("patternType").invoke(on)));
+            found.add(entry.getMethod("principal").invoke(who));
+            found.add(entry.getMethod("host").invoke(who));
+            found.add(codeOf(entry.getMethod("operation").invoke(who)));
+            found.add(codeOf(entry.getMethod("permissionType").invoke(who)));
+            return found;
+        }
+
+        private static Object code(Class<?> names, Object code) throws Exception {
+            return names.getMethod("fromCode", byte.class).invoke(null, (byte) number(code));
+        }
+
+        private static Long codeOf(Object name) throws Exception {
+            return ((Number) name.getClass().getMethod("code").invoke(name)).longValue();
+        }
+
+        @Override
+        public void close() throws Exception {
+            ((AutoCloseable) authorizer).close();
         }
     }
 

@@ -55,7 +55,7 @@ class NoAnswer(Exception):
 
 
 class Refused(Exception):
-    """A plug-in says that it cannot do what it was asked for."""
+    """A plug-in says that it cannot do what it was asked for: in words, or by Kafka's code for the error and words."""
 
 
 class Failed(Exception):
@@ -63,7 +63,7 @@ class Failed(Exception):
 
 
 class JavaClass(NamedTuple):
-    """A class that is to be run: `create-topic`, `alter-config` or `assignor`, and its name."""
+    """A class that is to be run: `create-topic`, `alter-config`, `assignor` or `authorizer`, and its name."""
 
     kind: str
     name: str
@@ -79,6 +79,8 @@ class Jvm:
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
         self._starting: subprocess.Popen[bytes] | None = None
+        self.first_questions: dict[int, object] = {}
+        """What a plug-in is asked before all else whenever the process was started again."""
         self._restarted = -_RESTART_INTERVAL_S
 
     @property
@@ -162,6 +164,8 @@ class Jvm:
             again = self._launch_again()
             if again is None:
                 return
+            for plugin, question in self.first_questions.items():
+                again.ask(plugin, question)
             session = again
 
     def _launch_again(self) -> _Session | None:

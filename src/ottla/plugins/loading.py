@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from ottla.groups.consumer.assignor import Assignor
 from ottla.plugins.assignors import JavaAssignor, PythonAssignor
+from ottla.plugins.authorizers import JavaAuthorizer, PluginAuthorizer, PythonAuthorizer
 from ottla.plugins.jvm import CannotStart, JavaClass, Jvm
-from ottla.plugins.policies import JavaPolicy, Policy, PolicyThread, PythonPolicy
+from ottla.plugins.policies import JavaPolicy, PluginThread, Policy, PythonPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +30,20 @@ class Kind(StrEnum):
     CREATE_TOPIC = "create-topic"
     ALTER_CONFIG = "alter-config"
     ASSIGNOR = "assignor"
+    AUTHORIZER = "authorizer"
 
 
-_METHODS: Final = {Kind.CREATE_TOPIC: "validate", Kind.ALTER_CONFIG: "validate", Kind.ASSIGNOR: "assign"}
+_METHODS: Final = {
+    Kind.CREATE_TOPIC: "validate",
+    Kind.ALTER_CONFIG: "validate",
+    Kind.ASSIGNOR: "assign",
+    Kind.AUTHORIZER: "authorize",
+}
 _JARS: Final = {
     Kind.CREATE_TOPIC: "kafka-clients",
     Kind.ALTER_CONFIG: "kafka-clients",
     Kind.ASSIGNOR: "kafka-clients and kafka-group-coordinator-api",
+    Kind.AUTHORIZER: "kafka-clients",
 }
 
 
@@ -66,8 +74,9 @@ class Loaded:
         self.policies: dict[Kind, Policy] = {}
         self.assignors: dict[str, Assignor] = {}
         """By what the setting has for them."""
+        self.authorizer: PluginAuthorizer | None = None
         self._closing: list[Callable[[], object]] = []
-        self._thread: PolicyThread | None = None
+        self._threads: dict[str, PluginThread] = {}
         self._jvm: Jvm | None = None
 
     async def load(self, wanted: Sequence[Wanted], settings: Mapping[str, str]) -> None:
@@ -83,8 +92,8 @@ class Loaded:
 
     def close(self) -> None:
         """Let the plug-ins close. Takes as long as they take, within limits where they are of Java."""
-        if self._thread is not None:
-            self._thread.stop()
+        for thread in self._threads.values():
+            thread.stop()
         for close in self._closing:
             try:
                 close()
@@ -104,9 +113,16 @@ class Loaded:
                 raise WrongPlugin(wanted, "an assignor has a name, and the class has none that is a text")
             self.assignors[wanted.name] = PythonAssignor(name, plugin)
             return
-        if self._thread is None:
-            self._thread = PolicyThread()
-        self.policies[wanted.kind] = PythonPolicy(wanted.name, plugin, self._thread)
+        if wanted.kind is Kind.AUTHORIZER:
+            python = PythonAuthorizer(plugin, self._thread("ottla-authorizer"))
+            self.authorizer = PluginAuthorizer(wanted.name, python)
+            return
+        self.policies[wanted.kind] = PythonPolicy(wanted.name, plugin, self._thread("ottla-policies"))
+
+    def _thread(self, name: str) -> PluginThread:
+        if name not in self._threads:
+            self._threads[name] = PluginThread(name)
+        return self._threads[name]
 
     def _start_jvm(self, wanted: Sequence[Wanted], settings: Mapping[str, str]) -> list[str]:
         self._jvm = Jvm([JavaClass(each.kind, each.name) for each in wanted], settings)
@@ -122,6 +138,8 @@ class Loaded:
         assert self._jvm is not None
         if wanted.kind is Kind.ASSIGNOR:
             self.assignors[wanted.name] = JavaAssignor(name, self._jvm, index)
+        elif wanted.kind is Kind.AUTHORIZER:
+            self.authorizer = PluginAuthorizer(wanted.name, JavaAuthorizer(self._jvm, index))
         else:
             self.policies[wanted.kind] = JavaPolicy(wanted.name, self._jvm, index)
 

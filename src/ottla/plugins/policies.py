@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.controller.view import NewTopic
 from ottla.errors import ApiError, PolicyViolation, UnknownServerError, by_code
@@ -28,6 +28,7 @@ TIMEOUT_S: Final = 20.0
 
 Question = NewTopic | AlteredConfigs
 Verdict = ApiError | None
+T = TypeVar("T")
 
 
 class Policy(Protocol):
@@ -37,16 +38,16 @@ class Policy(Protocol):
         """What it says of each question, asked one after the other."""
 
 
-class PolicyThread:
-    """The thread in which policies of Python are asked; it ends with the process, even if one of them never answers."""
+class PluginThread:
+    """A thread in which plug-ins of Python are asked; it ends with the process, even if one of them never answers."""
 
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Future[list[Verdict]], Callable[[], list[Verdict]]] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="ottla-policies", daemon=True).start()
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def submit(self, call: Callable[[], list[Verdict]]) -> Future[list[Verdict]]:
-        """What the call returns, when its turn has come."""
-        answer: Future[list[Verdict]] = Future()
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """What the call returns or raises, when its turn has come."""
+        answer: Future[T] = Future()
         self._calls.put((answer, call))
         return answer
 
@@ -58,13 +59,18 @@ class PolicyThread:
         while (waiting := self._calls.get()) is not None:
             answer, call = waiting
             if answer.set_running_or_notify_cancel():
-                answer.set_result(call())
+                try:
+                    answer.set_result(call())
+                except Exception as error:  # noqa: BLE001 (the caller gets it)
+                    answer.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+                except BaseException as error:  # noqa: BLE001 (what ends a thread or a process ends no node)
+                    answer.set_exception(RuntimeError(f"it raised {error!r}"))
 
 
 class PythonPolicy:
     """A policy that is a class of Python, asked in a thread."""
 
-    def __init__(self, name: str, plugin: Any, thread: PolicyThread) -> None:
+    def __init__(self, name: str, plugin: Any, thread: PluginThread) -> None:
         self._name = name
         self._validate: Callable[[Any], object] = plugin.validate
         self._thread = thread

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from ottla.access.actions import Authorizer
 from ottla.access.quotas import ClientQuotas, Windows
 from ottla.access.standard import StandardAuthorizer, super_users
 from ottla.api.dispatch import Dispatch
@@ -17,22 +18,18 @@ from ottla.net.listener import Connections
 from ottla.server.hosts import address_of, host_of, spelled_out
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings
+from ottla.server.plugins import AUTHORIZER, STANDARD
 
 logger = logging.getLogger(__name__)
 
-AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
-STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def authorizer_of(settings: NodeSettings) -> StandardAuthorizer | None:
-    """The authorizer that the settings name, without rules yet; None if they name none. WrongSetting if it is none."""
-    name = settings.text(AUTHORIZER)
-    if not name:
+def standard_authorizer(settings: NodeSettings) -> StandardAuthorizer | None:
+    """Kafka's authorizer, without rules yet, if the settings name it; any other is a plug-in. Raises WrongSetting."""
+    if settings.text(AUTHORIZER) != STANDARD:
         return None
-    if name != STANDARD:
-        raise WrongSetting(AUTHORIZER, f"{name} cannot be loaded; there is {STANDARD}")
     try:
         users = super_users(settings.given.get(SUPER_USERS, ""))
     except ValueError as error:
@@ -54,7 +51,9 @@ class AccessControl:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         now_ms: Callable[[], int],
     ) -> None:
-        self.authorizer = authorizer_of(settings)
+        self._standard = standard_authorizer(settings)
+        self.authorizer: Authorizer | None = self._standard
+        """A plug-in is put here when it has been loaded."""
         self._throttled: list[tuple[Dispatch[Any], Throttling]] = []
         """Where clients are held to their quotas, and by what."""
         self._connections = connections
@@ -89,12 +88,12 @@ class AccessControl:
 
     def on_update(self, update: Update) -> None:
         """The cluster's metadata have changed."""
-        if self.authorizer is not None:
+        if self._standard is not None:
             for change in update.changes.acls:
                 if change.old is not None:
-                    self.authorizer.remove(change.key, change.old)
+                    self._standard.remove(change.key, change.old)
                 if change.new is not None:
-                    self.authorizer.add(change.key, change.new)
+                    self._standard.add(change.key, change.new)
         if update.changes.quotas:
             for each in update.changes.quotas:
                 self._set(each.key, each.new)

@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.image.values import SecurityProtocol
 from ottla.replica.read_replica import RACK_AWARE
-from ottla.server.access_control import authorizer_of
+from ottla.server.access_control import standard_authorizer
 from ottla.server.listeners import ALL_INTERFACES, WrongSetting
 from ottla.server.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 from ottla.settings.catalogue import broker_settings
@@ -56,7 +56,7 @@ def check_consistency(settings: NodeSettings) -> None:
         _check_broker(settings)
     _check_advertised_hosts(settings)
     _check_sasl(settings)
-    authorizer_of(settings)
+    standard_authorizer(settings)
     for listener in settings.listeners:
         _check_limits_of(settings, listener.name)
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.access.actions import AclKeeper
 from ottla.api.call import Call
 from ottla.api.envelope import Enclosed
 from ottla.api.throttling import Throttling
@@ -23,6 +24,8 @@ from ottla.messages.apis import BY_KEY
 from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.messages.broker_registration import BrokerRegistrationRequest
+from ottla.messages.create_acls import CreateAclsRequest
+from ottla.messages.delete_acls import DeleteAclsRequest
 from ottla.messages.describe_quorum import DescribeQuorumRequest
 from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.security.settings import SecurityNow, plaintext
@@ -64,6 +67,8 @@ class ControllerAccess:
         """Counts changes to topics against the quotas of those who ask for them."""
         self.policies: Policies | None = None
         """Asked before the controller of this node decides."""
+        self.keeper: AclKeeper | None = None
+        """Keeps the ACLs, where they are not in the cluster's metadata."""
         self.absence: Absence | None = None
         """Watches the connections over which brokers send heartbeats here."""
         self.on_leader: list[Callable[[], None]] = []
@@ -122,6 +127,8 @@ class ControllerAccess:
 
     async def _decided(self, call: Call[Any], request: Any, *, through_broker: bool) -> Any:
         """The active controller's answer; it tells the client to slow down if it makes too many changes."""
+        if self.keeper is not None and isinstance(request, CreateAclsRequest | DeleteAclsRequest):
+            return await self._kept(self.keeper, call, request)
         charging = None if self.throttling is None else self.throttling.charge_of(call)
         unknown = await unknown_hosts(request) if isinstance(request, AlterClientQuotasRequest) else frozenset()
         asker = Asker(call.client.principal, through_broker=through_broker, charge=charging, unknown_hosts=unknown)
@@ -137,6 +144,14 @@ class ControllerAccess:
         key, link = schema_of(type(request)).key, self.link
         charge = self.throttling.charge_for(key, BY_KEY[key].latest_stable, link.user, link.client_id(lane))
         return ITSELF if charge is None else ITSELF._replace(charge=charge)
+
+    async def _kept(self, keeper: AclKeeper, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest) -> Any:
+        """The answer of the authorizer on the active controller."""
+        if not self._active().is_active:
+            raise NotController("another controller is active, or none yet")
+        if isinstance(request, CreateAclsRequest):
+            return await keeper.create_acls(call, request)
+        return await keeper.delete_acls(call, request)
 
     async def _submitted(self, request: Any, asker: Asker = ITSELF) -> Any:
         controller = self._active()

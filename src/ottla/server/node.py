@@ -187,20 +187,23 @@ class Node:
     async def start(self) -> None:
         """Return when clients can use the node."""
         try:
-            await self._plugins.start()
-        except NodeFailed:
+            await self._start()
+        except (NodeFailed, RegistrationFailed) as failed:
             await self.stop()
-            raise
-        self._access.policies = self._plugins.policies
+            raise NodeFailed(str(failed)) from failed
+
+    async def _start(self) -> None:
+        await self._plugins.start()
+        self._access.policies, self._access.keeper = self._plugins.policies, self._plugins.authorizer
+        self._rights.authorizer = self._rights.authorizer or self._plugins.authorizer
         await self.observation.start(self._loop, self._intake, self._listeners)
-        self._loading = self._loop.run_in_executor(
-            None, self.logs.load, lambda topic: self._dynamic.log_settings(Image(), topic), now_ms()
-        )
+        settings_of = partial(self._dynamic.log_settings, Image())
+        self._loading = self._loop.run_in_executor(None, self.logs.load, settings_of, now_ms())
         await asyncio.shield(self._loading)
         self._make_listeners()
-        self._join_quorum()
-        assert self._quorum is not None
-        self._quorum.start()
+        await self._plugins.start_authorizer(self.cluster_id, self.ports, self._spawn)
+        self._join_quorum().start()
+        await self._plugins.authorizer_ready(*self.settings.controller_listener_names)
         for listener in self._listeners:
             if listener.name in self.settings.controller_listener_names:
                 listener.start()
@@ -211,11 +214,8 @@ class Node:
             self._dynamic.on_change.append(self._lifecycle.on_settings)
             self.observation.watch_lifecycle(self._lifecycle)
             self._follow_controller(self._lifecycle)
-            try:
-                await self._lifecycle.start(self._open_to_clients)
-            except RegistrationFailed as failed:
-                await self.stop()
-                raise NodeFailed(str(failed)) from failed
+            await self._plugins.authorizer_ready(*self.ports)
+            await self._lifecycle.start(self._open_to_clients)
             self.observation.begin()
             self._moves.resume()
             self._replication.start()
@@ -390,7 +390,7 @@ class Node:
 
     # -- metadata --
 
-    def _join_quorum(self) -> None:
+    def _join_quorum(self) -> Quorum:
         settings = self.settings
         home = Home(disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed)
         log = MetadataLog.of(settings, home, now_ms())
@@ -441,6 +441,7 @@ class Node:
         self._access.quorum = self._quorum
         self._metadata.follow(self._quorum)
         self.observation.watch_quorum(self._quorum, self._metadata, self._controller)
+        return self._quorum
 
     def _follow_controller(self, lifecycle: Lifecycle) -> None:
         """Let the broker be heard of at once wherever the active controller has not heard of it yet."""

@@ -1,4 +1,4 @@
-"""The plug-ins that a node's settings name: policies of its controller, assignors of its group coordinators.
+"""The plug-ins that a node's settings name: its authorizer, policies of its controller, assignors of its coordinators.
 
 A node without any pays nothing for them, not even the import of what runs them.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.consumer.settings import ASSIGNORS, built_in
@@ -16,13 +16,21 @@ from ottla.server.directories import NodeFailed
 from ottla.server.node_settings import NodeSettings
 
 if TYPE_CHECKING:
+    from ottla.plugins import ServerInfo
+    from ottla.plugins.authorizers import PluginAuthorizer
     from ottla.plugins.loading import Loaded
     from ottla.server.policies import Policies
 
+Readiness = Mapping[str, "Callable[[], Awaitable[object]]"]
+"""What waits until the authorizer can decide on the requests of a listener, by the listener's name."""
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
 POLICIES: Final = {
     "create.topic.policy.class.name": "create-topic",
     "alter.config.policy.class.name": "alter-config",
 }
+AUTHORIZER: Final = "authorizer.class.name"
+STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The authorizer that is no plug-in."""
 
 
 class Plugins:
@@ -35,6 +43,8 @@ class Plugins:
         """None where nobody is asked."""
         self.assignors: Mapping[str, Assignor] = {}
         """By what the setting has for them."""
+        self.authorizer: PluginAuthorizer | None = None
+        self._readiness: Readiness = {}
 
     async def start(self) -> None:
         """Make all that are named; raises NodeFailed."""
@@ -49,12 +59,36 @@ class Plugins:
             await self._loaded.load(wanted, self._settings.given)
         except WrongPlugin as wrong:
             raise NodeFailed(str(wrong)) from wrong
+        self.authorizer = self._loaded.authorizer
         self.assignors = self._loaded.assignors
         self._check_names()
         if self._loaded.policies:
             self.policies = Policies(
                 self._loaded.policies.get(Kind.CREATE_TOPIC), self._loaded.policies.get(Kind.ALTER_CONFIG)
             )
+
+    async def start_authorizer(self, cluster_id: str, ports: Mapping[str, int], spawn: Spawn) -> None:
+        """Let the authorizer begin to work, with the listeners that the node has bound; raises NodeFailed."""
+        if self.authorizer is None:
+            return
+        server = _server_info(self._settings, cluster_id, ports)
+        try:
+            self._readiness = await self.authorizer.start(server, spawn)
+        except Exception as error:
+            raise NodeFailed(f"{AUTHORIZER}={self.authorizer.name}: it cannot start: {error}") from error
+
+    async def authorizer_ready(self, *listeners: str) -> None:
+        """Wait until the authorizer can decide on the requests of these listeners; raises NodeFailed."""
+        for listener in listeners:
+            wait = self._readiness.get(listener)
+            if self.authorizer is None or wait is None:
+                continue
+            try:
+                await wait()
+            except Exception as error:
+                raise NodeFailed(
+                    f"{AUTHORIZER}={self.authorizer.name}: it cannot decide on requests of listener {listener}: {error}"
+                ) from error
 
     async def stop(self) -> None:
         """Let them close."""
@@ -73,8 +107,30 @@ class Plugins:
             )
 
 
+def _server_info(settings: NodeSettings, cluster_id: str, ports: Mapping[str, int]) -> ServerInfo:
+    from ottla.plugins import Endpoint, ServerInfo
+
+    endpoints = tuple(
+        Endpoint(each.name, each.protocol.name, each.host, ports.get(each.name, each.port))
+        for each in settings.listeners
+    )
+    name = settings.inter_broker_listener_name if settings.is_broker else ""
+    between = next((endpoint for endpoint in endpoints if endpoint.listener == name), endpoints[0])
+    early = settings["early.start.listeners"] or ()
+    assert isinstance(early, tuple)
+    return ServerInfo(
+        cluster_id=cluster_id,
+        node_id=settings.node_id,
+        endpoints=endpoints,
+        inter_broker_endpoint=between,
+        early_start_listeners=frozenset({*early, *settings.controller_listener_names}),
+    )
+
+
 def _named(settings: NodeSettings) -> Iterator[tuple[str, str, str]]:
     """What kind of plug-in each setting names, of those that this node needs."""
+    if (name := settings.text(AUTHORIZER)) and name != STANDARD:
+        yield "authorizer", AUTHORIZER, name
     if settings.is_controller:
         for setting, kind in POLICIES.items():
             if name := settings.text(setting):
