@@ -386,7 +386,8 @@ class _Reading:
         )
 
     def _redirected(self, partition: Partition, asked: FetchPartition, replica: int) -> PartitionData:
-        partition.check_epoch(asked.current_leader_epoch)
+        if asked.current_leader_epoch >= 0:
+            partition.check_epoch(asked.current_leader_epoch)
         self.is_decided = True
         log = partition.log
         return PartitionData(

@@ -169,8 +169,8 @@ class Partition:
         return assignment.partition_epoch < self.assignment.partition_epoch
 
     def check_epoch(self, leader_epoch: int) -> None:
-        """Raise unless the client's idea of the leader epoch is this one; a negative one is no idea."""
-        if leader_epoch < 0 or leader_epoch == self.leader_epoch:
+        """Raise unless the client's leader epoch is this one, or NO_EPOCH. Other negative epochs are outdated."""
+        if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return
         if leader_epoch < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self} was asked with epoch {leader_epoch}")
@@ -178,7 +178,7 @@ class Partition:
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this broker leads the partition at the epoch."""
-        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+        if leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH:
             self.check_epoch(leader_epoch)
         if not self.is_leader:
             raise NotLeader(f"{self} is not the leader")
@@ -260,11 +260,12 @@ class Partition:
         from_leader_only: bool = True,
         whole_first: bool = True,
     ) -> Fetched | Diverging:
-        """Read for a consumer or a follower; Diverging if its log is not a prefix of this one."""
-        if from_leader_only:
-            self.check_leader(leader_epoch)
-        elif leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+        """Read for a consumer or a follower; Diverging if its log is not a prefix of this one. A negative leader epoch
+        is none: so Fetch takes it, unlike ListOffsets and OffsetForLeaderEpoch."""
+        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             self.check_epoch(leader_epoch)
+        if from_leader_only and not self.is_leader:
+            raise NotLeader(f"{self} is not the leader")
         log = self.log
         if last_fetched_epoch >= 0:
             epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
@@ -289,7 +290,7 @@ class Partition:
         whole_first: bool,
     ) -> Fetched | Diverging:
         """Read for a follower; what it tells of itself is another step."""
-        self.check_leader(leader_epoch)
+        self.check_leader(leader_epoch if leader_epoch >= 0 else NO_EPOCH)
         if replica not in self.followers:
             # Its metadata may be ahead of this leader's: with an epoch it can tell, and tries again.
             why = f"{self} has no replica on broker {replica}"
