@@ -95,6 +95,9 @@ class Exchange:
     def refuse(self, why: str) -> None:
         self._end(f"closed: {why}")
 
+    def abort(self, why: str) -> None:
+        self._end(f"aborted: {why}")
+
     def keep(self) -> None:
         """Bytes in memory stay anyway."""
 
@@ -134,6 +137,7 @@ class Broker:
         self.dead: set[str] = set()
         """The hosts where nothing listens."""
         self._next_producer_id = 0
+        self._background = background or Inline()
         self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
         self.logs.load(lambda _: LogSettings(), NOW_MS)
         self.completions = Completions()
@@ -210,6 +214,7 @@ class Broker:
             forward=lambda _, request: self._ask_controller(request),
             create_internal_topic=lambda _: None,
             given={},
+            in_thread=self._in_thread,
             check_broker_settings=lambda _, __: None,
             kraft_version=lambda: 1,
         )
@@ -339,6 +344,21 @@ class Broker:
         """Let everyone run once who waits for nothing."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        done: asyncio.Future[tuple[Any, Exception | None]] = self.loop.create_future()
+
+        def call() -> tuple[Any, Exception | None]:
+            try:
+                return function(*arguments), None
+            except Exception as error:  # noqa: BLE001 (it is raised below)
+                return None, error
+
+        self._background.run(call, done.set_result, lambda error: done.set_result((None, error)))
+        result, failure = await done
+        if failure is not None:
+            raise failure
+        return result
 
     def _spawn(self, work: Any) -> None:
         self.loop.create_task(work)

@@ -51,6 +51,16 @@ def allowing(*allowed: tuple[Kind, str, Operation]) -> StandardAuthorizer:
     return found
 
 
+class Unanswered:
+    """Guards answer nothing themselves."""
+
+    def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
+        raise AssertionError(f"a guard answered with {response}")
+
+    def finish_failed(self, call: Call[Any], error: Exception, /) -> None:
+        raise AssertionError("a guard answered") from error
+
+
 def guarded(request: Any, version: int, authorizer: StandardAuthorizer, response: Any = None) -> Any:
     """What becomes of the answer; the request is changed in place."""
     key = schema_of(type(request)).key
@@ -59,7 +69,7 @@ def guarded(request: Any, version: int, authorizer: StandardAuthorizer, response
     client.principal = ME
     node: Any = SimpleNamespace(authorizer=authorizer, image=Image())
     exchange = Exchange(b"", request, version)
-    call: Call[Any] = Call(node, Route(endpoint, version), version, 1, "c", client, exchange, lambda *_: None)
+    call: Call[Any] = Call(node, Route(endpoint, version), version, 1, "c", client, exchange, Unanswered())
     OF_BROKERS[key](call, request)
     return response if call.amend is None else call.amend(response)
 

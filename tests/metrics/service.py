@@ -32,11 +32,11 @@ class Service:
         self.tasks: list[asyncio.Task[None]] = []
         self.routes: list[Route] = []
         endpoints: dict[int, Endpoint] = {key: endpoint(key)(handler) for key, handler in handlers.items()}
-        self._dispatch = Dispatch(
+        self.dispatch = Dispatch(
             None,
             endpoints,
             Listeners.BROKER,
-            spawn=lambda work: self.tasks.append(loop.create_task(work)),
+            spawn=lambda work: self.tasks.append(loop.create_task(self.intake.follow(work))),
             after=lambda: None,
             watch=self._watch,
         )
@@ -78,7 +78,7 @@ class Service:
         if not isinstance(connection.session, Client):
             connection.session = Client(connection.peer, "TEST")
         assert isinstance(connection.session, Client)
-        self._dispatch.handle(request, connection.session)
+        self.dispatch.handle(request, connection.session)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ class Finished:
     def __init__(self, note: Meter) -> None:
         self.arrived_ns = now = 10**15
         self.started_ns, self.replied_ns, self.sent_ns = now + 900, now + 50_000, now + 70_000
-        self.handled_ns = self.mute_ms = 0
+        self.handled_ns = self.sending_ns = self.mute_ms = 0
         self.received_bytes, self.sent_bytes = 1200, 70
         self.note: object = note
 

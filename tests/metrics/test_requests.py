@@ -77,7 +77,14 @@ def test_waiting_is_told_apart_from_work() -> None:
 
 def test_the_total_is_the_sum_of_its_parts() -> None:
     class Finished:
-        arrived_ns, started_ns, handled_ns, replied_ns, sent_ns = 1000, 11_000, 31_000, 61_000, 101_000
+        arrived_ns, started_ns, handled_ns, replied_ns, sending_ns, sent_ns = (
+            1000,
+            11_000,
+            31_000,
+            61_000,
+            70_000,
+            101_000,
+        )
         received_bytes, sent_bytes, mute_ms = 10, 20, 3
         note: object = None
 
@@ -90,8 +97,8 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
         "localtimems": 20_000,
         "remotetimems": 30_000,
         "throttletimems": 3_000_000,
-        "responsequeuetimems": 0,
-        "sendtimems": 40_000,
+        "responsequeuetimems": 9_000,
+        "sendtimems": 31_000,
         "requestbytes": 10,
         "responsebytes": 20,
     }

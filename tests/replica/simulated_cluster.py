@@ -57,7 +57,7 @@ from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
-from ottla.replica.waiting import Completions, Timer
+from ottla.replica.waiting import Completions, Expirations, Timer
 from ottla.settings.topics import effective_topic_settings
 from ottla.wire.codec import decode, encode, is_flexible
 from ottla.wire.declare import schema_of
@@ -464,6 +464,7 @@ class Services:
         self.sessions = SessionCache(random_id=lambda: next(sessions))
         self.completions = broker.completions
         self.timer = Timer(broker._later, broker.world.clock_ms)
+        self.expirations = Expirations()
         self.now_ms = broker.world.clock_ms
         self.random = Random(broker.number)
         self.fetch_max_bytes = 57_671_680
@@ -546,6 +547,9 @@ class _Exchange:
         raise AssertionError("all requests here want an answer")
 
     def refuse(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def abort(self, why: str) -> None:
         raise AssertionError(why)
 
     def keep(self) -> None:

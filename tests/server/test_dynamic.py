@@ -12,11 +12,11 @@ from ottla.image.image import EMPTY, Image
 from ottla.image.values import ResourceType
 from ottla.log.compaction import Compaction
 from ottla.messages.metadata_records import ConfigRecord
-from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.node_settings import NodeSettings
 from ottla.server.reconfiguration import Reconfiguration
+from ottla.server.request_workers import RequestWorkers
 from ottla.server.settings import load_settings
 from ottla.server.upkeep import Upkeep
 from tests.log.logs_in_memory import NOW_MS, make_logs
@@ -162,11 +162,16 @@ def test_parts_of_a_node_follow_its_settings() -> None:
     try:
         settings = load_settings(None, FILE)
         logs = make_logs(SimulatedDisk(seed=0), "/one")
-        intake = Intake(lambda request: None, workers=8)
-        listener = Listener(loop, "PLAINTEXT", intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None)
+        pools = [
+            RequestWorkers(lambda request: None, role=role, workers=8, capacity=500, loop=loop, spawn=loop.create_task)
+            for role in ("broker", "controller")
+        ]
+        listener = Listener(
+            loop, "PLAINTEXT", pools[0].intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None
+        )
         compaction = Compaction(logs)
         upkeep = Upkeep(loop, settings, logs, compaction, [listener], lambda: NOW_MS)
-        parts = Reconfiguration(intake, [listener], logs, compaction, upkeep)
+        parts = Reconfiguration(pools, [listener], logs, compaction, upkeep)
         running = Running(settings)
         running.dynamic.on_change.append(parts.apply)
         running.set(
@@ -183,7 +188,7 @@ def test_parts_of_a_node_follow_its_settings() -> None:
                 "producer.id.expiration.ms": "1234",
             },
         )
-        assert intake.workers == 5
+        assert [pool.intake.workers for pool in pools] == [5, 5]
         assert listener.limits.max_connections == 7
         assert listener.limits.max_connections_per_ip == 6
         assert listener.limits.max_connections_per_ip_overrides == {"10.0.0.1": 3}

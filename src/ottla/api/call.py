@@ -27,7 +27,21 @@ class Exchange(Protocol):
 
     def refuse(self, why: str) -> None: ...
 
+    def abort(self, why: str) -> None: ...
+
     def keep(self) -> None: ...
+
+
+class Answering(Protocol):
+    """What turns the response of a handler into the outcome of its request."""
+
+    def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
+        """Encode a response and send it."""
+        ...
+
+    def finish_failed(self, call: Call[Any], error: Exception, /) -> None:
+        """Answer with an error."""
+        ...
 
 
 class Client:
@@ -75,8 +89,8 @@ class Call(Generic[N]):
     """One request being handled. `node` is what handlers act on: the broker's or controller's services."""
 
     __slots__ = (
+        "_answering",
         "_exchange",
-        "_finish",
         "amend",
         "answers",
         "api_key",
@@ -84,9 +98,13 @@ class Call(Generic[N]):
         "client_id",
         "correlation_id",
         "node",
+        "request",
         "route",
         "version",
     )
+
+    request: Any
+    """What the client asked for; None where its bytes cannot be read."""
 
     def __init__(
         self,
@@ -97,7 +115,7 @@ class Call(Generic[N]):
         client_id: str | None,
         client: Client,
         exchange: Exchange,
-        finish: Callable[[Call[N], Any], None],
+        answering: Answering,
     ) -> None:
         self.node = node
         self.route = route
@@ -111,11 +129,15 @@ class Call(Generic[N]):
         self.answers: Answers
         """What an authorizer that takes its time has decided about this request; not there before it was asked."""
         self._exchange = exchange
-        self._finish = finish
+        self._answering = answering
 
     def answer(self, response: Any) -> None:
         """Answer a call whose handler returned LATER."""
-        self._finish(self, response)
+        self._answering.finish(self, response)
+
+    def fail(self, error: Exception) -> None:
+        """Answer a call whose handler returned LATER with an error."""
+        self._answering.finish_failed(self, error)
 
     def learn(self, answers: Answers) -> None:
         """The authorizer has answered."""

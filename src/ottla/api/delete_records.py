@@ -140,6 +140,10 @@ class _Waiting(Operation):
     def expire(self) -> None:
         self._call.answer(self._response)
 
+    def give_up(self, error: Exception) -> None:
+        self.finish()
+        self._call.fail(error)
+
 
 def _failed(index: int, error: ApiError) -> DeleteRecordsPartitionResult:
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=error.code)

@@ -11,6 +11,7 @@ exception is ApiVersions, which is answered in version 0 whatever version was as
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -25,6 +26,7 @@ from ottla.errors import ApiError, UnknownServerError, UnsupportedVersion
 from ottla.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.messages.apis import BY_KEY, Listeners
 from ottla.messages.headers import RequestHeader
+from ottla.net.request import SecondOutcome
 from ottla.wire.codec import decode_from, is_flexible, reader_of, writer_of
 from ottla.wire.declare import Reader, Writer
 from ottla.wire.errors import ProtocolError
@@ -151,8 +153,8 @@ class Dispatch(Generic[N]):
         if answers is not None:
             call.answers = answers
         route = call.route
-        exchange.note = route.meter if route.pick is None else route.pick(call, request)
         try:
+            exchange.note = route.meter if route.pick is None else route.pick(call, request)
             if self.throttling is not None:
                 self.throttling.before(call, request)
             if route.guard is not None:
@@ -161,16 +163,16 @@ class Dispatch(Generic[N]):
         except Exception as error:  # noqa: BLE001 (whatever it is, the client is answered and the node survives)
             if isinstance(error, Unanswered):
                 exchange.keep()
-                self._spawn(self._ask(call, request, error))
+                self._spawn(self._ask(call, error))
             else:
-                self._fail(call, request, error)
+                self.finish_failed(call, error)
         else:
             if result is LATER:
                 pass
             elif type(result) is CoroutineType:
-                self._spawn(self._follow(call, request, result))
+                self._spawn(self._follow(call, result))
             else:
-                self._finish(call, result)
+                self.finish(call, result)
         self._after()
 
     def fail(self, exchange: Exchange, client: Client, error: ApiError) -> None:
@@ -178,12 +180,12 @@ class Dispatch(Generic[N]):
         frame = exchange.frame
         assert frame is not None
         try:
-            call, request = self._open(frame, exchange, client)
+            call, _ = self._open(frame, exchange, client)
         except (ProtocolError, CloseConnection) as reason:
             exchange.refuse(str(reason))
             return
         exchange.note = call.route.meter
-        self._fail(call, request, error)
+        self.finish_failed(call, error)
 
     def _open(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
         """Read the header and the request behind it."""
@@ -208,11 +210,13 @@ class Dispatch(Generic[N]):
                 pos += 1
             else:
                 _, pos = decode_from(RequestHeader, 2, frame)
-        call = Call(self.node, route, version, correlation_id, client_id, client, exchange, self._finish)
+        call = Call(self.node, route, version, correlation_id, client_id, client, exchange, self)
         if route.version != version:
+            call.request = None
             return call, None  # the body is of a version that nobody here can read
         # Bytes behind the request are passed over, as in Kafka: librdkafka sends some with Metadata v13.
         request, _ = route.read(frame, pos)
+        call.request = request
         return call, request
 
     def _route(self, key: int, version: int) -> Route:
@@ -242,72 +246,124 @@ class Dispatch(Generic[N]):
         self._client_ids[raw] = client_id
         return client_id
 
-    async def _ask(self, call: Call[N], request: Any, question: Unanswered) -> None:
+    async def _ask(self, call: Call[N], question: Unanswered) -> None:
         """Let the authorizer decide, and handle the request again from its bytes: a guard may have changed it."""
         try:
             call.learn(await question.answers())
+        except asyncio.CancelledError:
+            call.exchange.abort(f"{call.route.api.name} was cancelled before the authorizer had decided")
+            raise
         except Exception as error:  # noqa: BLE001 (as above)
-            self._fail(call, request, error)
+            self.finish_failed(call, error)
             self._after()
         else:
             self.handle(call.exchange, call.client, call.answers)
 
-    async def _follow(self, call: Call[N], request: Any, result: Awaitable[Any]) -> None:
+    async def _follow(self, call: Call[N], result: Awaitable[Any]) -> None:
         try:
             response = await result
+        except asyncio.CancelledError:
+            call.exchange.abort(f"{call.route.api.name} was cancelled before it had an answer")
+            raise
         except Exception as error:  # noqa: BLE001 (as above)
-            self._fail(call, request, error)
+            self.finish_failed(call, error)
         else:
             if response is not LATER:
-                self._finish(call, response)
+                self.finish(call, response)
         self._after()
 
-    def _fail(self, call: Call[N], request: Any, error: Exception) -> None:
+    def finish_failed(self, call: Call[N], error: Exception) -> None:
         """Answer with an error, or end the connection where no answer is expected or possible."""
-        if isinstance(error, CloseConnection):
-            call.exchange.refuse(str(error))
-            return
-        if not isinstance(error, ApiError):
-            logger.error("%s v%d failed: %r", call.route.api.name, call.version, request, exc_info=error)
+        if not isinstance(error, ApiError | CloseConnection):
+            logger.error("%s v%d failed: %r", call.route.api.name, call.version, call.request, exc_info=error)
             error = UnknownServerError()
-        response = call.route.endpoint.failed(request, call.version, error)
-        if response is None:
-            call.exchange.refuse(f"{call.route.api.name} failed, and no answer is expected: {error}")
-        else:
-            self._finish(call, response, error)
-
-    def _finish(self, call: Call[N], response: Any, error: Exception | None = None) -> None:
-        """Encode an answer and send it. `error` is what the request failed with, if it failed as a whole."""
-        if call.amend is not None:
-            try:
-                response = call.amend(response)
-            except Unanswered as question:
-                question.then(call, partial(self._finish, call, response))
+        try:
+            if isinstance(error, CloseConnection):
+                call.exchange.refuse(str(error))
                 return
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
-        if self.throttling is not None:
-            throttle_ms = self.throttling.after(call, response, error)
-        if response is NOTHING:
-            call.exchange.skip(mute_ms=throttle_ms)
-            return
-        if isinstance(response, CloseConnection):
-            call.exchange.refuse(str(response))
-            return
-        route = call.route
-        if route.look is not None:
-            route.look(call.exchange.note, response)
-        chunks: list[Chunk] = [b""]
-        route.write(response, chunks.append)
+            response = call.route.endpoint.failed(call.request, call.version, error)
+            if response is None:
+                call.exchange.refuse(f"{call.route.api.name} failed, and no answer is expected: {error}")
+                return
+        except Exception as defect:  # noqa: BLE001 (as above)
+            self._give_up(call, defect)
+        else:
+            self.finish(call, response, error)
+
+    def finish(self, call: Call[N], response: Any, error: Exception | None = None) -> None:
+        """Encode an answer and send it. `error` is what the request failed with, if it failed as a whole.
+
+        Whatever goes wrong on the way, the request has exactly one outcome.
+        """
+        try:
+            if call.amend is not None:
+                try:
+                    response = call.amend(response)
+                except Unanswered as question:
+                    question.then(call, partial(self.finish, call, response))
+                    return
+            throttle_ms = getattr(response, "throttle_time_ms", 0)
+            if self.throttling is not None:
+                throttle_ms = self.throttling.after(call, response, error)
+            if response is NOTHING:
+                call.exchange.skip(mute_ms=throttle_ms)
+                return
+            if isinstance(response, CloseConnection):
+                call.exchange.refuse(str(response))
+                return
+            route = call.route
+            if route.look is not None:
+                route.look(call.exchange.note, response)
+            chunks: list[Chunk] = [b""]
+            route.write(response, chunks.append)
+            size = sum(map(len, chunks))
+            if route.has_flexible_response:
+                head = _with_tags(size + 5, call.correlation_id, 0)
+            else:
+                head = _length_and_correlation(size + 4, call.correlation_id)
+            if size < _SMALL_BYTES and len(chunks) == 2 and type(chunks[1]) is bytes:
+                chunks = [head + chunks[1]]  # nearly every answer without records
+            else:
+                chunks[0] = head
+            call.exchange.reply(chunks, mute_ms=throttle_ms)
+        except Exception as defect:  # noqa: BLE001 (as above)
+            self._give_up(call, defect)
+
+    def _give_up(self, call: Call[N], defect: Exception) -> None:
+        """A defect kept an answer from being sent: answer UNKNOWN_SERVER_ERROR, or end the connection."""
+        route, exchange = call.route, call.exchange
+        logger.error(
+            "%s v%d has no answer that can be sent: %r", route.api.name, call.version, call.request, exc_info=defect
+        )
+        _count_defect(exchange)
+        try:
+            response = route.endpoint.failed(call.request, call.version, UnknownServerError())
+            if response is not None and not isinstance(defect, SecondOutcome):
+                self._send_plainly(call, response)
+                return
+        except Exception as error:  # noqa: BLE001 (what is left is to end the connection)
+            logger.error("%s v%d cannot be answered with an error: %s", route.api.name, call.version, error)
+        exchange.abort(f"{route.api.name} failed in a way that leaves no answer; the node's log has the details")
+
+    def _send_plainly(self, call: Call[N], response: Any) -> None:
+        """Send an answer past quotas and metrics, of which one may be what failed."""
+        chunks: list[Chunk] = []
+        call.route.write(response, chunks.append)
         size = sum(map(len, chunks))
-        if route.has_flexible_response:
+        if call.route.has_flexible_response:
             head = _with_tags(size + 5, call.correlation_id, 0)
         else:
             head = _length_and_correlation(size + 4, call.correlation_id)
-        if size < _SMALL_BYTES and len(chunks) == 2 and type(chunks[1]) is bytes:
-            chunks = [head + chunks[1]]  # nearly every answer without records
-        else:
-            chunks[0] = head
-        call.exchange.reply(chunks, mute_ms=throttle_ms)
+        call.exchange.reply([head, *chunks])
+
+
+def _count_defect(exchange: Exchange) -> None:
+    note: Any = exchange.note
+    try:
+        if note is not None:
+            note.failed({UnknownServerError.code})
+    except Exception:
+        logger.exception("the error of a request could not be counted")
 
 
 def _refuse_version(call: Call[Any], request: None) -> Any:

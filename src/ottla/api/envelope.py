@@ -73,6 +73,10 @@ class Enclosed:
         """It cannot be read, or not here."""
         self.fail(UnsupportedVersion(why))
 
+    def abort(self, why: str) -> None:
+        """Its answer cannot be sent."""
+        self.fail(UnknownServerError(why))
+
     def keep(self) -> None:
         """Its bytes are its own."""
 

@@ -476,6 +476,15 @@ class _WaitingFetch(Operation):
                 expirations.consumer_fetches += 1
         reading.complete()
 
+    def give_up(self, error: Exception) -> None:
+        self.finish()
+        fetched = self._reading.fetched
+        fetched.waiting = None
+        if fetched.session is None:
+            for cached in fetched.partitions.values():
+                cached.end()
+        self._reading.call.fail(error)
+
 
 def _failed(index: int, error: ApiError) -> PartitionData:
     return PartitionData(

@@ -48,7 +48,7 @@ def on_behalf(call: Call[Any], key: int, version: int) -> Call[Any]:
         call.client_id,
         call.client,
         call.exchange,
-        _refuse,
+        _Unanswered(),
     )
 
 
@@ -57,5 +57,11 @@ def _route(key: int, version: int) -> Route:
     return Route(next(each for each in ENDPOINTS if each.api.key == key), version)
 
 
-def _refuse(call: Call[Any], response: Any) -> None:
-    raise AssertionError(f"{call.route.api.name} was sent on behalf of a client: its answer is not for the client")
+class _Unanswered:
+    """Sends nothing to the client, for which the answer is not meant."""
+
+    def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
+        raise AssertionError(f"{call.route.api.name} was sent on behalf of a client: its answer is not for the client")
+
+    def finish_failed(self, call: Call[Any], error: Exception, /) -> None:
+        raise AssertionError(f"{call.route.api.name} was sent on behalf of a client, which gets no error") from error

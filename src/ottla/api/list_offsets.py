@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from ottla.api.call import Call
@@ -28,7 +28,6 @@ from ottla.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from ottla.log.home import Background
 from ottla.log.partition_log import Isolation
 from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
 from ottla.log.scan import CorruptLog
@@ -142,6 +141,7 @@ class _Lookup:
     ) -> None:
         self.answer = answer
         self._timestamp = asked.timestamp
+        self._in_thread = call.node.in_thread
         if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, call.version + 1):
             raise UnsupportedVersion(f"ListOffsets v{call.version} has no timestamp {asked.timestamp}")
         self._partition = partition = call.node.partitions.get(topic, asked.partition_index)
@@ -191,7 +191,7 @@ class _Lookup:
                 return
         while True:
             assert self._search is not None
-            failure = await _aside(self._partition.log.home.background, self._search.walk)
+            failure = await self._walk_in_thread(self._search)
             self._check_still_leads()
             if failure is not None:
                 raise failure
@@ -200,6 +200,14 @@ class _Lookup:
                 return
             if self._walk():
                 return
+
+    async def _walk_in_thread(self, search: Search) -> Exception | None:
+        """Walk as far as it takes; what went wrong with it comes back."""
+        try:
+            await self._in_thread(search.walk)
+        except Exception as error:  # noqa: BLE001 (it is raised where the request can be answered)
+            return error
+        return None
 
     async def _warm_up(self) -> None:
         """Let segments whose times nobody has asked for yet look them up, a few at a time: each reads from a file."""
@@ -235,21 +243,6 @@ class _Lookup:
 
     def _tell(self, location: Location) -> None:
         self.answer.offset, self.answer.timestamp, self.answer.leader_epoch = location
-
-
-async def _aside(background: Background, work: Callable[[], object]) -> Exception | None:
-    """Do something in a thread; what went wrong with it comes back."""
-    done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-
-    def run() -> Exception | None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 (it is raised where the request can be answered)
-            return error
-        return None
-
-    background.run(run, done.set_result, done.set_result)
-    return await done
 
 
 def _refuse(answer: ListOffsetsPartitionResponse, error: Exception, version: int) -> None:

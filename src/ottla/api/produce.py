@@ -369,6 +369,10 @@ class _Waiting(Operation):
             self._call.node.expirations.count_produce(pending.partition.topic, pending.partition.index)
         self._answer()
 
+    def give_up(self, error: Exception) -> None:
+        self.finish()
+        self._call.fail(error)
+
     def _answer(self) -> None:
         response = self._response
         if self._call.version >= 10:

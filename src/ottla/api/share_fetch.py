@@ -177,13 +177,20 @@ class _Fetching:
         """Answer when both are there."""
         if self.outcomes is None or self.parts is None:
             return
+        try:
+            response = self._outcome(self.outcomes, self.parts)
+        except Exception as error:  # noqa: BLE001 (the client is answered whatever it is)
+            self.call.fail(error)
+        else:
+            self.call.answer(response)
+
+    def _outcome(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
         epoch = self.request.share_session_epoch
         if epoch == FINAL_EPOCH:
             self.call.node.sharing.end_session(self.key)
         if epoch > INITIAL_EPOCH and self.session.epoch != self.epoch:
-            self.call.answer(share_fetch_failed(self.request, self.call.version, InvalidShareSessionEpoch()))
-            return
-        self.call.answer(self._response(self.outcomes, self.parts))
+            raise InvalidShareSessionEpoch
+        return self._response(outcomes, parts)
 
     def _response(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
         call = self.call

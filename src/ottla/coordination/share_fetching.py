@@ -125,6 +125,11 @@ class ShareFetch(Operation):
         self._leave()
         self._done({})
 
+    def give_up(self, error: Exception) -> None:
+        """A defect keeps it from completing: its member gets nothing, and asks again."""
+        super().give_up(error)
+        self.cancel()
+
     def _leave(self) -> None:
         if self._reader.waiting is self:
             self._reader.waiting = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from ottla.coordination.broker_links import BrokerLinks, Spawn
@@ -60,10 +60,11 @@ class Sharing:
         timer: Timer,
         now_ms: Callable[[], int],
         security: SecurityNow = plaintext,
+        in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         self._partitions = partitions
         self._settings = settings
-        self._loop = loop
+        self._in_thread = in_thread
         self._spawn = spawn
         self.timer = timer
         self._now_ms = now_ms
@@ -306,7 +307,7 @@ class Sharing:
         if beginning.back_ms is None:
             return log.log_start_offset
         for search in searches(log, self._now_ms() - beginning.back_ms):
-            await self._loop.run_in_executor(None, search.walk)
+            await self._in_thread(search.walk)
             if search.found is not None and search.found.offset < log.high_watermark:
                 return search.found.offset
         raise OffsetNotAvailable(f"{partition} has no record of the last {beginning.back_ms} ms")

@@ -51,6 +51,7 @@ class Page:
         call, client = self.call, self.call.client
         arrived, started, replied = request.arrived_ns, request.started_ns, request.replied_ns
         sent, handled = request.sent_ns or replied, request.handled_ns
+        sending = request.sending_ns or replied
         local_end = min(handled or replied, replied)
         return {
             "requestHeader": {
@@ -74,8 +75,8 @@ class Page:
             "localTimeMs": _ms(local_end - started),
             "remoteTimeMs": _ms(replied - local_end),
             "throttleTimeMs": request.mute_ms,
-            "responseQueueTimeMs": 0,
-            "sendTimeMs": _ms(sent - replied),
+            "responseQueueTimeMs": _ms(sending - replied),
+            "sendTimeMs": _ms(sent - sending),
         }
 
 

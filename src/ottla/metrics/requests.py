@@ -6,12 +6,14 @@ many at a time. Times that are nought are not recorded: `fill_noughts` makes up 
 the exception, and cost nothing while there are none.
 
 A request's time, as Kafka cuts it: queue (until a worker takes it up), local (until the handler returns or answers),
-remote (until it is answered, where it had to wait), response queue (nought: answers are sent at once), send. Throttling
-comes after that and is not in the total.
+remote (until it is answered, where it had to wait), response queue (until the socket takes the first byte: answers are
+sent at once, save those that go out together or find the socket full), send. Throttling comes after that and is not in
+the total.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any, Final, Protocol
@@ -21,6 +23,8 @@ from ottla.messages.apis import Api
 from ottla.metrics.counts import Counts, fill_noughts, merge, new_counts, record, record_all, since, total
 from ottla.metrics.errors_in import Look, errors_in
 from ottla.metrics.family import Family, counter, histogram, summary
+
+logger = logging.getLogger(__name__)
 
 FETCH: Final = 1
 FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
@@ -52,6 +56,7 @@ class Finished(Protocol):
     started_ns: int
     handled_ns: int
     replied_ns: int
+    sending_ns: int
     sent_ns: int
     received_bytes: int
     sent_bytes: int
@@ -83,6 +88,7 @@ class Meter:
         "queue",
         "received",
         "remote",
+        "response_queue",
         "send",
         "sent",
         "throttle",
@@ -97,8 +103,10 @@ class Meter:
         self.version = version
         self.total, self.queue, self.local, self.remote = (new_counts() for _ in range(4))
         self.throttle, self.send, self.received, self.sent = (new_counts() for _ in range(4))
-        self._plain: list[tuple[int, int, int, int, int]] = []
-        """Requests that waited for nothing and are not counted yet: arrived, replied, sent; bytes received and sent."""
+        self.response_queue = new_counts()
+        self._plain: list[tuple[int, int, int, int, int, int]] = []
+        """Requests that waited for nothing but to be sent, and are not counted yet: when they arrived, were answered,
+        began to be sent and were sent; bytes received and sent."""
         self.errors: dict[int, int] = {}
         """Error code → answers with it."""
         self.failures = 0
@@ -111,18 +119,24 @@ class Meter:
             self._record_waiting(request)
             return
         plain = self._plain
-        plain.append((begun, replied, request.sent_ns or replied, request.received_bytes, request.sent_bytes))
+        sent, sending = request.sent_ns or replied, request.sending_ns
+        plain.append((begun, replied, sending, sent, request.received_bytes, request.sent_bytes))
         if len(plain) == _TOGETHER:
             self.settle()
 
     def settle(self) -> None:
         """Count what waits to be: before anybody looks at the distributions."""
         if self._plain:
-            begun, replied, sent, received, answered = zip(*self._plain, strict=True)
+            begun, replied, sending, sent, received, answered = zip(*self._plain, strict=True)
             self._plain = []
             record_all(self.total, list(map(sub, sent, begun)))
             record_all(self.local, list(map(sub, replied, begun)))
-            record_all(self.send, list(map(sub, sent, replied)))
+            if any(sending):
+                sending = tuple(first or ready for first, ready in zip(sending, replied, strict=True))
+                record_all(self.response_queue, list(map(sub, sending, replied)))
+            else:
+                sending = replied
+            record_all(self.send, list(map(sub, sent, sending)))
             record_all(self.received, received)
             record_all(self.sent, answered)
 
@@ -130,7 +144,10 @@ class Meter:
         begun, replied, handled = request.arrived_ns, request.replied_ns, request.handled_ns
         sent = request.sent_ns or replied
         record(self.total, sent - begun)
-        record(self.send, sent - replied)
+        sending = request.sending_ns or replied
+        record(self.send, sent - sending)
+        if sending > replied:
+            record(self.response_queue, sending - replied)
         if request.started_ns - begun > _AT_ONCE_NS:
             record(self.queue, request.started_ns - begun)
             begun = request.started_ns
@@ -159,7 +176,7 @@ class Meter:
             "localtimems": self.local,
             "remotetimems": fill_noughts(self.remote[:], number),
             "throttletimems": fill_noughts(self.throttle[:], number),
-            "responsequeuetimems": fill_noughts(new_counts(), number),
+            "responsequeuetimems": fill_noughts(self.response_queue[:], number),
             "sendtimems": self.send,
             "requestbytes": self.received,
             "responsebytes": self.sent,
@@ -170,7 +187,10 @@ def on_sent(request: Finished) -> None:
     """For listeners: a request has had its outcome. One that was never understood has no note."""
     note: Any = request.note
     if note is not None:
-        note.record(request)
+        try:
+            note.record(request)
+        except Exception:  # the connection goes on, whatever its figures are
+            logger.exception("a request could not be counted")
 
 
 class RequestMeters:

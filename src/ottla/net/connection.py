@@ -10,6 +10,7 @@ for everything costs less.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -24,6 +25,8 @@ from ottla.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener
+
+logger = logging.getLogger(__name__)
 
 _LENGTH_BYTES = 4
 _length = struct.Struct(">i").unpack_from
@@ -110,7 +113,10 @@ class Connection:
         else:
             request.sent_bytes, pieces = len(chunks[0]), chunks
             if not has_more and not self._out:  # nearly every answer without records
-                sent = self._send_at_once(chunks[0])  # type: ignore[arg-type] # a file range is never alone
+                try:
+                    sent = self._socket.send(chunks[0])  # type: ignore[arg-type] # a file range is never alone
+                except OSError:
+                    sent = 0  # what is wrong shows again when the rest is sent
                 if sent == request.sent_bytes:
                     request.sent_ns = perf_counter_ns()
                     self.done(request)
@@ -122,13 +128,6 @@ class Connection:
             self.in_flight = None
             return
         self._flush()
-
-    def _send_at_once(self, data: Buffer) -> int:
-        """How many bytes the socket takes now. What is wrong with it is found again when the rest is to be sent."""
-        try:
-            return self._socket.send(data)
-        except OSError:
-            return 0
 
     def _can_hold(self, pieces: list[Chunk], request: Request) -> bool:
         """Whether an answer may wait for those to the requests that came with its own."""
@@ -160,11 +159,27 @@ class Connection:
             self._flush()
         self.close(why)
 
+    def is_stuck_with(self, request: Request) -> bool:
+        """Whether a request was answered, and a defect kept the answer from being sent."""
+        return request is self.in_flight and request not in self._sending and not self.closed
+
+    @property
+    def waiting_answers(self) -> int:
+        """How many answers wait to be sent: the socket has taken nothing of them yet."""
+        left, count = sum(map(len, self._out)), 0
+        for request in reversed(self._sending):
+            if left < request.sent_bytes:
+                break
+            left -= request.sent_bytes
+            count += 1
+        return count
+
     def close(self, why: str = "") -> None:
         """End the connection; an answer that was not sent is dropped."""
         if self.closed:
             return
         self.closed = True
+        self.listener.intake.blocked.pop(self._take_room, None)
         loop, number = self.listener.loop, self._socket.fileno()
         if self._is_reading:
             loop.remove_reader(number)
@@ -178,13 +193,13 @@ class Connection:
         for request in unsent:
             self.listener.on_sent(request)
 
-    def _readable(self) -> None:
+    def _readable(self, *, has_room: bool = False) -> None:
         if self.in_flight is not None or self._muted or self._out:
             self._stop_reading()
             return
-        if self.listener.intake.is_full:
+        if self.listener.intake.is_full and not has_room:
             self._stop_reading()
-            self.listener.intake.on_room.append(self._proceed)
+            self.listener.intake.blocked[self._take_room] = None
             return
         try:
             if self._buffer is None:
@@ -259,8 +274,12 @@ class Connection:
         """Hand over whole frames, one at a time; returns where the first begins that was not."""
         self._is_parsing = True
         turns = _FRAMES_A_TURN
+        intake = self.listener.intake
         limit = self.listener.max_request_bytes
         while end - start >= _LENGTH_BYTES and self.in_flight is None and not self._muted and not self.closed:
+            if intake.is_full:
+                intake.blocked[self._take_room] = None
+                break
             size = _length(view, start)[0]
             if not 0 < size <= limit:
                 self.listener.reject(self, f"a request of {size} bytes, where 1 to {limit} are allowed")
@@ -274,7 +293,7 @@ class Connection:
             self.in_flight = request
             self.last_ns = request.arrived_ns
             start = stop
-            self.listener.intake.submit(request)
+            intake.submit(request)
         if self._out and not self._is_writing:
             self._flush()
         self._is_parsing = False
@@ -289,6 +308,16 @@ class Connection:
         if self._buffer is not None and self._filled > self._start:
             self._parse_own(self._buffer)
         self._resume_reading()
+
+    def _take_room(self) -> None:
+        """There is room in the queue of requests, and it is this connection's turn to fill it."""
+        try:
+            self._proceed()
+            if self._is_reading and not self.closed:
+                self._readable(has_room=not self.listener.intake.is_full)
+        except Exception:
+            logger.exception("%r could not be read and is closed", self)
+            self.close("it could not be read; the node's log has the details")
 
     def _resume_reading(self) -> None:
         if self.in_flight is None and not (self.closed or self._muted or self._is_reading or self._out):
@@ -307,6 +336,7 @@ class Connection:
     def _flush(self) -> None:
         """Send as much as the socket takes."""
         out = self._out
+        start_ns = perf_counter_ns() if self._is_writing or len(self._sending) > 1 else 0
         try:
             while out:
                 if type(out[0]) is FileRange:
@@ -314,6 +344,7 @@ class Connection:
                 else:
                     self._send_buffers(out)
         except BlockingIOError:
+            self._note_begun(start_ns)
             if not self._is_writing:
                 self._is_writing = True
                 self.listener.loop.add_writer(self._socket.fileno(), self._flush)
@@ -321,9 +352,17 @@ class Connection:
         except OSError as error:
             self.close(f"writing failed: {error}")
             return
+        except Exception:
+            logger.exception("an answer on %r could not be sent; the connection is closed", self)
+            self.close("an answer could not be sent; the node's log has the details")
+            return
         if self._is_writing:
+            self._note_begun(start_ns)
             self._is_writing = False
             self.listener.loop.remove_writer(self._socket.fileno())
+        elif start_ns:
+            for request in self._sending:
+                request.sending_ns = start_ns
         sending, self._sending = self._sending, []
         now_ns = perf_counter_ns()
         for request in sending:
@@ -334,6 +373,11 @@ class Connection:
             self.done(sending[-1])
         elif not self._is_parsing:
             self._proceed()
+
+    def _note_begun(self, start_ns: int) -> None:
+        """Note for each answer when the socket first took some of it; an attempt to send began at `start_ns`."""
+        for request in self._sending[: len(self._sending) - self.waiting_answers]:
+            request.sending_ns = request.sending_ns or start_ns or request.replied_ns
 
     def _send_buffers(self, out: deque[Chunk]) -> None:
         """Send the buffers in front of the next file range in one call."""

@@ -155,7 +155,9 @@ class Listener:
             self._close_delayed(sock)
 
     def close_idle(self) -> None:
-        """End connections that were silent for too long, those that wait for an answer excepted."""
+        """End connections that were silent for too long, unless they wait for an answer or are not read themselves."""
+        if self.intake.is_full:
+            return
         oldest = perf_counter_ns() - self.limits.max_idle_ms * 1_000_000
         for connection in [known for known in self.connections if known.last_ns < oldest]:
             if connection.in_flight is None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
 
 
+class SecondOutcome(AssertionError):
+    """A request was to have another outcome after its first, which stays the only one."""
+
+
 class Request:
     """A frame, and what became of it. Times are nanoseconds of one clock; 0 where it was not reached."""
 
@@ -28,6 +32,7 @@ class Request:
         "note",
         "received_bytes",
         "replied_ns",
+        "sending_ns",
         "sent_bytes",
         "sent_ns",
         "started_ns",
@@ -44,6 +49,8 @@ class Request:
         """When the handler returned: from then on it waited for something else."""
         self.replied_ns = 0
         """When the answer was there."""
+        self.sending_ns = 0
+        """When the socket took its first byte; 0 if that was as soon as the answer was there."""
         self.sent_ns = 0
         """When its last byte was given to the socket."""
         self.received_bytes = len(frame)
@@ -52,6 +59,10 @@ class Request:
         self.is_answered = False
         self.note: object = None
         """For whoever handles the request: what it will want to know when it was sent."""
+
+    def __repr__(self) -> str:
+        head = b"" if self.frame is None else bytes(self.frame[:8])
+        return f"Request({self.received_bytes} bytes that begin with {head.hex()})"
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
         """Answer with these bytes, which include the length in front of them."""
@@ -70,8 +81,18 @@ class Request:
         self.connection.refuse(why)
         self.connection.listener.on_sent(self)
 
+    def abort(self, why: str) -> None:
+        """End the connection after a defect, unless the request has had its outcome in spite of it."""
+        if not self.is_answered:
+            self.connection.listener.intake.aborted += 1
+            self.refuse(why)
+        elif self.connection.is_stuck_with(self):
+            self.connection.listener.intake.aborted += 1
+            self.connection.close(why)
+            self.connection.listener.on_sent(self)
+
     def hang_up(self, after_ms: int, why: str) -> None:
-        """End the connection in a while, and take no more requests from it until then; for whoever was answered."""
+        """End the connection in a while, and take no more requests from it; the client has had its answer."""
         connection = self.connection
         connection.mute()
         connection.listener.loop.call_later(after_ms / 1000, connection.close, why)
@@ -82,7 +103,8 @@ class Request:
             self.frame = memoryview(bytearray(self.frame))
 
     def _settle(self, mute_ms: int) -> None:
-        assert not self.is_answered, "a request has one outcome"
+        if self.is_answered:
+            raise SecondOutcome(f"a request has one outcome, and {self!r} has had its own")
         self.is_answered = True
         self.frame = None
         self.mute_ms = mute_ms

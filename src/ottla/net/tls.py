@@ -159,8 +159,8 @@ class TlsConnection(Connection):
         """The subject of the client's certificate; None if it has shown none."""
         return self._tls.subject()
 
-    def _readable(self) -> None:
-        super()._readable()
+    def _readable(self, *, has_room: bool = False) -> None:
+        super()._readable(has_room=has_room)
         self._read_on()
 
     def _resume_reading(self) -> None:

@@ -42,6 +42,10 @@ class Operation(ABC):
     def expire(self) -> None:
         """Complete with what there is, for the deadline has come."""
 
+    def give_up(self, error: Exception) -> None:
+        """A defect keeps the operation from completing. Those that hold a client's request answer it with an error."""
+        logger.error("%r could not be completed after a change or at its deadline", self, exc_info=error)
+
     def hurry(self) -> None:  # noqa: B027 (only fetches of followers have an interim answer)
         """Complete soon, for there is something to tell."""
 
@@ -106,9 +110,12 @@ class WaitingList:
         """Let all look again; returns how many completed. What is added meanwhile looks the next time."""
         completed = 0
         for operation in list(self.operations):
-            if not operation.is_done and operation.try_complete():
-                operation.finish()
-                completed += 1
+            try:
+                if not operation.is_done and operation.try_complete():
+                    operation.finish()
+                    completed += 1
+            except Exception as error:  # noqa: BLE001 (one that fails must not keep the others waiting)
+                operation.give_up(error)
         return completed
 
 
@@ -135,7 +142,13 @@ class Completions:
         self._is_running = True
         try:
             while self._due:
-                self._due.popitem()[0].wake()
+                due = self._due.popitem()[0]
+                try:
+                    due.wake()
+                except Exception as error:
+                    if not isinstance(due, Operation):
+                        raise
+                    due.give_up(error)
         finally:
             self._is_running = False
 
@@ -235,9 +248,8 @@ class Timer:
                     operation.finish()
                     try:
                         operation.expire()
-                    except Exception:
-                        # The others of this slot, and of all later ones, must have their time too.
-                        logger.exception("%s could not be completed at its deadline", operation)
+                    except Exception as error:  # noqa: BLE001 (the others, here and in later slots, must have their time)
+                        operation.give_up(error)
         if self._order:
             self._schedule(self._order[0])
         else:

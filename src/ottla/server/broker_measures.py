@@ -12,22 +12,50 @@ from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.metrics.family import Family, counter, gauge
 from ottla.metrics.registry import Registry
-from ottla.net.intake import Intake
 from ottla.net.listener import Listener
 from ottla.replica.fetchers import Fetchers
 from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Expirations, Timer
+from ottla.server.request_workers import RequestWorkers
 
 
-def watch_network(registry: Registry, intake: Intake, listeners: Sequence[Listener]) -> None:
-    """The queue, the workers and the connections."""
+def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
+    """The queues, the workers and the connections."""
     channel = "kafka_network_requestchannel_"
-    registry.gauge(f"{channel}requestqueuesize", "Requests that wait for a worker.", lambda: len(intake.queue))
-    registry.gauge(f"{channel}responsequeuesize", "Answers that wait to be sent.", lambda: 0)
-    registry.gauge("ottla_request_workers", "Requests that may be worked on at a time.", lambda: intake.workers)
-    registry.gauge("ottla_request_workers_busy", "Requests that are being worked on.", lambda: intake.busy)
+    registry.gauge(
+        f"{channel}requestqueuesize",
+        "Requests that wait for a worker.",
+        lambda: sum(len(pool.intake.queue) for pool in pools),
+    )
+    registry.gauge(
+        f"{channel}responsequeuesize",
+        "Responses that wait to be sent: the socket has taken nothing of them yet.",
+        lambda: sum(each.waiting_answers for listener in listeners for each in listener.connections),
+    )
+    registry.read_counter(
+        "ottla_requests_aborted_total",
+        "Requests that ended with their connection because a defect left them without an answer: see the log.",
+        lambda: sum(pool.intake.aborted for pool in pools),
+    )
+    for pool in pools:
+        _watch_pool(registry, pool)
     registry.collect(lambda: _connections(listeners))
+
+
+def _watch_pool(registry: Registry, pool: RequestWorkers) -> None:
+    intake, labels = pool.intake, {"pool": pool.role}
+    for name, what, read in (
+        ("workers", "Requests that may be worked on at a time.", lambda: intake.workers),
+        ("workers_busy", "Requests that are being worked on.", lambda: intake.busy),
+        ("threads", "Threads that were started for requests that take long.", lambda: len(pool.threads)),
+        (
+            "connections_blocked",
+            "Connections that are not read: the queue of requests is full.",
+            lambda: len(intake.blocked),
+        ),
+    ):
+        registry.gauge(f"ottla_request_{name}", what, read, labels)
 
 
 def watch_broker(registry: Registry, broker: BrokerNode) -> None:

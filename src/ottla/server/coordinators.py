@@ -75,6 +75,7 @@ class Coordinators:
         broker_epoch: Callable[[], int],
         now_ms: Callable[[], int],
         security: SecurityNow,
+        in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
         self.producer_ids = ProducerIds(settings.node_id, broker_epoch, ask_controller)
         self.groups = group_coordinators(
@@ -113,6 +114,7 @@ class Coordinators:
             timer=Timer(loop.call_later, now_ms),
             now_ms=now_ms,
             security=security,
+            in_thread=in_thread,
         )
         self.share_groups = ShareGroups(
             self.groups, self.sharing, partitions, group_context(partitions, setting, now_ms), spawn

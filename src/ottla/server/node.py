@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,6 @@ from ottla.log.threads import Threads
 from ottla.messages.apis import Listeners
 from ottla.metrics.requests import on_sent
 from ottla.net.connection import Connection
-from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
 from ottla.replica.departures import Departures
@@ -68,6 +66,7 @@ from ottla.server.plugins import Plugins
 from ottla.server.quorum import Quorum
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
+from ottla.server.request_workers import Pools
 from ottla.server.securing import Handle, Securing
 from ottla.server.tasks import Tasks
 from ottla.server.topic_creation import TopicCreation
@@ -98,11 +97,9 @@ class Node:
         self._spawn = Tasks(loop).spawn
         self._metas = self._directories.metas
         self.cluster_id = next(iter(self._metas.values())).cluster_id
-        # Batches that take long, a few at a time: each may need as much memory as its records decompress to.
-        self._workers = ThreadPoolExecutor(2, thread_name_prefix="ottla-records")
         self._threads = Threads(lambda action: loop.call_soon_threadsafe(action), loop.call_later, workers=4)
         self._completions = Completions()
-        self._intake = Intake(self._handle, workers=settings.num_io_threads, capacity=settings.queued_max_requests)
+        self._pools = Pools(self._handle, settings, loop, self._spawn)
         self._counts = Connections()
         self._handlers: dict[str, Handle] = {}
         self._listeners: list[Listener] = []
@@ -136,7 +133,9 @@ class Node:
         compaction = Compaction(self.logs)
         self._upkeep = Upkeep(loop, settings, self.logs, compaction, self._listeners, now_ms)
         self.observation.watch_logs(self.logs, compaction)
-        self._reconfiguration = Reconfiguration(self._intake, self._listeners, self.logs, compaction, self._upkeep)
+        self._reconfiguration = Reconfiguration(
+            self._pools.served, self._listeners, self.logs, compaction, self._upkeep
+        )
         self._reconfiguration.apply(settings, settings)
         self._dynamic.checks.append(self._securing.check)
         self._dynamic.on_change += [self._reconfiguration.apply, self._securing.apply, self._replication.reconfigure]
@@ -154,6 +153,7 @@ class Node:
             broker_epoch=self._broker_epoch,
             now_ms=now_ms,
             security=self._securing.between_brokers,
+            in_thread=self._pools.broker.in_thread,
         )
         self._departures = Departures(
             settings.inter_broker_listener_name,
@@ -196,7 +196,7 @@ class Node:
         await self._plugins.start()
         self._access.policies, self._access.keeper = self._plugins.policies, self._plugins.authorizer
         self._rights.authorizer = self._rights.authorizer or self._plugins.authorizer
-        await self.observation.start(self._loop, self._intake, self._listeners)
+        await self.observation.start(self._loop, self._pools.served, self._listeners)
         settings_of = partial(self._dynamic.log_settings, Image())
         self._loading = self._loop.run_in_executor(None, self.logs.load, settings_of, now_ms())
         await asyncio.shield(self._loading)
@@ -253,7 +253,7 @@ class Node:
         self._peers.close()
         # Work under way must be over before logs are closed: both sync, and write the same files.
         await self._loop.run_in_executor(None, self._threads.close)
-        await self._loop.run_in_executor(None, partial(self._workers.shutdown, cancel_futures=True))
+        await self._loop.run_in_executor(None, self._pools.close)
         if self._quorum is not None:
             self._quorum.log.close()
         await self._loop.run_in_executor(None, self.logs.close, epoch)
@@ -289,17 +289,18 @@ class Node:
             lambda: self._metadata.image,
             self._access,
             self._rights.authorizer,
-            spawn=self._spawn,
+            spawn=self._pools.controller.spawn,
             after=self._completions.run,
             watch=self.observation.requests.watch,
             levels_changed=self.observation.request_log.refresh,
         )
         self._rights.throttle(of_broker, of_controller)
         for endpoint in settings.listeners:
+            is_of_controller = endpoint.name in settings.controller_listener_names
             listener = Listener(
                 self._loop,
                 endpoint.name,
-                self._intake,
+                (self._pools.controller if is_of_controller else self._pools.broker).intake,
                 limits=settings.limits_of(endpoint.name),
                 counts=self._counts,
                 on_sent=on_sent,
@@ -307,7 +308,6 @@ class Node:
             )
             self.ports[endpoint.name] = listener.bind(endpoint.host, endpoint.port)
             self._listeners.append(listener)
-            is_of_controller = endpoint.name in settings.controller_listener_names
             dispatch: Dispatch[Any] = of_controller if is_of_controller else of_broker
             self._handlers[endpoint.name] = self._securing.gated(endpoint.name, dispatch)
             if not is_of_controller:
@@ -326,7 +326,7 @@ class Node:
             broker,
             {endpoint.api.key: endpoint for endpoint in BROKER_ENDPOINTS},
             Listeners.BROKER,
-            spawn=self._spawn,
+            spawn=self._pools.broker.spawn,
             after=self._completions.run,
             watch=self.observation.requests.watch,
             unstable=broker.unstable_versions,
@@ -377,7 +377,7 @@ class Node:
             reads_by_rack=settings.text("replica.selector.class") == RACK_AWARE,
             kraft_version=self._access.kraft_version,
             authorizer=self._rights.authorizer,
-            in_thread=partial(self._loop.run_in_executor, self._workers),
+            in_thread=self._pools.broker.in_thread,
             controller_versions=self._access.controller_versions,
         )
 

@@ -28,7 +28,6 @@ from ottla.metrics.request_log import RequestLog
 from ottla.metrics.requests import RequestMeters
 from ottla.metrics.syncs import TimedDisk
 from ottla.metrics.topics import Topics
-from ottla.net.intake import Intake
 from ottla.net.listener import Listener
 from ottla.server.active_controller import ActiveController
 from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
@@ -40,6 +39,7 @@ from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
+from ottla.server.request_workers import RequestWorkers
 from ottla.server.topic_states import TopicStates
 from ottla.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
 
@@ -76,13 +76,15 @@ class Observation:
         self.registry.gauge("ottla_info", "The version.", lambda: 1, {"version": __version__})
         self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 leaving.", self._state)
 
-    async def start(self, loop: asyncio.AbstractEventLoop, intake: Intake, listeners: Sequence[Listener]) -> None:
+    async def start(
+        self, loop: asyncio.AbstractEventLoop, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]
+    ) -> None:
         """Open the port. `listeners` may still be made."""
         self._loop = loop
-        pulse = self._pulse = Pulse(loop, lambda: intake.busy_ns)
+        pulse = self._pulse = Pulse(loop, {pool.role: pool.intake for pool in pools})
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
-        watch_network(self.registry, intake, listeners)
+        watch_network(self.registry, pools, listeners)
         self.request_log.refresh()
         addresses = self._settings[METRICS_LISTENER]
         assert isinstance(addresses, tuple)

@@ -8,9 +8,9 @@ from typing import Final
 
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
-from ottla.net.intake import Intake
 from ottla.net.listener import Listener
 from ottla.server.node_settings import NodeSettings
+from ottla.server.request_workers import RequestWorkers
 from ottla.server.upkeep import Upkeep
 
 _NO_LIMIT: Final = 1e308
@@ -20,9 +20,14 @@ class Reconfiguration:
     """Brings settings to those parts of a node that keep them."""
 
     def __init__(
-        self, intake: Intake, listeners: Sequence[Listener], logs: Logs, compaction: Compaction, upkeep: Upkeep
+        self,
+        pools: Sequence[RequestWorkers],
+        listeners: Sequence[Listener],
+        logs: Logs,
+        compaction: Compaction,
+        upkeep: Upkeep,
     ) -> None:
-        self._intake = intake
+        self._pools = pools
         self._listeners = listeners
         self._logs = logs
         self._compaction = compaction
@@ -32,8 +37,8 @@ class Reconfiguration:
 
     def apply(self, old: NodeSettings, new: NodeSettings) -> None:
         """Act on new settings; those of before are not needed, as all of this can be done again."""
-        if new.num_io_threads != self._intake.workers:
-            self._intake.resize(new.num_io_threads)
+        for pool in self._pools:
+            pool.resize(new.num_io_threads)
         for listener in self._listeners:
             listener.limits = new.limits_of(listener.name)
             if self.is_serving:
