@@ -3,11 +3,15 @@
 import pytest
 
 from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
+from ottla.log import validate
 from ottla.log.producers import Origin
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import TimestampType, assign_crc, read_header, set_max_timestamp
+from ottla.log.validate import accept
+from ottla.wire import compression as codecs
+from ottla.wire import summary
+from ottla.wire.batch import HEADER_BYTES, TimestampType, assign_crc, read_header, set_max_timestamp
 from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch, records
+from ottla.wire.records import Record, build_batch, records, with_payload
 from tests.log.workbench import NOW, Bench, Producer, batch, check_consistent, stored
 
 DAY = 86_400_000
@@ -150,3 +154,73 @@ class TestCompression:
         (found,) = stored(bench.log)
         assert found.data[16:] == sent[16:]
         assert read_header(found.data).compression is Compression.SNAPPY
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "PIECE_BYTES", 50)
+    monkeypatch.setattr(summary, "PIECE_BYTES", 50)
+    monkeypatch.setattr(validate, "PIECE_BYTES", 50)
+    monkeypatch.setattr(validate, "_HELD_BYTES", 49)
+
+
+def look(data: bytearray, settings: LogSettings) -> object:
+    """What becomes of a batch: header and records as they are stored, or the error and the records at fault."""
+    try:
+        taken, header = accept(bytearray(data), settings, Origin.CLIENT, NOW)
+    except RecordError as error:
+        return type(error), error.record_errors
+    assert header == read_header(taken)
+    return header._replace(batch_length=0, crc=0), list(records(taken))
+
+
+class TestPieces:
+    """A batch whose records come in pieces is answered and stored as one whose records are at hand as a whole."""
+
+    @pytest.mark.parametrize("source", Compression)
+    @pytest.mark.parametrize("target", [None, *Compression])
+    @pytest.mark.parametrize("skews", [(0, 7, -3), (5, 0, -20)])
+    def test_the_outcome_is_the_same(
+        self,
+        source: Compression,
+        target: Compression | None,
+        skews: tuple[int, ...],
+        request: pytest.FixtureRequest,
+    ) -> None:
+        sent = [
+            Record(number, NOW + skew, None if number == 2 else b"k" * 9, bytes(number * 70), [("h", b"v" * 60)])
+            for number, skew in enumerate(skews)
+        ]
+        batches = [build_batch(sent, compression=source)]
+        early = build_batch(sent, delete_horizon=NOW - 50, compression=source)  # the base is that, not the first time
+        early[21:23] = (read_header(early).attributes & ~0x40).to_bytes(2)
+        assign_crc(early, 0, len(early))
+        batches.append(early)
+        choices = [
+            LogSettings(compression=target),
+            LogSettings(compression=target, compact=True),
+            LogSettings(compression=target, message_timestamp_before_max_ms=1),
+            LogSettings(compression=target, message_timestamp_type=TimestampType.LOG_APPEND),
+        ]
+        whole = [look(data, settings) for data in batches for settings in choices]
+        request.getfixturevalue("small_pieces")
+        assert [look(data, settings) for data in batches for settings in choices] == whole
+        assert any(isinstance(found, tuple) and found[0] is InvalidRecord for found in whole)
+
+    @pytest.mark.usefixtures("small_pieces")
+    @pytest.mark.parametrize("target", [Compression.NONE, Compression.SNAPPY])
+    def test_what_grows_beyond_the_limit_is_refused(self, target: Compression) -> None:
+        data = batch(*(bytes([number]) * 400 for number in range(100)), compression=Compression.GZIP)
+        settings = LogSettings(compression=target, max_message_bytes=len(data) + 10)
+        assert isinstance(refused(data, settings), MessageTooLarge)
+
+    @pytest.mark.usefixtures("small_pieces")
+    @pytest.mark.parametrize("target", [None, Compression.ZSTD])
+    def test_bytes_after_the_last_record_are_refused(self, target: Compression | None) -> None:
+        data = batch(*(bytes(100) for _ in range(5)))
+        header = read_header(data)
+        longer = with_payload(data, header, bytes(data[HEADER_BYTES:]) + b"\0", Compression.GZIP)
+        assert isinstance(refused(longer, LogSettings(compression=target)), InvalidRecord)
+        fewer = header._replace(record_count=4, last_offset_delta=3)
+        shorter = with_payload(data, fewer, bytes(data[HEADER_BYTES:]), Compression.GZIP)
+        assert isinstance(refused(shorter, LogSettings(compression=target)), InvalidRecord)

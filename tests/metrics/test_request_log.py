@@ -62,6 +62,7 @@ def test_a_line_tells_all_of_a_request(caplog: pytest.LogCaptureFixture) -> None
             assert line["request"]["topics"][0]["name"] == "t"
             assert line["response"]["clusterId"] == "c"
             assert (line["client"], line["listener"], line["principal"]) == ("127.0.0.1", "TEST", "User:ANONYMOUS")
+            assert (line["isForwarded"], line["securityProtocol"], line["connection"]) == (False, "PLAINTEXT", "")
             assert line["requestBytes"] > 0
             assert line["responseBytes"] > 0
             assert line["throttleTimeMs"] == 3
@@ -86,7 +87,7 @@ def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptu
             await service.ask(FetchRequest(), 1, 12)
             await service.ask(MetadataRequest(), 3, 12)  # not logged: it ended after
             await service.ask(FetchRequest(), 1, 12)
-            assert [line["requestHeader"]["requestApiKeyName"] for line in lines(caplog)] == ["FetchConsumer"]
+            assert [line["requestHeader"]["requestApiKeyName"] for line in lines(caplog)] == ["Fetch"]
             assert service.told()['kafka_network_requestmetrics_totaltimems_count{request="Metadata"}'] == 2
 
     with caplog.at_level(logging.DEBUG):

@@ -5,10 +5,18 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
 from typing import Any
 
+import pytest
+
 from ottla.api.call import LATER, NOTHING, Call, CloseConnection
 from ottla.errors import NotLeader
+from ottla.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.messages.apis import BY_KEY
 from ottla.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from ottla.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from ottla.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.messages.produce import (
     PartitionProduceResponse,
@@ -238,5 +246,50 @@ def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> No
             await service.ask(FetchRequest(), 1, 12)
             assert 20 <= service.intake.busy_ns / 1e6 < 38
             first[1].close()
+
+    run(test)
+
+
+def test_checks_of_transactions_and_listings_of_client_metrics_have_kinds_of_their_own() -> None:
+    """As Kafka 4.3.1 names them: a check is not an addition, but its errors are; a listing of v0 counts for both."""
+
+    async def test() -> None:
+        def add(call: Call[None], request: Any) -> AddPartitionsToTxnResponse:
+            return AddPartitionsToTxnResponse(error_code=31 if len(request.transactions) == 2 else 0)
+
+        def listing(call: Call[None], request: Any) -> ListConfigResourcesResponse:
+            return ListConfigResourcesResponse()
+
+        def change(*only_checked: bool) -> AddPartitionsToTxnRequest:
+            return AddPartitionsToTxnRequest(
+                transactions=[AddPartitionsToTxnTransaction(verify_only=each) for each in only_checked]
+            )
+
+        async with serving({24: add, 74: listing}) as service:
+            for request, version in (
+                (AddPartitionsToTxnRequest(), 3),  # a client's
+                (change(True, False), 5),
+                (change(False), 4),
+                (change(True), 5),
+                (change(True, True), 5),
+                (change(), 4),
+            ):
+                await service.ask(request, 24, version)
+            for version in (0, 1, 1):
+                await service.ask(ListConfigResourcesRequest(), 74, version)
+            told = service.told()
+
+            def count(kind: str) -> float:
+                return told[f'{PREFIX}_totaltimems_count{{request="{kind}"}}']
+
+            def errors(kind: str, name: str) -> float:
+                return told[f'{PREFIX}_errors_total{{request="{kind}",error="{name}"}}']
+
+            assert (count("AddPartitionsToTxn"), count("AddPartitionsToTxnVerification")) == (3, 3)
+            assert errors("AddPartitionsToTxn", "CLUSTER_AUTHORIZATION_FAILED") == 2
+            assert errors("AddPartitionsToTxn", "NONE") == 4
+            with pytest.raises(KeyError):
+                errors("AddPartitionsToTxnVerification", "NONE")
+            assert (count("ListClientMetricsResources"), count("ListConfigResources")) == (1, 3)
 
     run(test)

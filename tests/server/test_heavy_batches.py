@@ -28,6 +28,7 @@ from ottla.wire.batch import HEADER_BYTES, assign_crc, read_header
 from ottla.wire.codec import decode
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, build_batch, with_payload
+from ottla.wire.varint import write_varint
 from tests.differential.harness import frame_of as unframed
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS
@@ -104,9 +105,10 @@ def answers(sock: socket.socket) -> list[tuple[int, int]]:
 
 
 def bomb(size: int = 400 << 20) -> bytearray:
-    """A batch of a few hundred KiB that decompresses to far more than any batch may."""
+    """A batch of a few hundred KiB that decompresses to far more than any batch may: one record, in order so far."""
     data = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
-    data[HEADER_BYTES:] = gzip.compress(bytes(size), 9)
+    body = b"\0\0\0\2k" + write_varint(size) + bytes(size) + b"\0"
+    data[HEADER_BYTES:] = gzip.compress(write_varint(len(body)) + body, 9)
     data[8:12] = (len(data) - 12).to_bytes(4)
     data[21:23] = Compression.GZIP.to_bytes(2)
     assign_crc(data, 0, len(data))

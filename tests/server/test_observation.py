@@ -118,7 +118,7 @@ def test_a_node_tells_what_it_does(watched: Watched) -> None:
         "ottla_metadata_applied_lag_records": 0,
     }.items():
         assert told[name] == value, name
-    assert told['kafka_controller_controllereventmanager_eventqueueprocessingtimems_count{event="CreateTopics"}'] == 1
+    assert told['ottla_controller_event_time_ms_count{event="CreateTopics"}'] == 1
     assert told["kafka_log_logflushstats_logflushrateandtimems_count"] > 0
     assert told['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] >= 1
     assert 0 <= told['kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent{window="1m"}'] <= 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.wire import compression
 from ottla.wire.batch import (
     HEADER,
     HEADER_BYTES,
@@ -21,7 +22,7 @@ from ottla.wire.batch import (
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import Compression, compress
+from ottla.wire.compression import PIECE_BYTES, Compression, compress
 from ottla.wire.control import ControlType, control_key, control_type, coordinator_epoch, transaction_marker
 from ottla.wire.errors import ProtocolError
 from ottla.wire.records import Record, build_batch, build_batch_of_values, keys, records
@@ -127,9 +128,16 @@ def pack(batch: bytearray, fields: BatchHeader) -> bytearray:
 
 
 @each_codec
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 30])
 @given(made=record_lists())
 @settings(max_examples=60, deadline=None)
-def test_what_is_built_is_read_back(codec: Compression, made: tuple[int, list[Record]]) -> None:
+def test_what_is_built_is_read_back(codec: Compression, piece_bytes: int, made: tuple[int, list[Record]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compression, "PIECE_BYTES", piece_bytes)
+        check_read_back(codec, made)
+
+
+def check_read_back(codec: Compression, made: tuple[int, list[Record]]) -> None:
     base, given_records = made
     batch = build_batch(given_records, base_offset=base, compression=codec)
     header = read_header(batch)

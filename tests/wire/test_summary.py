@@ -1,14 +1,25 @@
 """What is said of a batch's records is true, and compiled code says the same as Python does."""
 
+import time
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ottla.wire import summary
 from ottla.wire.batch import HEADER_BYTES, MAX_INT64, NO_TIMESTAMP, read_header
 from ottla.wire.errors import ProtocolError
 from ottla.wire.records import Record, build_batch
 from ottla.wire.records import records as decoded
-from ottla.wire.summary import compiled, summarize, summarize_in_python
+from ottla.wire.summary import (
+    compiled,
+    scan_part_in_python,
+    shift_timestamps,
+    summarize,
+    summarize_in_python,
+    summarize_pieces,
+)
 
 BASE = 1_700_000_000_000
 small = st.none() | st.binary(max_size=200)
@@ -96,3 +107,79 @@ class TestCompiled:
             compiled(b"", 0, 1 << 64, BASE)
         with pytest.raises(BufferError):
             compiled(memoryview(bytes(10))[::2], 0, 1, BASE)
+
+
+def in_pieces(data: bytes | bytearray, size: int) -> Iterator[bytes]:
+    return (bytes(data[start : start + size]) for start in range(0, len(data), size))
+
+
+a_large_record = st.builds(
+    lambda key, value, headers: (0, bytes(key), bytes(value), [(f"h{each}", bytes(each)) for each in range(headers)]),
+    st.sampled_from([0, 10, 300]),
+    st.sampled_from([0, 200, 1000]),
+    st.sampled_from([0, 3, 40]),
+)
+mixed_records = st.lists(a_record | a_large_record, min_size=1, max_size=12).map(
+    lambda given: [
+        Record(number, BASE + skew, key, value, headers) for number, (skew, key, value, headers) in enumerate(given)
+    ]
+)
+
+
+@pytest.fixture(params=["compiled", "python"], scope="module")
+def small_window(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Records of more than a few bytes do not fit into what is at hand; with compiled code and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary, "PIECE_BYTES", 40)
+        if request.param == "python":
+            patch.setattr(summary, "scan_part", scan_part_in_python)
+            patch.setattr(summary, "skip_pairs", lambda data, start, stop, count: (start, count))
+        yield
+
+
+@pytest.mark.usefixtures("small_window")
+class TestPieces:
+    @given(
+        mixed_records,
+        st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255)), max_size=2),
+        st.integers(-3, 3),
+        st.integers(1, 100),
+    )
+    @example([Record(0, BASE, None, bytes(64))], [], 0, 1)
+    def test_a_summary_is_the_same_whatever_the_pieces(
+        self, given: list[Record], flips: list[tuple[int, int]], cut: int, size: int
+    ) -> None:
+        """Of records some of whose bytes are changed, cut off or too many, both find the same or both complain."""
+        data, count = build_batch(given)[HEADER_BYTES:], len(given)
+        for place, bits in flips:
+            data[place % len(data)] ^= bits
+        data = data + bytes(cut) if cut >= 0 else data[:cut]
+        base = given[0].timestamp
+        try:
+            whole: object = (tuple(summarize_in_python(data, 0, count, base)), len(data))
+        except ProtocolError:
+            whole = None
+        try:
+            found, total = summarize_pieces(in_pieces(data, size), count, base)
+            parts: object = (tuple(found), total)
+        except ProtocolError:
+            parts = None
+        assert parts == whole
+
+    @given(mixed_records, st.integers(1, 100), st.integers(-5, 1 << 33))
+    def test_shifted_timestamps_are_those_of_a_batch_with_another_base(
+        self, given: list[Record], size: int, shift: int
+    ) -> None:
+        base = given[0].timestamp - shift
+        data = build_batch(given, delete_horizon=base)[HEADER_BYTES:]  # which makes that the base of all timestamps
+        shifted = shift_timestamps(in_pieces(data, size), len(given), shift)
+        assert b"".join(shifted) == build_batch(given)[HEADER_BYTES:]
+
+    def test_a_record_with_very_many_headers_takes_little_time(self) -> None:
+        if compiled is None or summary.scan_part is scan_part_in_python:
+            pytest.skip("Python takes its time")
+        data = build_batch([Record(0, BASE, None, None, [("", None)] * 1_000_000)])[HEADER_BYTES:]
+        begun = time.process_time()
+        found, total = summarize_pieces(in_pieces(data, 1 << 16), 1, BASE)
+        assert (tuple(found), total) == ((BASE, BASE, True), len(data))
+        assert time.process_time() - begun < 1

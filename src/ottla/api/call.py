@@ -50,10 +50,13 @@ class Client:
     __slots__ = (
         "address",
         "authentication",
+        "connection_id",
         "has_token",
+        "is_forwarded",
         "listener",
         "port",
         "principal",
+        "security_protocol",
         "software_name",
         "software_version",
     )
@@ -69,6 +72,19 @@ class Client:
         """How far it is with SASL; None where there is none."""
         self.software_name = "unknown"
         self.software_version = "unknown"
+        self.security_protocol = "PLAINTEXT"
+        self.connection_id = ""
+        """Both addresses and a number, as Kafka names connections."""
+        self.is_forwarded = False
+        """Whether a broker handed on the request: then the connection is the broker's, and the rest is the client's."""
+
+    def forwarded(self) -> Client:
+        """A client behind this one, which is a broker: of the connection, everything is the same."""
+        client = Client(self.address, self.listener)
+        client.software_name, client.software_version = self.software_name, self.software_version
+        client.security_protocol, client.connection_id = self.security_protocol, self.connection_id
+        client.is_forwarded = True
+        return client
 
 
 ANONYMOUS: Final = "User:ANONYMOUS"

@@ -2,15 +2,18 @@
 
 The request inside goes the way of all requests, and its answer travels back inside the answer. An error of the envelope
 itself is for the broker: that it should look for the active controller, or that the request inside cannot be read.
+
+As in Kafka the two are counted and logged as one: as the request inside, with the envelope's times, from its arrival
+to the last byte of its answer. An envelope that cannot be opened is counted as an Envelope.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import struct
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from ottla.api.call import LATER, Call, Client, Later
+from ottla.api.call import LATER, Call, Later
 from ottla.api.controller_node import ControllerNode
 from ottla.api.endpoint import endpoint
 from ottla.errors import (
@@ -38,6 +41,23 @@ class _Answer(EnvelopeResponse):
     throttle_time_ms = 0
 
 
+class Forwarded:
+    """The note of an envelope that was opened: its outcome is recorded for the request inside."""
+
+    __slots__ = ("_inside",)
+
+    def __init__(self, inside: Any) -> None:
+        self._inside = inside
+
+    def record(self, request: object) -> None:
+        """The envelope has had its outcome, and the request inside with it."""
+        self._inside.record(request)
+
+    def failed(self, codes: set[int]) -> None:
+        """The envelope's answer holds an error instead of the answer of the request inside."""
+        self._inside.failed(codes)
+
+
 class Enclosed:
     """The request within an envelope, as the network would hand it over; its outcome is the envelope's answer."""
 
@@ -60,6 +80,7 @@ class Enclosed:
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
         """Send the answer back, without the length that a frame would have. The client's broker mutes the client."""
+        self._pass_on_note()
         data = b"".join(cast("list[bytes]", chunks))  # nothing that is handed on answers with records from a file
         answer = _Answer(response_data=data[_LENGTH_BYTES:])
         answer.throttle_time_ms = self.mute_ms
@@ -82,13 +103,19 @@ class Enclosed:
 
     def fail(self, error: ApiError) -> None:
         """Tell the broker instead of its client."""
+        self._pass_on_note()
         self._call.answer(EnvelopeResponse(error_code=error.code))
+
+    def _pass_on_note(self) -> None:
+        """Let the envelope's outcome be that of the request inside, if it was understood."""
+        if self.note is not None:
+            self._call.exchange.note = Forwarded(self.note)
 
 
 @endpoint(58)
 def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
     """Open it, and let what is inside be handled for the client that sent it."""
-    client = Client(call.client.address, call.client.listener)
+    client = call.client.forwarded()
     client.principal, client.has_token = _principal(request.request_principal)
     client.address = _address(request.client_host_address)
     data = bytes(request.request_data)

@@ -192,7 +192,7 @@ class _Appending:
                         now_ms, known = call.node.now_ms(), _NONE_KNOWN  # the topic may be gone by now
                         continue
                     except ApiError as error:
-                        self._failed, answer = error, _failed(part.index, error, partition)
+                        self._failed, answer = error.with_traceback(None), _failed(part.index, error, partition)
                     except OSError as error:
                         self._failed = StorageFailed(str(error))
                         answer = _failed(part.index, self._failed)
@@ -242,7 +242,7 @@ class _Appending:
             try:
                 accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
             except RecordError as error:
-                accepted = error
+                accepted = error.with_traceback(None)  # which names this frame: neither would ever be freed by itself
             try:
                 partition, part = steps.send(accepted)
             except StopIteration:

@@ -32,12 +32,14 @@ from ottla.log.partition_log import Isolation
 from ottla.log.producers import Origin
 from ottla.log.reading import read
 from ottla.log.scan import CorruptLog
+from ottla.metrics.counts import record
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions, Operation
 from ottla.replicated.deadlines import Deadlines
 from ottla.replicated.decision import PARKED, Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
+from ottla.replicated.times import EventTimes
 from ottla.wire.batch import batches
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ProtocolError
@@ -66,6 +68,7 @@ class Shard(Generic[S]):
         now_ms: Callable[[], int],
         write_timeout_ms: int,
         compression: Compression = Compression.NONE,
+        times: EventTimes | None = None,
     ) -> None:
         self._behaviour = behaviour
         self.partition = partition
@@ -88,6 +91,7 @@ class Shard(Generic[S]):
             now_ms=now_ms,
             clock_ns=perf_counter_ns,
             set_timers=self._set_timers,
+            times=times,
         )
 
     def __repr__(self) -> str:
@@ -96,6 +100,13 @@ class Shard(Generic[S]):
     @property
     def is_active(self) -> bool:
         return self.machine.is_active
+
+    @property
+    def phase(self) -> str:
+        """How far the shard is, in Kafka's words: "loading", "active" or "failed"."""
+        if self.machine.is_active:
+            return "active"
+        return "loading" if self._loading is not None and not self._loading.done() else "failed"
 
     @property
     def state(self) -> S:
@@ -162,8 +173,9 @@ class Shard(Generic[S]):
             logger.error("%s cannot be loaded: %s", self, error)
             self._failure = NotCoordinator(f"{self} cannot be loaded")
             return
-        took_ms = (perf_counter_ns() - begun) / 1e6
-        logger.info("%s was loaded up to offset %d in %.0f ms", self, end, took_ms)
+        took_ns = perf_counter_ns() - begun
+        record(self.machine.times.load, took_ns)
+        logger.info("%s was loaded up to offset %d in %.0f ms", self, end, took_ns / 1e6)
         self._watch = _Watch(self._committed)
         self.partition.waiting_produces.add(self._watch)
         self.machine.activate(state, end - 1)
@@ -192,24 +204,29 @@ class Shard(Generic[S]):
     # -- writing --
 
     def _append(self, entries: Sequence[Entry], atomic: bool) -> int:
-        partition, now_ms = self.partition, self._now_ms()
+        partition, now_ms, times = self.partition, self._now_ms(), self.machine.times
         if partition.leader_epoch != self.epoch:
             raise NotCoordinator(f"{self} is led in epoch {partition.leader_epoch}")
         try:
             first = entries[0]
             if isinstance(first, Marker):
                 assert len(entries) == 1, "a marker is decided upon alone"
+                begun_ns = perf_counter_ns()
                 offset = partition.append_marker(first, now_ms).last_offset
             else:
                 stored = [entry for entry in entries if not isinstance(entry, Marker)]
                 assert len(stored) == len(entries), "a marker is decided upon alone"
-                for batch in self._batches(stored, atomic, now_ms):
+                ready = self._batches(stored, atomic, now_ms)
+                begun_ns = perf_counter_ns()
+                for batch in ready:
                     appended = partition.append(batch, acks=-1, now_ms=now_ms, origin=Origin.COORDINATOR)
                     offset = appended.last_offset
         except ApiError as error:
             raise _told(error) from error
         except OSError as error:
             raise NotCoordinator(f"{self} cannot be written: {error}") from error
+        record(times.linger, max(begun_ns - self.machine.decided_ns, 0))
+        record(times.flush, perf_counter_ns() - begun_ns)
         if partition.log.high_watermark > offset:
             self._committed()  # alone in sync: the reply need not wait for a wake-up
         elif self._late_check is None:

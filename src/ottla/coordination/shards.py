@@ -13,6 +13,7 @@ from ottla.errors import NotCoordinator
 from ottla.image.changes import Changes
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from ottla.replicated.times import EventTimes
 from ottla.wire.compression import Compression
 
 S = TypeVar("S")
@@ -52,6 +53,8 @@ class Shards(Generic[S]):
         self._write_timeout_ms = write_timeout_ms
         self.compression = compression
         """How batches of records are compressed, of partitions that are led from now on."""
+        self.times = EventTimes()
+        """How long events take on all of them."""
         self._shards: dict[int, Shard[S]] = {}
 
     def __iter__(self) -> Iterator[Shard[S]]:
@@ -117,5 +120,6 @@ class Shards(Generic[S]):
             now_ms=self._now_ms,
             write_timeout_ms=self._write_timeout_ms,
             compression=self.compression,
+            times=self.times,
         )
         shard.load()

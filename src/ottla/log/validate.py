@@ -3,9 +3,12 @@
 `accept` takes one batch as a producer sent it, looks at header, checksum and every record, and returns the batch as it
 is to be stored: the same buffer where only the header changes or nothing does. It touches nothing but its arguments, so
 that it can run in a thread; asked to be `brief`, it raises TooHeavy instead of doing what would hold up an event loop.
+Compressed records that are too many to be at hand at once are looked at, and recompressed, a piece at a time.
 Errors are what a producer is told; those about records name them, as answers from Produce v8 on do.
 """
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NoReturn
 
 from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
@@ -15,6 +18,7 @@ from ottla.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     CRC_START,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
@@ -29,12 +33,12 @@ from ottla.wire.batch import (
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import Compression, decompress
+from ottla.wire.compression import PIECE_BYTES, Compression, compress_in_pieces, decompress, decompress_in_pieces
 from ottla.wire.crc import crc32c
 from ottla.wire.errors import ProtocolError
-from ottla.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, records, with_payload
-from ottla.wire.summary import inspect, summarize
-from ottla.wire.varint import read_varint
+from ottla.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, with_parts, with_payload
+from ottla.wire.summary import inspect, shift_timestamps, summarize, summarize_pieces
+from ottla.wire.varint import Buffer, read_varint, read_varlong
 
 Data = bytearray | memoryview
 Rules = tuple[int, int, int, bool]
@@ -44,6 +48,10 @@ _BRIEF_BYTES: Final = 64 * 1024
 """A compressed batch of up to so many bytes is opened at once."""
 _BRIEF_PAYLOAD_BYTES: Final = 256 * 1024
 """... as long as not more than this comes out of it, which takes gzip about a millisecond."""
+_HELD_BYTES: Final = 2 * 1024 * 1024
+"""Records that are to be recompressed are held as a whole up to this size; larger ones are decompressed twice."""
+_RECORD_HEAD_BYTES: Final = 5 + 1 + 10
+"""The most that a record's length, attributes and timestamp take."""
 _CODECS: Final = tuple(Compression)
 
 
@@ -98,7 +106,7 @@ def confirm(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
     if codec:
         if codec >= len(_CODECS):
             return None
-        payload = _open(data, _CODECS[codec], brief=True)
+        payload = _open_briefly(data, _CODECS[codec])
     return inspect(data, payload, crc32c(memoryview(data)[CRC_START:]), now_ms, rules)
 
 
@@ -121,13 +129,22 @@ def _prepare(
     """Check the records, and make of them what the topic wants."""
     codec, target = header.attributes & COMPRESSION_MASK, settings.compression
     changes_codec = target is not None and target != codec and not header.is_control
+    payload, size = None, len(data) - HEADER_BYTES
     if not codec and not changes_codec:
         found = summarize(data, HEADER_BYTES, header.record_count, header.base_timestamp)
-    else:
-        if brief and changes_codec:
+    elif brief:
+        if changes_codec:
             raise TooHeavy
-        payload = _open(data, header.compression, brief=brief)
+        payload = _open_briefly(data, header.compression)
         found = summarize(payload, 0, header.record_count, header.base_timestamp)
+    else:
+        pieces = _pieces(data, header)
+        held, is_all = _take(pieces, _HELD_BYTES if changes_codec else PIECE_BYTES - 1)
+        if is_all:
+            payload = b"".join(held)
+            found = summarize(payload, 0, header.record_count, header.base_timestamp)
+        else:
+            found, size = summarize_pieces(chain(held, pieces), header.record_count, header.base_timestamp)
     latest, earliest, keyless = found
     is_create_time = settings.message_timestamp_type is TimestampType.CREATE
     if (
@@ -137,7 +154,7 @@ def _prepare(
     ):
         _reject(data, header, settings, now_ms)
     if changes_codec:
-        data = _recompressed(data, header, payload, settings)
+        data = _recompressed(data, header, payload, size, settings)
     elif is_create_time and latest == header.max_timestamp:
         return data, header
     if is_create_time:
@@ -147,17 +164,31 @@ def _prepare(
     return data, read_header(data, 0)
 
 
-def _open(data: Data, codec: Compression, *, brief: bool) -> bytes:
-    """The records, decompressed."""
-    if not brief:
-        return decompress(codec, memoryview(data)[HEADER_BYTES:], limit=MAX_PAYLOAD_BYTES)
+def _open_briefly(data: Data, codec: Compression) -> bytes:
+    """The records, decompressed; TooHeavy if they are too many."""
     if len(data) > _BRIEF_BYTES:
         raise TooHeavy
     try:
         return decompress(codec, memoryview(data)[HEADER_BYTES:], limit=_BRIEF_PAYLOAD_BYTES)
     except ProtocolError:
-        # Corrupt, or just larger: whoever has time finds out.
+        # Corrupt, or only larger: the thread that takes the batch next finds out.
         raise TooHeavy from None
+
+
+def _pieces(data: Data, header: BatchHeader) -> Iterator[Buffer]:
+    """The records, decompressed a piece at a time."""
+    return decompress_in_pieces(header.compression, memoryview(data)[HEADER_BYTES:], limit=MAX_PAYLOAD_BYTES)
+
+
+def _take(pieces: Iterator[Buffer], most: int) -> tuple[list[Buffer], bool]:
+    """The first pieces, until they are more than `most` bytes; and whether these are all."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size > most:
+            return held, False
+    return held, True
 
 
 def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int) -> NoReturn:
@@ -179,19 +210,29 @@ def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int)
     raise kind(f"{len(bad)} records were rejected, and their batch with them: {shown}", tuple(bad))
 
 
-def _recompressed(data: Data, header: BatchHeader, payload: bytes, settings: LogSettings) -> bytearray:
-    """The batch with its topic's compression."""
+def _recompressed(
+    data: Data, header: BatchHeader, payload: bytes | None, size: int | None, settings: LogSettings
+) -> bytearray:
+    """The batch with its topic's compression; the payload is None where its bytes, of that size, come in pieces."""
     target, level = settings.compression, settings.compression_level
     assert target is not None
-    _, start = read_varint(payload, 0)
-    if payload[start + 1] == 0:
-        # The usual case: the first record's timestamp is the base of all. Then records stay as they are.
+    head = memoryview(next(_pieces(data, header)) if payload is None else payload)[:_RECORD_HEAD_BYTES]
+    _, pos = read_varint(head, 0)
+    shift, _ = read_varlong(head, pos + 1)
+    if header.attributes & DELETE_HORIZON_BIT:
+        shift = 0  # the base is not a timestamp there
+    if payload is not None and not shift:
         batch = with_payload(data, header, payload, target, level)
-    else:
-        batch = rebuild(header, list(records(data, 0, header)), compression=target, level=level)
-    if len(batch) > settings.max_message_bytes:
-        raise BatchTooLarge(f"batch of {len(batch)} bytes when compressed with {target.name.lower()}")
-    return batch
+        if len(batch) > settings.max_message_bytes:
+            raise BatchTooLarge(f"batch of {len(batch)} bytes when compressed with {target.name.lower()}")
+        return batch
+    pieces = _pieces(data, header) if payload is None else iter((payload,))
+    if shift:
+        # As in Kafka the first record's timestamp becomes the base of all.
+        header = header._replace(base_timestamp=header.base_timestamp + shift)
+        pieces, size = shift_timestamps(pieces, header.record_count, shift), None
+    parts = compress_in_pieces(target, pieces, size, level)
+    return with_parts(data, header, parts, target, max_bytes=settings.max_message_bytes)
 
 
 def rebuild(

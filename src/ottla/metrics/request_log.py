@@ -54,9 +54,10 @@ class Page:
         sending = request.sending_ns or replied
         local_end = min(handled or replied, replied)
         return {
+            "isForwarded": client.is_forwarded,
             "requestHeader": {
                 "requestApiKey": call.api_key,
-                "requestApiKeyName": self.meter.kind,
+                "requestApiKeyName": self.meter.api.name,
                 "requestApiVersion": call.version,
                 "correlationId": call.correlation_id,
                 "clientId": call.client_id,
@@ -64,7 +65,9 @@ class Page:
             "request": self.request,
             "response": self.response,
             "errors": sorted(self.errors or ()),
+            "connection": client.connection_id,
             "client": client.address,
+            "securityProtocol": client.security_protocol,
             "listener": client.listener,
             "principal": client.principal,
             "clientInformation": {"softwareName": client.software_name, "softwareVersion": client.software_version},

@@ -28,6 +28,12 @@ logger = logging.getLogger(__name__)
 
 FETCH: Final = 1
 FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
+ADD_PARTITIONS_TO_TXN: Final = 24
+VERIFY_PARTITIONS_IN_TXN: Final = "AddPartitionsToTxnVerification"
+_ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS = 4
+LIST_CONFIG_RESOURCES: Final = 74
+LIST_CLIENT_METRICS_RESOURCES: Final = "ListClientMetricsResources"
+"""What version 0 of ListConfigResources was for."""
 _FETCH_WITH_STATE = 15
 _AT_ONCE_NS: Final = 8192
 """A request that was taken up within this time was in no queue; the time counts as local."""
@@ -194,7 +200,12 @@ def on_sent(request: Finished) -> None:
 
 
 class RequestMeters:
-    """The meters of a node, by kind and version. Fetches of consumers and of followers are kinds of their own."""
+    """The meters of a node, by kind and version.
+
+    Kinds are Kafka's: fetches of consumers and of followers are kinds of their own beside all fetches, as is the
+    listing of client metrics beside that of all resources. Checks of a transaction's partitions are a kind of their
+    own and not counted as additions; but their errors are those of the API.
+    """
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], Meter] = {}
@@ -222,6 +233,12 @@ class RequestMeters:
             consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
             route.meter = consumer
             route.pick = _by_replica(consumer, follower, version)
+        elif api.key == ADD_PARTITIONS_TO_TXN and version >= _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS:
+            adding = route.meter = self.meter(api, api.name, version)
+            route.pick = _by_purpose(adding, self.meter(api, VERIFY_PARTITIONS_IN_TXN, version))
+        elif api.key == LIST_CONFIG_RESOURCES and version == 0:
+            route.meter = self.meter(api, LIST_CLIENT_METRICS_RESOURCES, version)
+            route.pick = None
         else:
             route.meter = self.meter(api, api.name, version)
             route.pick = None
@@ -258,18 +275,27 @@ class RequestMeters:
             for version in sorted({meter.version for meter in meters}):
                 number = sum(total(meter.total) for meter in meters if meter.version == version)
                 requests.add(number, {"request": kind, "version": str(version)})
+        for kind, meters in sorted(self._by_error_kind().items()):
             _add_errors(errors, kind, meters)
         yield from (requests, errors, seconds, *times.values(), *sizes.values())
 
+    def _by_error_kind(self) -> dict[str, list[Meter]]:
+        """The meters by the kinds that errors are shown for."""
+        by_kind: dict[str, list[Meter]] = {}
+        for meter in self._meters.values():
+            if any(meter.total):
+                for kind in {meter.kind, meter.api.name} - {VERIFY_PARTITIONS_IN_TXN}:
+                    by_kind.setdefault(kind, []).append(meter)
+        return by_kind
+
     def _kinds(self) -> Iterator[tuple[str, dict[str, Counts], list[Meter]]]:
-        """Kinds with their distributions and their meters; all fetches together are one more."""
+        """Kinds with their distributions and their meters; an API's kinds together are one more."""
         by_kind: dict[str, list[Meter]] = {}
         for meter in self._meters.values():
             meter.settle()
             if any(meter.total):
-                by_kind.setdefault(meter.kind, []).append(meter)
-                if meter.api.key == FETCH:
-                    by_kind.setdefault("Fetch", []).append(meter)
+                for kind in {meter.kind} if meter.kind == VERIFY_PARTITIONS_IN_TXN else {meter.kind, meter.api.name}:
+                    by_kind.setdefault(kind, []).append(meter)
         for kind, meters in sorted(by_kind.items()):
             yield kind, _merged(meters), meters
 
@@ -300,3 +326,8 @@ def _by_replica(consumer: Meter, follower: Meter, version: int) -> Callable[[Any
         return consumer if state is None or state.replica_id < 0 else follower
 
     return pick
+
+
+def _by_purpose(adding: Meter, checking: Meter) -> Callable[[Any, Any], Meter]:
+    """Tells requests that only check a transaction's partitions from those that add some."""
+    return lambda call, request: checking if all(each.verify_only for each in request.transactions) else adding

@@ -99,6 +99,14 @@ class Connection:
         except OSError:
             return None
 
+    def name(self, number: int) -> str:
+        """Both ends and a number, as Kafka names connections; there is one processor, whose number is 0."""
+        try:
+            host, port = self._socket.getsockname()[:2]
+        except OSError:  # it is gone already
+            host, port = "", 0
+        return f"{host}:{port}-{self.peer}:{self.peer_port or 0}-0-{number}"
+
     def __repr__(self) -> str:
         return f"Connection({self.peer} on {self.listener.name})"
 

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.errors import ApiError, RequestTimedOut, UnknownServerError
+from ottla.metrics.counts import record
 from ottla.replicated.decision import PARKED, Decision, Ticket
+from ottla.replicated.times import EventTimes
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +42,21 @@ class EventStats:
 class Event(Generic[S]):
     """Something to be decided."""
 
-    __slots__ = ("deadline_ms", "decide", "name", "reply")
+    __slots__ = ("deadline_ms", "decide", "name", "queued_ns", "reply")
 
     def __init__(
-        self, name: str, decide: Callable[[S], Decision[Any]], reply: Reply[Any], deadline_ms: int | None
+        self,
+        name: str,
+        decide: Callable[[S], Decision[Any]],
+        reply: Reply[Any],
+        deadline_ms: int | None,
+        queued_ns: int,
     ) -> None:
         self.name = name
         self.decide = decide
         self.reply = reply
         self.deadline_ms = deadline_ms
+        self.queued_ns = queued_ns
 
 
 class _Waiting(NamedTuple):
@@ -56,6 +64,7 @@ class _Waiting(NamedTuple):
 
     offset: int
     since_ms: int
+    since_ns: int
     reply: Reply[Any]
     result: Any
     answers: Sequence[tuple[Ticket, Any]]
@@ -92,6 +101,7 @@ class Machine(Generic[S]):
         now_ms: Callable[[], int],
         clock_ns: Callable[[], int],
         set_timers: Callable[[Sequence[tuple[Hashable, int | None]]], None] = _no_timers,
+        times: EventTimes | None = None,
     ) -> None:
         self._append = append
         self._apply = apply
@@ -105,6 +115,9 @@ class Machine(Generic[S]):
         self._waiting: deque[_Waiting] = deque()
         self._is_running = False
         self.stats: dict[str, EventStats] = {}
+        self.times = EventTimes() if times is None else times
+        self.decided_ns = 0
+        """When the latest decision was made, for those who write its records."""
 
     @property
     def is_active(self) -> bool:
@@ -146,7 +159,7 @@ class Machine(Generic[S]):
         first: bool = False,
     ) -> None:
         """Put an event into the queue, at its end or, where it cannot wait, at its front; the queue then runs."""
-        event: Event[S] = Event(name, decide, reply, deadline_ms)
+        event: Event[S] = Event(name, decide, reply, deadline_ms, self._clock_ns())
         if first:
             self._queue.appendleft(event)
         else:
@@ -168,7 +181,7 @@ class Machine(Generic[S]):
         """All records up to an offset are committed: answer for them."""
         self._committed_offset = max(self._committed_offset, offset)
         while self._waiting and self._waiting[0].offset <= offset:
-            self._waiting.popleft().succeed()
+            self._end_of_waiting().succeed()
 
     def oldest_waiting_ms(self) -> int | None:
         """Since when the first reply waits for its commit."""
@@ -177,18 +190,28 @@ class Machine(Generic[S]):
     def give_up(self, until_ms: int, error: ApiError) -> None:
         """Fail the replies that have waited since a time or longer. What they tell of may yet be committed."""
         while self._waiting and self._waiting[0].since_ms <= until_ms:
-            self._waiting.popleft().fail(error)
+            self._end_of_waiting().fail(error)
+
+    def _end_of_waiting(self) -> _Waiting:
+        """Take out the first reply that waits for its commit."""
+        waiting = self._waiting.popleft()
+        record(self.times.purgatory, max(self._clock_ns() - waiting.since_ns, 0))
+        return waiting
 
     def _run(self, event: Event[S]) -> None:
         stats = self.stats.setdefault(event.name, EventStats())
-        start = self._clock_ns()
+        start, times = self._clock_ns(), self.times
+        record(times.queue, max(start - event.queued_ns, 0))
+        times.started += 1
         try:
             if event.deadline_ms is not None and self._now_ms() >= event.deadline_ms:
+                times.timed_out += 1
                 raise RequestTimedOut(f"{event.name} was not begun in time")
             assert self._state is not None
             decision = event.decide(self._state)
             state: S = self._state if decision.state is None else decision.state
             if decision.records:
+                self.decided_ns = self._clock_ns()
                 self._last_offset = self._append(decision.records, decision.atomic)
                 state = self._apply(state, decision.records, self._last_offset)
             self._state = state
@@ -203,8 +226,11 @@ class Machine(Generic[S]):
             event.reply(UnknownServerError())
         else:
             # Even without records of its own a reply may tell of others that are not committed yet.
-            waiting = _Waiting(self._last_offset, self._now_ms(), event.reply, decision.reply, decision.answers)
+            waiting = _Waiting(
+                self._last_offset, self._now_ms(), self._clock_ns(), event.reply, decision.reply, decision.answers
+            )
             if self._last_offset <= self._committed_offset:
+                record(times.purgatory, 0)
                 waiting.succeed()
             else:
                 self._waiting.append(waiting)
@@ -213,3 +239,5 @@ class Machine(Generic[S]):
             stats.count += 1
             stats.total_ns += took
             stats.max_ns = max(stats.max_ns, took)
+            record(times.processing, took)
+            times.busy_ns += took

@@ -57,6 +57,7 @@ from ottla.server.knocking import is_refused
 from ottla.server.leaving import leave_quorum
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
 from ottla.server.membership import consensus_config, static_voters
+from ottla.server.memory import Memory
 from ottla.server.metadata import Metadata
 from ottla.server.metadata_log import MetadataLog
 from ottla.server.node_settings import NodeSettings
@@ -377,7 +378,7 @@ class Node:
             reads_by_rack=settings.text("replica.selector.class") == RACK_AWARE,
             kraft_version=self._access.kraft_version,
             authorizer=self._rights.authorizer,
-            in_thread=self._pools.broker.in_thread,
+            in_thread=Memory(self._loop.call_later, self._pools.broker.in_thread).work,
             controller_versions=self._access.controller_versions,
         )
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from time import monotonic
+from time import monotonic, perf_counter_ns
 from typing import Final
 
 from ottla import __version__
@@ -31,6 +31,7 @@ from ottla.metrics.topics import Topics
 from ottla.net.listener import Listener
 from ottla.server.active_controller import ActiveController
 from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
+from ottla.server.event_measures import watch_coordinators
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
 from ottla.server.listeners import parse_address
@@ -113,8 +114,12 @@ class Observation:
         topics = self._topics = Topics(broker.partitions)
         self.registry.collect(topics.families)
         self.requests.looks |= {_PRODUCE: topics.look_at_produce, _FETCH: topics.look_at_fetch}
+        remember = watch_coordinators(
+            self.registry,
+            {"group": broker.groups, "transaction": broker.transactions.shards, "share": broker.sharing.shards},
+        )
         if self._pulse is not None:
-            self._pulse.each_minute.append(topics.look_at)
+            self._pulse.each_minute += [topics.look_at, remember]
 
     def watch_replication(self, replication: Replication) -> None:
         watch_replication(self.registry, replication.fetchers, replication.isr_changes)
@@ -125,6 +130,10 @@ class Observation:
         if controller is not None:
             watch_controller(self.registry, controller)
             self._states = TopicStates(controller.states, lambda: controller.is_active)
+            times = controller.machine.times
+            times.remember(perf_counter_ns())
+            if self._pulse is not None:
+                self._pulse.each_minute.append(lambda: times.remember(perf_counter_ns()))
         elif self._settings[METRICS_LISTENER]:
             states, loop = StateTracker(), self._loop
             assert loop is not None, "the port is open before the quorum is joined"

@@ -11,6 +11,7 @@ from ottla.image.placement import count as count_of
 from ottla.metrics.family import Family, Sample, counter, gauge, summary
 from ottla.metrics.registry import Registry
 from ottla.server.active_controller import ActiveController
+from ottla.server.event_measures import controller_events
 from ottla.server.metadata import Metadata
 from ottla.server.quorum import Quorum
 
@@ -128,8 +129,7 @@ def _states(states: StateTracker) -> Iterator[Family]:
 
 
 def _events(controller: ActiveController) -> Iterator[Family]:
-    prefix = "kafka_controller_controllereventmanager_"
-    times = summary(f"{prefix}eventqueueprocessingtimems", "Milliseconds that decisions took, by event.")
+    times = summary("ottla_controller_event_time_ms", "Milliseconds that decisions took, by event.")
     longest = gauge("ottla_controller_event_longest_ms", "The longest of them.")
     failed = counter("ottla_controller_events_failed_total", "Events that were answered with an error.")
     for name, stats in sorted(controller.machine.stats.items()):
@@ -138,4 +138,4 @@ def _events(controller: ActiveController) -> Iterator[Family]:
         times.samples.append(Sample("_count", labels, stats.count))
         longest.add(stats.max_ns / 1e6, labels)
         failed.add(stats.failed, labels)
-    yield from (times, longest, failed)
+    yield from (times, longest, failed, *controller_events(controller.machine.times))

@@ -68,6 +68,7 @@ Handle = Callable[[Any, Client], None]
 class _Secured:
     """What the settings of a moment make, by listeners."""
 
+    protocols: Mapping[str, str]
     contexts: Mapping[str, ssl.SSLContext]
     rules: Mapping[str, SaslRules]
     mapping: Mapping[str, tuple[Rule, ...]]
@@ -126,6 +127,8 @@ class Securing:
         """Who is at the other end, as far as that is known by how it came."""
         listener = connection.listener.name
         client = Client(connection.peer, listener, connection.peer_port)
+        client.security_protocol = self._now.protocols[listener]
+        client.connection_id = connection.name(connection.listener.accepted)
         if isinstance(connection, TlsConnection) and (subject := connection.subject):
             # What no rule is about stays nobody, as does who shows no certificate.
             name = principal_name(subject, self._now.mapping[listener])
@@ -139,6 +142,7 @@ class Securing:
         client_context.cache_clear()  # the files may hold something else by now
         brokers, controllers = settings.inter_broker_listener_name, settings.controller_listener_names[0]
         return _Secured(
+            protocols={each.name: SecurityProtocol(each.protocol).name for each in settings.listeners},
             contexts={name: _server_context(settings, name) for name in encrypted},
             rules={name: self._sasl_rules(settings, name) for name in guarded},
             mapping={name: _mapping(settings, name) for name in encrypted},

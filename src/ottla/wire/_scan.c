@@ -44,31 +44,41 @@ skip_headers(const uint8_t **at, const uint8_t *end)
     return 1;
 }
 
-static int
-walk(const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestamp, Summary *found)
+/* Step over records up to the number `count`, from the one with the number `*next` on. Returns where the first begins
+ * that is not whole or not in order, and leaves its number in `*next`. */
+static const uint8_t *
+walk_some(const uint8_t *at, const uint8_t *end, int64_t *next, int64_t count, int64_t base_timestamp, Summary *found)
 {
-    for (int64_t number = 0; number < count; number++) {
+    for (; *next < count; ++*next) {
+        const uint8_t *first = at;
         int64_t size, skew, delta;
         if (!read_number(&at, end, 32, &size) || size < 1 || size > end - at)
-            return 0;
+            return first;
         const uint8_t *stop = at + size;
         at++; /* attributes, of which there are none */
-        if (!read_number(&at, stop, 64, &skew) || !read_number(&at, stop, 32, &delta) || delta != number)
-            return 0;
+        if (!read_number(&at, stop, 64, &skew) || !read_number(&at, stop, 32, &delta) || delta != *next)
+            return first;
         if (skew > 0 ? base_timestamp > INT64_MAX - skew : base_timestamp < INT64_MIN - skew)
-            return 0;
+            return first;
         int64_t timestamp = base_timestamp + skew;
         if (timestamp > found->latest)
             found->latest = timestamp;
         if (timestamp < found->earliest && timestamp != NO_TIMESTAMP)
             found->earliest = timestamp;
         if (!skip_bytes(&at, stop, -1, &size))
-            return 0;
+            return first;
         found->keyless |= size < 0;
         if (!skip_bytes(&at, stop, -1, &size) || !skip_headers(&at, stop) || at != stop)
-            return 0;
+            return first;
     }
-    return at == end;
+    return at;
+}
+
+static int
+walk(const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestamp, Summary *found)
+{
+    int64_t next = 0;
+    return walk_some(at, end, &next, count, base_timestamp, found) == end && next >= count;
 }
 
 /* The same, and other threads may run meanwhile where it takes long. */
@@ -111,6 +121,67 @@ scan(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
     if (!is_sound)
         Py_RETURN_NONE;
     return Py_BuildValue("LLN", (long long)found.latest, (long long)found.earliest, PyBool_FromLong(found.keyless));
+}
+
+PyDoc_STRVAR(scan_part_doc,
+    "scan_part(data, start, first, count, base_timestamp): of the records from the number `first` on that are whole and\n"
+    "in order: where they end, the number of the next one, latest and earliest timestamp, whether a key is missing.");
+
+static PyObject *
+scan_part(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
+{
+    (void)module;
+    if (given_count != 5) {
+        PyErr_SetString(PyExc_TypeError, "scan_part takes data, start, first, count and base_timestamp");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(given[1]);
+    int64_t next = PyLong_AsLongLong(given[2]);
+    int64_t count = PyLong_AsLongLong(given[3]);
+    int64_t base_timestamp = PyLong_AsLongLong(given[4]);
+    Py_buffer data;
+    if (PyErr_Occurred() || PyObject_GetBuffer(given[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Summary found = {NO_TIMESTAMP, INT64_MAX, 0};
+    if (start >= 0 && start <= data.len) {
+        const uint8_t *first = (const uint8_t *)data.buf, *end = first + data.len, *stop;
+        Py_BEGIN_ALLOW_THREADS
+        stop = walk_some(first + start, end, &next, count, base_timestamp, &found);
+        Py_END_ALLOW_THREADS
+        start = stop - first;
+    }
+    PyBuffer_Release(&data);
+    return Py_BuildValue(
+        "nLLLN", start, (long long)next, (long long)found.latest, (long long)found.earliest,
+        PyBool_FromLong(found.keyless));
+}
+
+PyDoc_STRVAR(skip_pairs_doc,
+    "skip_pairs(data, start, stop, count): where as many headers end as are whole and in order, and how many are left.");
+
+static PyObject *
+skip_pairs(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
+{
+    (void)module;
+    if (given_count != 4) {
+        PyErr_SetString(PyExc_TypeError, "skip_pairs takes data, start, stop and count");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(given[1]);
+    Py_ssize_t stop = PyLong_AsSsize_t(given[2]);
+    int64_t count = PyLong_AsLongLong(given[3]), size;
+    Py_buffer data;
+    if (PyErr_Occurred() || PyObject_GetBuffer(given[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (start >= 0 && start <= stop && stop <= data.len) {
+        const uint8_t *first = (const uint8_t *)data.buf, *at = first + start, *end = first + stop;
+        while (count > 0 && skip_bytes(&at, end, 0, &size) && skip_bytes(&at, end, -1, &size)) {
+            start = at - first;
+            count--;
+        }
+    }
+    PyBuffer_Release(&data);
+    return Py_BuildValue("nL", start, (long long)count);
 }
 
 static inline uint64_t
@@ -274,6 +345,8 @@ survey(PyObject *module, PyObject *batches)
 
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))scan, METH_FASTCALL, scan_doc},
+    {"scan_part", (PyCFunction)(void (*)(void))scan_part, METH_FASTCALL, scan_part_doc},
+    {"skip_pairs", (PyCFunction)(void (*)(void))skip_pairs, METH_FASTCALL, skip_pairs_doc},
     {"inspect", (PyCFunction)(void (*)(void))inspect, METH_FASTCALL, inspect_doc},
     {"survey", survey, METH_O, survey_doc},
     {NULL, NULL, 0, NULL},

@@ -1,8 +1,10 @@
 """The four compressions of record batches, written as Kafka's Java client reads them, read as any client writes them.
 
 `decompress` never returns, and never holds, more than the limit plus about a block: sizes that the input declares are
-checked before anything is allocated for them. Whatever the input, the only exception is ProtocolError. Gzip members and
-lz4 or zstd frames may be concatenated, up to MAX_FRAMES; bytes after the last one are an error.
+checked before anything is allocated for them. `decompress_in_pieces` holds one piece at a time, beside what the codec
+itself needs: a whole block of snappy, the window of a zstd frame. Whatever the input, the only exception is
+ProtocolError. Gzip members and lz4 or zstd frames may be concatenated, up to MAX_FRAMES; bytes after the last one are
+an error.
 
 - gzip: one member, as zlib writes it.
 - snappy: xerial framing (16-byte header, then blocks of 32 KiB, each behind its length); bare snappy is read as well,
@@ -14,7 +16,9 @@ lz4 or zstd frames may be concatenated, up to MAX_FRAMES; bytes after the last o
 import struct
 import threading
 import zlib
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -26,7 +30,10 @@ from ottla.wire.varint import Buffer
 MAX_FRAMES = 1024
 """Frames or members in one input. Every known client writes one; a million empty ones would only burn time."""
 
-_PIECE_BYTES = 64 * 1024  # input handed to zlib at once: bounds what it copies when a member ends
+PIECE_BYTES = 256 * 1024
+"""What `decompress_in_pieces` gives at once: less only in the last piece, and more by less than another block."""
+
+_INPUT_BYTES = 64 * 1024  # handed to zlib at once: bounds what it copies when a member ends
 _CHUNK_BYTES = 1024 * 1024  # output taken at once
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -38,6 +45,9 @@ _SNAPPY_MAX_RATIO = 22  # a 3-byte copy gives at most 64 bytes
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _ZSTD_SKIPPABLE = 0x184D2A5
 _ZSTD_WINDOW_BYTES = 1 << 27  # what Java's level 22 asks for, and zstd's own limit unless told otherwise
+
+# lz4 has no exception type of its own: a corrupt frame is a RuntimeError.
+_CODEC_ERRORS = (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError)
 
 _uint32 = struct.Struct(">I").unpack_from
 _uint32_little = struct.Struct("<I").unpack_from
@@ -90,66 +100,147 @@ def decompress(codec: Compression, data: Buffer, *, limit: int) -> bytes:
                     raise _too_large(limit)
                 return bytes(view)
             case Compression.GZIP:
-                return _decompress_gzip(view, limit)
+                return b"".join(_decompress_gzip(view, limit, _CHUNK_BYTES))
             case Compression.SNAPPY:
-                return _decompress_snappy(view, limit)
+                return b"".join(_decompress_snappy(view, limit))
             case Compression.LZ4:
-                return _decompress_lz4(view, limit)
+                return b"".join(_decompress_lz4(view, limit, _CHUNK_BYTES))
             case Compression.ZSTD:
-                return _decompress_zstd(view, limit)
-    # lz4 has no exception type of its own: a corrupt frame is a RuntimeError.
-    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError) as error:
+                return b"".join(_decompress_zstd(view, limit, None))
+    except _CODEC_ERRORS as error:
         raise ProtocolError(f"corrupt {codec.name.lower()} data: {error}") from None
+
+
+def decompress_in_pieces(codec: Compression, data: Buffer, *, limit: int) -> Iterator[Buffer]:
+    """The same in pieces, each made when it is asked for; ProtocolError comes with the piece that cannot be made."""
+    view = memoryview(data)
+    try:
+        match codec:
+            case Compression.NONE:
+                if len(view) > limit:
+                    raise _too_large(limit)
+                for start in range(0, len(view), PIECE_BYTES):
+                    yield view[start : start + PIECE_BYTES]
+            case Compression.GZIP:
+                yield from _joined(_decompress_gzip(view, limit, PIECE_BYTES))
+            case Compression.SNAPPY:
+                yield from _joined(_decompress_snappy(view, limit))
+            case Compression.LZ4:
+                yield from _joined(_decompress_lz4(view, limit, PIECE_BYTES))
+            case Compression.ZSTD:
+                yield from _joined(_decompress_zstd(view, limit, PIECE_BYTES))
+    except _CODEC_ERRORS as error:
+        raise ProtocolError(f"corrupt {codec.name.lower()} data: {error}") from None
+
+
+def compress_in_pieces(
+    codec: Compression, pieces: Iterable[Buffer], size_bytes: int | None, level: int | None = None
+) -> Iterator[bytes]:
+    """What `compress` makes of all pieces together, a part at a time; their size, where it is known, is for zstd."""
+    pieces = _joined(pieces)
+    match codec:
+        case Compression.NONE:
+            yield from pieces
+        case Compression.GZIP:
+            deflater = zlib.compressobj(-1 if level is None else level, wbits=31)
+            yield from map(deflater.compress, pieces)
+            yield deflater.flush()
+        case Compression.SNAPPY:
+            yield _XERIAL_HEADER
+            for block in _in_blocks(pieces, _XERIAL_BLOCK_BYTES):
+                yield from _snappy_block(block)
+        case Compression.LZ4:
+            framer = lz4.frame.LZ4FrameCompressor(**_lz4_options(level))
+            yield framer.begin()
+            yield from map(framer.compress, pieces)
+            yield framer.flush()
+        case Compression.ZSTD:
+            compressor = zstandard.ZstdCompressor(level=3 if level is None else level)
+            stream = compressor.compressobj(size=-1 if size_bytes is None else size_bytes)
+            yield from map(stream.compress, pieces)
+            yield stream.flush()
+
+
+def _joined(blocks: Iterable[Buffer]) -> Iterator[bytes]:
+    """Blocks together, in pieces of PIECE_BYTES or slightly more: the first is the last one if it is smaller."""
+    gathered: list[Buffer] = []
+    size = 0
+    for block in blocks:
+        gathered.append(block)
+        size += len(block)
+        if size >= PIECE_BYTES:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if size:
+        yield b"".join(gathered)
+
+
+def _in_blocks(pieces: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
+    """The same bytes in blocks of one size; the last one may be smaller."""
+    rest = b""
+    for piece in pieces:
+        view = memoryview(rest + piece if rest else piece)
+        whole = len(view) - len(view) % block_bytes
+        for start in range(0, whole, block_bytes):
+            yield view[start : start + block_bytes]
+        rest = bytes(view[whole:])
+    if rest:
+        yield memoryview(rest)
 
 
 def _compress_snappy(view: memoryview) -> bytes:
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        parts += (len(block).to_bytes(4), block)
+        parts += _snappy_block(view[start : start + _XERIAL_BLOCK_BYTES])
     return b"".join(parts)
 
 
+def _snappy_block(view: memoryview) -> tuple[bytes, bytes]:
+    block = bytes(cramjam.snappy.compress_raw(view))
+    return len(block).to_bytes(4), block
+
+
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # Java's default of 9 means its fast compressor, which is level 0 here; any other number is high compression.
-    frame: bytes = lz4.frame.compress(
-        data,
-        compression_level=0 if level in (None, 9) else level,
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        content_checksum=False,
-        store_size=False,
-    )
+    frame: bytes = lz4.frame.compress(data, store_size=False, **_lz4_options(level))
     return frame
 
 
-def _decompress_gzip(view: memoryview, limit: int) -> bytes:
-    out: list[bytes] = []
+def _lz4_options(level: int | None) -> dict[str, Any]:
+    return {
+        # Java's default of 9 means its fast compressor, which is level 0 here; any other number is high compression.
+        "compression_level": 0 if level in (None, 9) else level,
+        "block_size": lz4.frame.BLOCKSIZE_MAX64KB,
+        "block_linked": False,
+        "content_checksum": False,
+    }
+
+
+def _decompress_gzip(view: memoryview, limit: int, at_once: int) -> Iterator[bytes]:
     total = pos = 0
     for _ in range(MAX_FRAMES):
         inflater = zlib.decompressobj(wbits=31)
         while not inflater.eof:
             piece: Buffer = inflater.unconsumed_tail
             if not piece:
-                piece = view[pos : pos + _PIECE_BYTES]
+                piece = view[pos : pos + _INPUT_BYTES]
                 pos += len(piece)
-            chunk = inflater.decompress(piece, min(_CHUNK_BYTES, limit - total + 1))
+            chunk = inflater.decompress(piece, min(at_once, limit - total + 1))
             if not chunk and not piece and not inflater.eof:
                 raise ProtocolError("gzip data is cut short", at=pos)
-            out.append(chunk)
             total += len(chunk)
             if total > limit:
                 raise _too_large(limit)
+            yield chunk
         pos -= len(inflater.unused_data)
         if pos == len(view):
-            return b"".join(out)
+            return
     raise _too_many_frames()
 
 
-def _decompress_snappy(view: memoryview, limit: int) -> bytes:
+def _decompress_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
     if view[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, 0, limit)
-    out: list[bytes] = []
+        yield _decompress_snappy_block(view, 0, limit)
+        return
     total = pos = 0
     while pos < len(view):
         if len(view) - pos < 4:
@@ -164,10 +255,9 @@ def _decompress_snappy(view: memoryview, limit: int) -> bytes:
         if size > len(view) - pos:
             raise ProtocolError(f"snappy block of {size} bytes where {len(view) - pos} are left", at=pos)
         block = _decompress_snappy_block(view[pos : pos + size], total, limit)
-        out.append(block)
         total += len(block)
         pos += size
-    return b"".join(out)
+        yield block
 
 
 def _decompress_snappy_block(view: memoryview, before: int, limit: int) -> bytes:
@@ -179,23 +269,22 @@ def _decompress_snappy_block(view: memoryview, before: int, limit: int) -> bytes
     return bytes(cramjam.snappy.decompress_raw(view))
 
 
-def _decompress_lz4(view: memoryview, limit: int) -> bytes:
+def _decompress_lz4(view: memoryview, limit: int, at_once: int) -> Iterator[bytes]:
     context = lz4.frame.create_decompression_context()
-    out: list[bytes] = []
     total = pos = frames = 0
     while True:
-        room = min(_CHUNK_BYTES, limit - total + 1)
+        room = min(at_once, limit - total + 1)
         chunk, taken, at_end = lz4.frame.decompress_chunk(context, view[pos:], max_length=room)
         if not chunk and not taken:
             raise ProtocolError("lz4 data is cut short", at=pos)
-        out.append(chunk)
         total += len(chunk)
         pos += taken
         if total > limit:
             raise _too_large(limit)
+        yield chunk
         if at_end:
             if pos == len(view):
-                return b"".join(out)
+                return
             frames += 1
             if frames == MAX_FRAMES:
                 raise _too_many_frames()
@@ -211,8 +300,8 @@ class _Zstd(threading.local):
 _zstd = _Zstd()
 
 
-def _decompress_zstd(view: memoryview, limit: int) -> bytes:
-    out: list[bytes] = []
+def _decompress_zstd(view: memoryview, limit: int, at_once: int | None) -> Iterator[bytes]:
+    """The frames: each in one piece, or those that may hold more than `at_once` bytes in pieces of that size."""
     total = pos = 0
     for _ in range(MAX_FRAMES):
         if len(view) - pos < 8:
@@ -220,40 +309,58 @@ def _decompress_zstd(view: memoryview, limit: int) -> bytes:
         if _uint32_little(view, pos)[0] >> 4 == _ZSTD_SKIPPABLE:
             pos += 8 + _uint32_little(view, pos + 4)[0]
         else:
-            chunk, pos = _decompress_zstd_frame(view, pos, total, limit)
-            out.append(chunk)
-            total += len(chunk)
-        if total > limit:
-            raise _too_large(limit)
+            end, least, most = _measure_zstd_frame(view, pos)
+            if total + least > limit:
+                raise _too_large(limit)
+            if at_once is None or most <= at_once:
+                chunks = iter((_decompress_zstd_frame(view[pos:end], most, limit - total),))
+            else:
+                chunks = _stream_zstd_frame(view[pos:end], at_once)
+            for chunk in chunks:
+                total += len(chunk)
+                if total > limit:
+                    raise _too_large(limit)
+                yield chunk
+            pos = end
         if pos > len(view):
             raise ProtocolError("zstd data is cut short", at=len(view))
         if pos == len(view):
-            return b"".join(out)
+            return
     raise _too_many_frames()
 
 
-def _decompress_zstd_frame(view: memoryview, start: int, before: int, limit: int) -> tuple[bytes, int]:
-    """The content, of which a byte over the limit may be returned, and where the frame ends."""
+def _decompress_zstd_frame(frame: memoryview, most: int, limit: int) -> bytes:
+    """The content as a whole, of which a byte over the limit may be returned."""
+    room = min(most, limit + 1)
+    try:
+        # To the library, room for nothing means room of unknown size.
+        return _zstd.decompressor.decompress(frame, max_output_size=room) if room else b""
+    except zstandard.ZstdError:
+        if most > limit:
+            raise _too_large(limit) from None
+        raise
+
+
+def _stream_zstd_frame(frame: memoryview, at_once: int) -> Iterator[bytes]:
+    """The content in pieces. Its decompressor ends with it: it holds the frame's window, which may be large."""
+    with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).stream_reader(frame) as reader:
+        while chunk := reader.read(at_once):
+            yield chunk
+
+
+def _measure_zstd_frame(view: memoryview, start: int) -> tuple[int, int, int]:
+    """Where the frame ends, and the least and the most that it can hold: the same where it declares its size."""
     frame = zstandard.get_frame_parameters(view[start:])
-    end, least, most = _measure_zstd_frame(view, start, frame)
+    end, least, most = _measure_zstd_blocks(view, start, frame)
     declared = frame.content_size
     if declared != zstandard.CONTENTSIZE_UNKNOWN:
         if not least <= declared <= most:
             raise ProtocolError(f"zstd frame that can hold {least} to {most} bytes declares {declared}", at=start)
         least = most = declared
-    if before + least > limit:
-        raise _too_large(limit)
-    room = min(most, limit - before + 1)
-    try:
-        # To the library, room for nothing means room of unknown size.
-        return _zstd.decompressor.decompress(view[start:end], max_output_size=room) if room else b"", end
-    except zstandard.ZstdError:
-        if before + most > limit:
-            raise _too_large(limit) from None
-        raise
+    return end, least, most
 
 
-def _measure_zstd_frame(view: memoryview, start: int, frame: zstandard.FrameParameters) -> tuple[int, int, int]:
+def _measure_zstd_blocks(view: memoryview, start: int, frame: zstandard.FrameParameters) -> tuple[int, int, int]:
     """Where the frame ends, and the least and the most that its blocks can hold."""
     pos = start + zstandard.frame_header_size(view[start:])
     block_bytes = min(frame.window_size, _ZSTD_BLOCK_BYTES)

@@ -2,7 +2,8 @@
 
 Reading never trusts a length: each record must end exactly where it says, the batch must hold exactly the records that
 it counts, in rising offsets up to its last, and nothing after them; else ProtocolError, as for data that decompress to
-more than the limit. What came before the bad bytes has been yielded by then.
+more than the limit. What came before the bad bytes has been yielded by then. Compressed records are held a piece at a
+time, or as far as the largest of them reaches.
 
 Each record: length varint (of what follows) · attributes i8, unused · timestamp delta varlong · offset delta varint ·
 key length varint and key · value length varint and value · header count varint, then for each a key length and key, a
@@ -31,11 +32,12 @@ from ottla.wire.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    BatchTooLarge,
     TimestampType,
     assign_crc,
     read_header,
 )
-from ottla.wire.compression import Compression, compress, decompress
+from ottla.wire.compression import Compression, compress, decompress, decompress_in_pieces
 from ottla.wire.errors import ProtocolError
 from ottla.wire.varint import Buffer, read_varint, read_varlong, write_varint, write_varlong
 
@@ -45,6 +47,7 @@ MAX_PAYLOAD_BYTES = 128 * 1024 * 1024
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 _MIN_INT64 = -MAX_INT64 - 1
+_MAX_LENGTH_BYTES = 5
 
 
 class Record(NamedTuple):
@@ -63,15 +66,15 @@ class Record(NamedTuple):
 def records(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at a position, decompressed at once and decoded as they are taken."""
+    """The records of the batch at a position, decompressed and decoded as they are taken."""
     if header is None:
         header = read_header(buf, pos)
     return _decode(header, _payload(buf, pos, header, limit))
 
 
 def decoded(header: BatchHeader, payload: bytes) -> Iterator[Record]:
-    """The records of a batch that somebody has decompressed already."""
-    return _decode(header, payload)
+    """The records of a batch, from their bytes as they are decompressed already."""
+    return _decode(header, _Payload(payload))
 
 
 def keys(
@@ -87,7 +90,38 @@ def keys(
     return ((offset, timestamp, key, size < 0) for offset, timestamp, key, size, _, _ in walk)
 
 
-def _payload(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> bytes:
+class _Payload:
+    """The records of a batch: those bytes that are at hand, and pieces that follow."""
+
+    __slots__ = ("data", "pieces")
+
+    def __init__(self, data: bytes, pieces: Iterator[Buffer] | None = None) -> None:
+        self.data = data
+        self.pieces = pieces
+
+    def reach(self, start: int, size: int) -> tuple[bytes, int, int, int]:
+        """Let the data hold that many bytes from a position on, as far as there are any.
+
+        Returns the data, their size, up to where a record's length is certainly in them, and by how much they moved.
+        """
+        moved = 0
+        if self.pieces is not None:
+            parts: list[Buffer] = [memoryview(self.data)[start:]]
+            available = len(parts[0])
+            while available < size and (piece := next(self.pieces, None)) is not None:
+                parts.append(piece)
+                available += len(piece)
+            if len(parts) > 1:
+                self.data, moved = b"".join(parts), start
+        end = len(self.data)
+        return self.data, end, end if self.pieces is None else max(end - _MAX_LENGTH_BYTES, start - moved), moved
+
+    def has_more(self) -> bool:
+        """Whether anything follows the data."""
+        return self.pieces is not None and next(self.pieces, None) is not None
+
+
+def _payload(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> _Payload:
     end = pos + header.size_bytes
     if end > len(buf):
         raise ProtocolError(f"batch of {header.size_bytes} bytes, {len(buf) - pos} left", at=pos)
@@ -97,15 +131,18 @@ def _payload(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> bytes:
         raise ProtocolError(f"batch of {header.record_count} records", at=pos)
     compressed = memoryview(buf)[pos + HEADER_BYTES : end]
     if header.record_count == 0 and not compressed:
-        return b""
-    return decompress(header.compression, compressed, limit=limit)
+        return _Payload(b"")
+    if not header.attributes & COMPRESSION_MASK:
+        return _Payload(decompress(Compression.NONE, compressed, limit=limit))
+    pieces = decompress_in_pieces(header.compression, compressed, limit=limit)
+    return _Payload(bytes(next(pieces, b"")), pieces)
 
 
-def _decode(header: BatchHeader, data: bytes) -> Iterator[Record]:
+def _decode(header: BatchHeader, payload: _Payload) -> Iterator[Record]:
     new = tuple.__new__  # passes over the constructor, which is half the cost
     headers: tuple[tuple[str, bytes | None], ...]
-    for offset, timestamp, key, size, pos, end in _walk(header, data):
-        value = None
+    for offset, timestamp, key, size, pos, end in _walk(header, payload):
+        data, value = payload.data, None
         if size >= 0:
             value = data[pos : pos + size]
             pos += size
@@ -118,18 +155,19 @@ def _decode(header: BatchHeader, data: bytes) -> Iterator[Record]:
         yield new(Record, (offset, timestamp, key, value, headers))
 
 
-def _walk(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, bytes | None, int, int, int]]:
-    """Each record up to its value: offset, timestamp, key, the value's size and start, and the record's end.
-
-    The usual one- and two-byte numbers are read in place: calls for them would cost more than all the rest.
-    """
+def _walk(header: BatchHeader, payload: _Payload) -> Iterator[tuple[int, int, bytes | None, int, int, int]]:
+    """Each record up to its value: offset, timestamp, key, and within the payload's data the value's size and start,
+    and the record's end. Short numbers are read in place: calls for them would cost more than all the rest."""
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-    zigzag, available = _ZIGZAG, len(data)
+    zigzag, (data, available, near_end, _) = _ZIGZAG, payload.reach(0, 0)
     end, delta, number = 0, -1, 0
     try:
         for number in range(header.record_count):  # noqa: B007 (an error names it)
             start, previous = end, delta
+            if start > near_end:
+                data, available, near_end, moved = payload.reach(start, _MAX_LENGTH_BYTES)
+                start -= moved
             if (low := data[start]) < 0x80:
                 end, pos = start + 1 + zigzag[low], start + 2
             elif (high := data[start + 1]) < 0x80:
@@ -137,6 +175,9 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, bytes | 
             else:
                 length, pos = read_varint(data, start)
                 end, pos = pos + length, pos + 1
+            if end > available:
+                data, available, near_end, moved = payload.reach(start, end - start)
+                start, end, pos = start - moved, end - moved, pos - moved
             if (low := data[pos]) < 0x80:
                 skew, pos = zigzag[low], pos + 1
             elif (high := data[pos + 1]) < 0x80:
@@ -171,8 +212,8 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[tuple[int, int, bytes | 
             yield base_offset + delta, timestamp, key, size, pos, end
     except IndexError:
         raise ProtocolError(f"ends inside record {number} of {header.record_count}", at=available) from None
-    if end != available:
-        raise ProtocolError(f"{available - end} bytes after the last of {header.record_count} records", at=end)
+    if end != available or payload.has_more():
+        raise ProtocolError(f"bytes after the last of {header.record_count} records", at=end)
 
 
 def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
@@ -271,11 +312,26 @@ def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, timestam
 
 
 def with_payload(
-    batch: Buffer, header: BatchHeader, payload: bytes, compression: Compression, level: int | None = None
+    batch: Buffer, header: BatchHeader, payload: Buffer, compression: Compression, level: int | None = None
 ) -> bytearray:
     """A batch with its records, given decompressed, in another compression; nothing else of it changes."""
-    compressed = compress(compression, payload, level)
-    out = bytearray(memoryview(batch)[:HEADER_BYTES]) + compressed
+    return with_parts(batch, header, (compress(compression, payload, level),), compression)
+
+
+def with_parts(
+    batch: Buffer,
+    header: BatchHeader,
+    parts: Iterable[Buffer],
+    compression: Compression,
+    *,
+    max_bytes: int = MAX_INT32,
+) -> bytearray:
+    """The same with records that are compressed already, in parts; BatchTooLarge as soon as they are too many."""
+    out = bytearray(memoryview(batch)[:HEADER_BYTES])
+    for part in parts:
+        out += part
+        if len(out) > max_bytes:
+            raise BatchTooLarge(f"batch of more than {max_bytes} bytes when compressed with {compression.name.lower()}")
     attributes = header.attributes & ~COMPRESSION_MASK | compression
     HEADER.pack_into(out, 0, *header._replace(batch_length=len(out) - LENGTH_PREFIX_BYTES, attributes=attributes))
     assign_crc(out, 0, len(out))

@@ -1,0 +1,56 @@
+"""How long events take: in the queue, being decided on, being written, and waiting until they are committed.
+
+One object serves all machines of a kind, one after the other and side by side, so that figures do not begin again when
+a partition moves. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.metrics.counts import Counts, new_counts
+
+SPANS: Final = {
+    "event_queue_time_ms": "Milliseconds that events waited in the queue.",
+    "event_processing_time_ms": "Milliseconds that events took to be decided on and written.",
+    "event_purgatory_time_ms": "Milliseconds that answers waited until what they tell of was committed.",
+    "batch_linger_time_ms": "Milliseconds from a decision until its records began to be written.",
+    "batch_flush_time_ms": "Milliseconds that records took to be written.",
+    "partition_load_time_ms": "Milliseconds that partitions took to be loaded.",
+}
+
+
+class EventTimes:
+    """The distributions of a kind of machine."""
+
+    def __init__(self) -> None:
+        self.queue, self.processing, self.purgatory = new_counts(), new_counts(), new_counts()
+        self.linger, self.flush, self.load = new_counts(), new_counts(), new_counts()
+        self.started = 0
+        """Events that were taken out of the queue."""
+        self.timed_out = 0
+        """Events whose deadline had passed by then."""
+        self.busy_ns = 0
+        """How long events were worked on."""
+        self._marks: list[tuple[int, int, dict[str, Counts]]] = []
+
+    def spans(self) -> dict[str, Counts]:
+        """All distributions by the names of `SPANS`."""
+        counts = (self.queue, self.processing, self.purgatory, self.linger, self.flush, self.load)
+        return dict(zip(SPANS, counts, strict=True))
+
+    def remember(self, now_ns: int) -> None:
+        """Called once a minute: quantiles and the idle ratio are of what came after the last call but one."""
+        copies = {name: counts[:] for name, counts in self.spans().items()}
+        self._marks = [*self._marks[-1:], (now_ns, self.busy_ns, copies)]
+
+    def recent(self, name: str) -> Counts | None:
+        """A distribution as it was when the recent past began; None if that is the beginning."""
+        return self._marks[0][2][name] if self._marks else None
+
+    def idle_ratio(self, now_ns: int) -> float:
+        """The share of the recent past in which no event was worked on."""
+        if not self._marks or now_ns <= self._marks[0][0]:
+            return 1.0
+        since_ns, busy_ns, _ = self._marks[0]
+        return min(max(1 - (self.busy_ns - busy_ns) / (now_ns - since_ns), 0.0), 1.0)
