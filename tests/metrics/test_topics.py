@@ -12,6 +12,7 @@ from ottla.metrics.requests import Meter
 from ottla.metrics.topics import Topics
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from tests.counting import lines_run
 from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import batch
@@ -46,6 +47,11 @@ class Broker(Applied):
                 directories=[ID, ID],
             ),
         )
+
+    def delete(self, name: str, topics: Topics) -> None:
+        topic = self.partitions.image.topics[name]
+        self.apply(RemoveTopicRecord(topic_id=topic.id))
+        topics.forget([topic])
 
     def append(self, topic: str, *values: bytes) -> int:
         data = batch(*values)
@@ -138,8 +144,31 @@ def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begins_anew() -> None:
     topics.begin()
     broker.append("t", b"x")
     assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 1
-    broker.apply(RemoveTopicRecord(topic_id=ID))
+    broker.delete("t", topics)
     assert render(topics.families()) == "\n"
     broker.create("t", topic_id=bytes(16)[:-1] + b"\x07")
     broker.append("t", b"x", b"y")
     assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 2
+
+
+def test_topics_that_come_and_go_leave_nothing_and_cost_the_same_each() -> None:
+    broker = Broker()
+    topics = Topics(broker.partitions)
+    topics.begin()
+    consumer = Meter(BY_KEY[1], "FetchConsumer", 12)
+    costs = []
+    for step in range(100):
+        name = f"passing-{step}"
+        for stays in (f"stays-{step}", name):
+            broker.create(stays, topic_id=stays.encode().ljust(16))
+            broker.append(stays, b"x")
+            parts = [PartitionData(records=b"x" * 10)]
+            topics.look_at_fetch(
+                consumer, FetchResponse(responses=[FetchableTopicResponse(topic=stays, partitions=parts)])
+            )
+        topics.look_at()
+        topic = broker.partitions.image.topics[name]
+        broker.apply(RemoveTopicRecord(topic_id=topic.id))
+        costs.append(lines_run(lambda topic=topic: topics.forget([topic])))  # type: ignore[misc]
+        assert f'topic="{name}"' not in render(topics.families())
+    assert costs[-1] == costs[0]

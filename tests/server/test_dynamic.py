@@ -1,6 +1,7 @@
 """Settings that change while a node runs: which changes are taken, and what they do."""
 
 import asyncio
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -11,7 +12,7 @@ from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import ResourceType
 from ottla.log.compaction import Compaction
-from ottla.messages.metadata_records import ConfigRecord
+from ottla.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.node_settings import NodeSettings
@@ -19,7 +20,7 @@ from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.settings import load_settings
 from ottla.server.upkeep import Upkeep
-from tests.log.logs_in_memory import NOW_MS, make_logs
+from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 
 ME, ALL = "1", ""
@@ -222,3 +223,21 @@ def test_a_chore_comes_at_its_new_interval() -> None:
         return passes
 
     assert asyncio.run(scenario()) > 2
+
+
+def test_what_deleted_topics_had_set_is_not_kept(running: Running) -> None:
+    """Not until something else is asked, either: an idle node would hold what it knew of thousands of topics."""
+    delta = Delta(EMPTY)
+    delta.apply(TopicRecord(name="t", topic_id=TOPIC_ID))
+    delta.apply(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="retention.ms", value="5"))
+    with_topic = delta.finish(offset=1, epoch=1, timestamp=0)
+    running.dynamic.apply(Changes.between(EMPTY, with_topic))
+    assert running.dynamic.log_settings(with_topic, "t").retention_ms == 5
+    delta = Delta(with_topic)
+    delta.apply(RemoveTopicRecord(topic_id=TOPIC_ID))
+    without = delta.finish(offset=2, epoch=1, timestamp=0)
+    running.dynamic.apply(Changes.between(with_topic, without))
+    kept = weakref.ref(with_topic.configs)
+    del delta, with_topic
+    assert kept() is None
+    assert running.dynamic.log_settings(without, "t").retention_ms == 24 * 3_600_000

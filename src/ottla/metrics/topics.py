@@ -7,10 +7,11 @@ lost. What went out is counted when an answer is looked at for errors anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ottla.image.image import Image
+from ottla.image.values import Topic
 from ottla.log.partition_log import PartitionLog
 from ottla.metrics.family import Family, counter
 from ottla.replica.partitions import Partitions
@@ -81,7 +82,16 @@ class Topics:
             else:
                 traffic.replicated_in += grown
         self._marks = marks
-        self._forget([name for name in self._by_name if name not in self._partitions.image.topics])
+
+    def forget(self, topics: Iterable[Topic]) -> None:
+        """Drop the counts of topics that were deleted."""
+        for topic in topics:
+            self._by_name.pop(topic.name, None)
+            self._by_key.pop(topic.name, None)
+            self._by_key.pop(topic.id, None)
+            if self._marks is not None:
+                for number in range(len(topic.partitions)):
+                    self._marks.pop((topic.name, number), None)
 
     def look_at_produce(self, note: Any, response: Any) -> None:
         """An answer to Produce is about to be sent."""
@@ -158,11 +168,6 @@ class Topics:
         if topic is not None:
             self._by_key[topic.id] = traffic
         return traffic
-
-    def _forget(self, names: list[str]) -> None:
-        for name in names:
-            traffic = self._by_name.pop(name)
-            self._by_key = {key: each for key, each in self._by_key.items() if each is not traffic}
 
 
 def _mark(log: PartitionLog) -> _Mark:

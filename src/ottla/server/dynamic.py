@@ -100,6 +100,10 @@ class DynamicSettings:
 
     def apply(self, changes: Changes) -> None:
         """Act on what changed between two images."""
+        if self._layers is not None and self._layers[0] is not changes.new.configs:
+            # The settings of the earlier image have those of all topics that were deleted since.
+            self._layers = None
+            self._log_settings.clear()
         for resource in {change.key for change in changes.configs}:
             if resource.type == ResourceType.BROKER and resource.name in ("", str(self._file.node_id)):
                 self._adopt(changes.new)

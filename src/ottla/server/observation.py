@@ -127,6 +127,8 @@ class Observation:
     def watch_quorum(self, quorum: Quorum, metadata: Metadata, controller: ActiveController | None) -> None:
         self._quorum, self._metadata = quorum, metadata
         watch_metadata(self.registry, metadata, quorum, self._now_ms)
+        if (topics := self._topics) is not None:
+            metadata.subscribers.append(lambda update: topics.forget(update.changes.topics_deleted))
         if controller is not None:
             watch_controller(self.registry, controller)
             self._states = TopicStates(controller.states, lambda: controller.is_active)
