@@ -316,6 +316,22 @@ def test_a_session_that_the_leader_forgot_is_begun_anew_at_once_but_not_for_ever
     assert bench.poll()
 
 
+def test_a_session_whose_leader_did_not_answer_is_ended_by_the_next_fetch(bench: Bench) -> None:
+    """The leader may have it still, and would keep it until another session needs its slot."""
+    bench.follow()
+    bench.fetch()
+    bench.answer(data())
+    assert bench.fetch().session_id == 5
+    bench.fetcher.failed(Lane.MAIN, NetworkFailed("no answer"), bench.broker.clock.ms)
+    bench.broker.clock.ms += 1000
+    request = bench.fetch()
+    assert (request.session_id, request.session_epoch, len(told(request))) == (5, 0, 1)
+    bench.answer(error_code=FetchSessionIdNotFound.code)
+    bench.broker.clock.ms += 1000
+    request = bench.fetch()
+    assert (request.session_id, request.session_epoch, len(told(request))) == (0, 0, 1)
+
+
 def test_a_leader_that_cannot_be_reached_is_tried_again_after_pauses_that_grow(bench: Bench) -> None:
     bench.follow()
     pauses = []

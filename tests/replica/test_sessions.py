@@ -14,6 +14,7 @@ from ottla.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
     PartitionData,
+    ReplicaState,
 )
 from ottla.replica.sessions import CachedPartition, FetchedPartitions, SessionCache
 from ottla.wire.batch import MAX_INT32
@@ -280,3 +281,22 @@ def test_what_was_not_sent_after_all_is_sent_again() -> None:
     fetched = sessions.begin(asked, VERSION, 0)
     _, sent = sessions.finish(fetched, read(fetched, {1: news}), asked, VERSION, 0)
     assert [cached.request.partition for cached, _ in sent] == [1]
+
+
+def of_follower(*partitions: int, broker_epoch: int, replica: int = 2) -> FetchRequest:
+    topics = [FetchTopic(topic_id=bytes(16), partitions=[FetchPartition(partition=number) for number in partitions])]
+    state = ReplicaState(replica_id=replica, replica_epoch=broker_epoch)
+    return FetchRequest(session_epoch=0, topics=topics, replica_state=state)
+
+
+def test_the_sessions_that_a_follower_had_before_it_was_started_again_end() -> None:
+    """Nobody else would end them before all slots are taken, and each append would go on to notify them."""
+    sessions = cache()
+    for replica, epoch in ((2, 5), (2, 5), (3, 4), (2, 6)):
+        asked = of_follower(0, 1, broker_epoch=epoch, replica=replica)
+        fetched = sessions.begin(asked, 17, 0)
+        sessions.finish(fetched, read(fetched), asked, 17, 0)
+    consumer = start(sessions, 0)
+    known = [(session.fetched.replica, session.broker_epoch) for session in sessions.sessions.values()]
+    assert known == [(3, 4), (2, 6), (-1, -1)]
+    assert consumer in sessions.sessions

@@ -56,8 +56,12 @@ class FollowerSession:
         return self.epoch == INITIAL_EPOCH
 
     def reset(self) -> None:
-        """The leader does not know the session, or whether it took the last request is not known."""
+        """Forget the session, for the leader does not know it."""
         self.id = NO_SESSION
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another session, for the leader may not have taken the last request. The next one ends this session."""
         self.epoch = INITIAL_EPOCH
         self.told.clear()
 

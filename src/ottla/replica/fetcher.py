@@ -21,6 +21,7 @@ from ottla.errors import (
     ApiError,
     FencedLeaderEpoch,
     FetchSessionError,
+    FetchSessionIdNotFound,
     OffsetOutOfRange,
     StorageFailed,
     by_code,
@@ -243,7 +244,10 @@ class Fetcher:
             self._session.answered(response.session_id)
         else:
             error = by_code(response.error_code)
-            self._session.reset()
+            if issubclass(error, FetchSessionIdNotFound):
+                self._session.reset()
+            else:
+                self._session.restart()
             if issubclass(error, FetchSessionError) and not self._failures:
                 self._failures = 1  # the leader has forgotten the session: it gets a new one, at once
             else:
@@ -253,7 +257,7 @@ class Fetcher:
         """The leader cannot be reached, or does not answer."""
         self._busy.pop(lane, None)
         if lane is Lane.MAIN:
-            self._session.reset()
+            self._session.restart()
         if not self._failures:
             logger.info("broker %d cannot be fetched from: %s", self.source, error)
         self._blocked_until_ms = now_ms + self._pause_ms(self._failures)

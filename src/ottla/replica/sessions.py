@@ -167,14 +167,29 @@ class FetchedPartitions(WatchSet):
 class FetchSession:
     """What the broker remembers of one client's session."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "fetched", "for_follower", "id", "is_closed", "reader", "size")
+    __slots__ = (
+        "broker_epoch",
+        "by_id",
+        "created_ms",
+        "epoch",
+        "fetched",
+        "for_follower",
+        "id",
+        "is_closed",
+        "reader",
+        "size",
+    )
 
-    def __init__(self, session_id: int, fetched: FetchedPartitions, *, by_id: bool, now_ms: int) -> None:
+    def __init__(
+        self, session_id: int, fetched: FetchedPartitions, *, by_id: bool, broker_epoch: int, now_ms: int
+    ) -> None:
         self.id = session_id
         self.fetched = fetched
         self.size = len(fetched.partitions)
         """As counted when the session was last used: what eviction goes by."""
         self.for_follower = fetched.replica >= 0
+        self.broker_epoch = broker_epoch
+        """Of the follower's registration; -1 for a consumer, and for a follower that did not say."""
         self.by_id = by_id
         self.epoch = 1
         self.created_ms = now_ms
@@ -250,7 +265,8 @@ class SessionCache:
         if session is None:
             session_id = NO_SESSION
             if version >= _FIRST_WITH_SESSIONS and request.session_epoch == INITIAL_EPOCH:
-                session_id = self._open(fetched, by_id=version >= FIRST_WITH_IDS, now_ms=now_ms)
+                epoch = broker_epoch(request)
+                session_id = self._open(fetched, by_id=version >= FIRST_WITH_IDS, broker_epoch=epoch, now_ms=now_ms)
             if session_id != NO_SESSION:
                 for cached, answer in read:
                     cached.go_last()
@@ -300,15 +316,23 @@ class SessionCache:
             raise InvalidFetchSessionEpoch(f"fetch session {session_id} is at epoch {session.epoch}, not {epoch}")
         return session
 
-    def _open(self, fetched: FetchedPartitions, *, by_id: bool, now_ms: int) -> int:
+    def _open(self, fetched: FetchedPartitions, *, by_id: bool, broker_epoch: int, now_ms: int) -> int:
+        if broker_epoch >= 0:
+            self._end_sessions_before(fetched.replica, broker_epoch)
         if not self._make_room(len(fetched.partitions), fetched.replica >= 0, now_ms):
             return NO_SESSION
         session_id = self._random_id()
         while session_id in self.sessions or session_id == NO_SESSION:
             session_id = self._random_id()
-        session = FetchSession(session_id, fetched, by_id=by_id, now_ms=now_ms)
+        session = FetchSession(session_id, fetched, by_id=by_id, broker_epoch=broker_epoch, now_ms=now_ms)
         fetched.session = self.sessions[session_id] = session
         return session_id
+
+    def _end_sessions_before(self, replica: int, broker_epoch: int) -> None:
+        """End the sessions that a follower had before it was started again: nobody can use them any more."""
+        for session in [*self.sessions.values()]:
+            if session.fetched.replica == replica and session.broker_epoch < broker_epoch:
+                self._end(session.id)
 
     def _make_room(self, size: int, for_follower: bool, now_ms: int) -> bool:
         if len(self.sessions) < self.slots:
@@ -354,3 +378,8 @@ def replica_id(request: FetchRequest, version: int) -> int:
     if version < 15:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
+
+
+def broker_epoch(request: FetchRequest) -> int:
+    """The epoch of the registration of the broker that fetches; -1 if it is none, or does not say."""
+    return -1 if request.replica_state is None else request.replica_state.replica_epoch
