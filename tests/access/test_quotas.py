@@ -143,3 +143,21 @@ class TestAddresses:
         assert found.most_in_window("u", "c", NOW) == float("inf")
         found.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
         assert found.most_in_window("u", "c", NOW) == 1000
+
+    def test_addresses_that_are_gone_are_forgotten(self) -> None:
+        found = ClientQuotas(Windows(2, 1000))
+        found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
+        for number in range(30_000):
+            found.connect(f"address-{number}", NOW + number)
+        assert len(found.connections._used) <= 10_000
+
+    def test_many_clients_at_once_are_not_all_looked_at_for_each(self) -> None:
+        found = ClientQuotas(Windows(2, 1_000_000))
+        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1.0})
+        for number in range(20_000):
+            found.use(found.produced, "user", f"client-{number}", 1, NOW)
+        before = found.produced._used
+        found.use(found.produced, "user", "another", 1, NOW)
+        after = found.produced._used
+        found.use(found.produced, "user", "and another", 1, NOW)
+        assert found.produced._used is after or before is after

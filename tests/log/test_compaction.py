@@ -107,6 +107,20 @@ def test_a_log_whose_bytes_are_not_right_is_named_and_left_alone() -> None:
     assert len(log.segments) > 3
 
 
+def test_a_log_that_could_not_be_compacted_is_forgotten_with_its_topic() -> None:
+    logs, compaction, background, disk = node()
+    log = compacted_log(logs, "t", keys=3)
+    disk.pwrite(log.segments[1].file.number, b"\xff" * 4, 70)
+    compaction.start_next(NOW_MS)
+    background.finish()
+    assert compaction.uncleanable
+    logs.delete("t", 0)
+    assert not compaction.start_next(NOW_MS)
+    assert not compaction.uncleanable
+    compacted_log(logs, "t", keys=3)
+    assert compaction.start_next(NOW_MS)
+
+
 def test_a_disk_that_fails_during_a_pass_takes_the_directory_offline() -> None:
     logs, compaction, background, disk = node()
     compacted_log(logs, "t", keys=3)

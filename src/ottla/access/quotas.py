@@ -49,6 +49,8 @@ class Quotas(Generic[M]):
         self._new: Callable[[], M] = new
         self._limits: dict[QuotaEntity, float] = {}
         self._used: dict[tuple[str | None, str | None], M] = {}
+        self._sweep_at = _MOST_REMEMBERED
+        """How many users and clients there may be before the idle ones among them are forgotten."""
         self._shares: dict[tuple[str, str], Share[M] | None] = {}
 
     @property
@@ -79,13 +81,19 @@ class Quotas(Generic[M]):
             limit = self._limits.get(entity)
             if limit is None:
                 continue
-            used = self._used.get(shared_by)
-            if used is None:
-                if len(self._used) >= _MOST_REMEMBERED:
-                    self._used = {who: each for who, each in self._used.items() if not each.is_idle(now_ms)}
-                used = self._used[shared_by] = self._new()
-            return Share(limit, used)
+            return Share(limit, self._used_by(shared_by, now_ms))
         return None
+
+    def _used_by(self, shared_by: tuple[str | None, str | None], now_ms: int) -> M:
+        """What those have used who share a quota. Those that use nothing are forgotten when there are too many."""
+        used = self._used.get(shared_by)
+        if used is None:
+            if len(self._used) >= self._sweep_at:
+                self._used = {who: each for who, each in self._used.items() if not each.is_idle(now_ms)}
+                # If nearly all are in use, looking at all of them for each that comes would cost more than they do.
+                self._sweep_at = max(_MOST_REMEMBERED, 2 * len(self._used))
+            used = self._used[shared_by] = self._new()
+        return used
 
 
 def _closest_first(user: str, client_id: str) -> Iterable[tuple[QuotaEntity, tuple[str | None, str | None]]]:
@@ -105,7 +113,7 @@ class AddressQuotas(Quotas[Rate]):
         for name in (user, None):
             limit = self._limits.get(quota_entity({"ip": name}))
             if limit is not None:
-                return Share(limit, self._used.setdefault((user, None), self._new()))
+                return Share(limit, self._used_by((user, None), now_ms))
         return None
 
 

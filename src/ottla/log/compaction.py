@@ -57,6 +57,7 @@ class Compaction:
         """Begin to clean the dirtiest log that is due, unless one is being cleaned; whether a pass began."""
         if self._running is not None:
             return False
+        self._forget_deleted()
         best: tuple[float, LogDirectory, PartitionLog] | None = None
         for directory in self._logs.directories:
             if directory.is_online:
@@ -77,6 +78,11 @@ class Compaction:
             partial(self._clean, work), partial(self._install, directory, log), partial(self._failed, directory)
         )
         return True
+
+    def _forget_deleted(self) -> None:
+        """A log that is made later under the name of one that could not be compacted has other bytes."""
+        for name in [name for name in self.uncleanable if self._logs.directory_of(*name) is None]:
+            del self.uncleanable[name]
 
     def cancel(self, log: PartitionLog) -> None:
         """The log is to be cut, moved or deleted: a pass over it must not be put in place."""

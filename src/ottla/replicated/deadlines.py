@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-_SWEEP_AT: Final = 1024
+_SWEEP_AT: Final = 64
 
 
 class Deadlines:

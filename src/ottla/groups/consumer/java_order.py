@@ -20,7 +20,7 @@ _FIBONACCI: Final = -7046029254386353131
 """By which Kafka's own tables (those that keep older versions) multiply a hash, to take its highest bits."""
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def text_hash(text: str) -> int:
     """Java's hash of a string, as 32 unsigned bits."""
     value = 0
