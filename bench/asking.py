@@ -44,15 +44,21 @@ def ask_versions(connection: socket.socket) -> frozenset[int]:
     return frozenset(each.api_key for each in answer.api_keys)
 
 
-def ask(connection: socket.socket, request: Any, version: int) -> Any:
+def ask(connection: socket.socket, request: Any, version: int, *, client_id: str = "bench") -> Any:
     """The answer to a request; raises Unanswered if the node closes the connection instead."""
     api = BY_KEY[schema_of(type(request)).key]
-    header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id="bench")
-    frame = encode(header, 2 if is_flexible(api.request, version) else 1) + encode(request, version)
-    connection.sendall(_length.pack(len(frame)) + frame)
+    connection.sendall(frame_of(request, version, client_id=client_id))
     (size,) = _length.unpack(_receive(connection, 4))
     data = _receive(connection, size)
     return decode(api.response, version, memoryview(data)[5 if is_flexible(api.response, version) else 4 :])
+
+
+def frame_of(request: Any, version: int, *, client_id: str = "bench") -> bytes:
+    """A request as it is sent."""
+    api = BY_KEY[schema_of(type(request)).key]
+    header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id=client_id)
+    frame = encode(header, 2 if is_flexible(api.request, version) else 1) + encode(request, version)
+    return _length.pack(len(frame)) + frame
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -49,6 +49,8 @@ class ClusterNode:
 
     stops_without_controller = True
     """Whether it ends when it is told to and no controller is left to let it go."""
+    descriptors: tuple[int, ...] = ()
+    """Those that the process inherits."""
 
     def __init__(self, folder: Path, number: int, roles: str, network: Network | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,11 +103,16 @@ class ClusterNode:
         self._before = self.words.stat().st_size if self.words.exists() else 0
         with self.words.open("ab") as words:
             self.process = subprocess.Popen(
-                [*self.within, *OTTLA, "serve", str(self.properties), "--verbose"],
+                [*self.within, *self.program(), "serve", str(self.properties), "--verbose"],
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
+                pass_fds=self.descriptors,
             )
+
+    def program(self) -> Sequence[str]:
+        """The `ottla` command, as it is started."""
+        return OTTLA
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -1,7 +1,8 @@
-"""The command: clients and faults for as long as is asked for, and whether anything was lost.
+"""The command: clients and faults for as long as is asked for, and whether anything was lost, or grows with time.
 
 python -m tests.soak --minutes 30
 python -m tests.soak --minutes 5 --topology apart --seed 7
+python -m tests.soak --life --minutes 30
 """
 
 import argparse
@@ -11,6 +12,7 @@ from random import SystemRandom
 
 import pytest
 
+from tests.life.report import LongLife
 from tests.soak.soak import TOPOLOGIES, Soak
 
 
@@ -23,7 +25,10 @@ def main() -> int:
     parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default="combined")
     parser.add_argument("--no-java", action="store_true", help="clients of librdkafka only")
     parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="where everything is kept")
+    parser.add_argument("--life", action="store_true", help="no faults: whether what nodes hold grows with time")
     arguments = parser.parse_args()
+    if arguments.life:
+        return 1 if LongLife(arguments.folder.absolute() / "life", arguments.minutes * 60).run() else 0
     seed = arguments.seed if arguments.seed is not None else SystemRandom().randrange(1 << 20)
     print(f"seed {seed}: {arguments.minutes:g} minutes of faults on three nodes, {arguments.topology}", flush=True)
     folder = arguments.folder.absolute() / str(seed)
