@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from ottla.replica.waiting import Completions, Operation, Timer, WaitingList, complete_or_wait
+from ottla.replica.waiting import Completions, Expirations, Operation, Timer, WaitingList, complete_or_wait
 from tests.clock import Clock
 
 
@@ -181,3 +181,14 @@ def test_what_becomes_due_while_lists_are_woken_is_woken_too() -> None:
     completions.add(first)
     completions.run()
     assert (chain.outcome, last.outcome) == ("done", "done")
+
+
+def test_late_produces_of_deleted_topics_are_forgotten() -> None:
+    """Also where nobody asks for metrics, which looks for them too."""
+    expirations = Expirations()
+    for partition in (0, 2):
+        expirations.count_produce("gone", partition)
+    expirations.count_produce("stays", 0)
+    expirations.forget("gone", 3)
+    assert dict(expirations.produces_by_partition(lambda topic, partition: True)) == {("stays", 0): 1}
+    assert expirations.produces == 3

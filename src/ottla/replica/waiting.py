@@ -82,6 +82,11 @@ class Expirations:
         self.produces += 1
         self._produces[topic, partition] += 1
 
+    def forget(self, topic: str, partitions: int) -> None:
+        """Drop the counts of a topic that was deleted."""
+        for partition in range(partitions):
+            self._produces.pop((topic, partition), None)
+
     def produces_by_partition(self, is_here: Callable[[str, int], bool]) -> Counter[tuple[str, int]]:
         """The late produces of each partition that this broker still has; the others are forgotten."""
         for topic, partition in [name for name in self._produces if not is_here(*name)]:

@@ -18,6 +18,7 @@ from ottla.controller.state_tracker import StateTracker
 from ottla.image.changes import Changes
 from ottla.image.image import EMPTY
 from ottla.image.loader import Update
+from ottla.image.values import Topic
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.metrics.family import CONTENT_TYPE
@@ -29,6 +30,7 @@ from ottla.metrics.requests import RequestMeters
 from ottla.metrics.syncs import TimedDisk
 from ottla.metrics.topics import Topics
 from ottla.net.listener import Listener
+from ottla.replica.waiting import Expirations
 from ottla.server.active_controller import ActiveController
 from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
 from ottla.server.event_measures import watch_coordinators
@@ -65,6 +67,7 @@ class Observation:
         self._servers: list[HttpServer] = []
         self._pulse: Pulse | None = None
         self._topics: Topics | None = None
+        self._expirations: Expirations | None = None
         self._lifecycle: Lifecycle | None = None
         self._metadata: Metadata | None = None
         self._quorum: Quorum | None = None
@@ -112,6 +115,7 @@ class Observation:
     def watch_broker(self, broker: BrokerNode) -> None:
         watch_broker(self.registry, broker)
         topics = self._topics = Topics(broker.partitions)
+        self._expirations = broker.expirations
         self.registry.collect(topics.families)
         self.requests.looks |= {_PRODUCE: topics.look_at_produce, _FETCH: topics.look_at_fetch}
         remember = watch_coordinators(
@@ -127,8 +131,7 @@ class Observation:
     def watch_quorum(self, quorum: Quorum, metadata: Metadata, controller: ActiveController | None) -> None:
         self._quorum, self._metadata = quorum, metadata
         watch_metadata(self.registry, metadata, quorum, self._now_ms)
-        if (topics := self._topics) is not None:
-            metadata.subscribers.append(lambda update: topics.forget(update.changes.topics_deleted))
+        metadata.subscribers.append(lambda update: self._forget(update.changes.topics_deleted))
         if controller is not None:
             watch_controller(self.registry, controller)
             self._states = TopicStates(controller.states, lambda: controller.is_active)
@@ -154,6 +157,13 @@ class Observation:
             "Percentage of a thread's time that requests took which are exempt from request quotas.",
             exempt_time,
         )
+
+    def _forget(self, topics: Sequence[Topic]) -> None:
+        """Drop what was counted of topics that were deleted."""
+        if self._topics is not None and self._expirations is not None:
+            self._topics.forget(topics)
+            for topic in topics:
+                self._expirations.forget(topic.name, len(topic.partitions))
 
     def watch_lifecycle(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
