@@ -43,6 +43,7 @@ SETTINGS: Final = {
     "group.streams.min.session.timeout.ms": "3000",
     "group.streams.session.timeout.ms": "3000",
     "log.cleaner.backoff.ms": "500",
+    "log.cleaner.delete.retention.ms": "1000",
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.retention.check.interval.ms": "1000",
     "log.roll.ms": "5000",
