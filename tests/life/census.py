@@ -38,6 +38,22 @@ class Census:
     """Threads, timers, allocated blocks, resident memory, disk."""
 
 
+def least(counts: Sequence[Census]) -> Census:
+    """The least of everything, of some counts of one process: a request that was under way is not in all of them."""
+    assert len({count.process for count in counts}) == 1, "the counts are of one process"
+    return Census(
+        process=counts[0].process,
+        objects=_least([count.objects for count in counts]),
+        descriptors=_least([count.descriptors for count in counts]),
+        figures=_least([count.figures for count in counts]),
+    )
+
+
+def _least(values: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = {name for each in values for name in each}
+    return {name: min(each.get(name, 0) for each in values) for name in names}
+
+
 class CountedNode(ClusterNode):
     """A node whose process can be asked what it holds."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.ottla_cluster import OttlaCluster
-from tests.life.census import Census, CountedNode
+from tests.life.census import Census, CountedNode, least
 from tests.life.clients import Clients
 from tests.life.waiting import Make, Waiting, session, shared, subscribed
 
@@ -62,7 +62,8 @@ SETTINGS: Final = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "transactional.id.expiration.ms": "1000",
 }
-_SETTLE_S: Final = 3.0
+_SETTLE_S: Final = 2.5
+_COUNTS, _BETWEEN_S = 3, 0.15
 _DOWN_S: Final = 1.5
 _STOPPED_EACH: Final = 6
 """A follower is stopped once in this number of rounds, beginning with the first: a new process has to warm up."""
@@ -163,7 +164,12 @@ class Life:
         self._clients.wait(lambda: self._clients.in_sync(self._topics), "all replicas are in sync")
         time.sleep(_SETTLE_S)
         self.check()
-        return {number: self._node(number).census() for number in self._numbers}
+        counts: dict[int, list[Census]] = {number: [] for number in self._numbers}
+        for _ in range(_COUNTS):
+            for number, found in counts.items():
+                found.append(self._node(number).census())
+            time.sleep(_BETWEEN_S)
+        return {number: least(found) for number, found in counts.items()}
 
     def holders(self, number: int, kind: str) -> list[str]:
         return self._node(number).holders(kind)
