@@ -35,6 +35,7 @@ from ottla.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.messages.apis import BY_KEY, Listeners
 from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.messages.end_txn import EndTxnRequest
+from ottla.messages.init_producer_id import InitProducerIdRequest
 from ottla.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.wire.declare import schema_of
 from tests.api.broker import Exchange
@@ -116,6 +117,15 @@ class TestTransactions:
     def test_they_are_ended_by_those_who_may_write_them(self) -> None:
         assert refused(EndTxnRequest(transactional_id="t"), 5, allowing()) is TransactionalIdAuthorizationFailed
         guarded(EndTxnRequest(transactional_id="t"), 5, allowing((TRANSACTION, "t", Operation.WRITE)))
+
+    def test_two_phase_commits_need_a_right_of_their_own(self) -> None:
+        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000, enable2_pc=True)
+        write = (TRANSACTION, "t", Operation.WRITE)
+        assert refused(request, 6, allowing()) is TransactionalIdAuthorizationFailed
+        assert refused(request, 6, allowing(write)) is TransactionalIdAuthorizationFailed
+        guarded(request, 6, allowing(write, (TRANSACTION, "t", Operation.TWO_PHASE_COMMIT)))
+        request.enable2_pc = False
+        guarded(request, 6, allowing(write))
 
     @pytest.mark.parametrize("operation", [Operation.ALTER, Operation.CLUSTER_ACTION])
     def test_markers_are_written_by_brokers_and_admins(self, operation: Operation) -> None:

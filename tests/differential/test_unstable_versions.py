@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.errors import NONE, RebootstrapRequired
 from ottla.image.versions import LATEST, METADATA_VERSIONS
 from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.messages.apis import APIS, BY_KEY, Listeners
 from tests.differential.harness import Side
-from tests.differential.ottla_node import OttlaNode
+from tests.differential.ottla_node import CLUSTER_ID, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 
 
@@ -58,3 +59,24 @@ def _asked(node: OttlaNode, request: ApiVersionsRequest, version: int, listener:
     side.close_all()
     assert isinstance(response, ApiVersionsResponse)
     return response
+
+
+def test_a_client_of_another_cluster_or_node_is_told_to_bootstrap_again(tmp_path: Path) -> None:
+    """ApiVersions v5 (KIP-1242). Kafka 4.3.1 has no stable version of it to compare with."""
+    node = OttlaNode(tmp_path, {**SETTINGS, "unstable.api.versions.enable": "true"})
+    node.format()
+    own = int(SETTINGS["node.id"])
+    with node.running():
+        for cluster_id, node_id, expected in (
+            (None, -1, NONE),
+            (None, own + 1, NONE),
+            (CLUSTER_ID, -1, NONE),
+            (CLUSTER_ID, own, NONE),
+            (CLUSTER_ID, own + 1, RebootstrapRequired.code),
+            ("another", own, RebootstrapRequired.code),
+            ("another", -1, RebootstrapRequired.code),
+        ):
+            request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            request.cluster_id, request.node_id = cluster_id, node_id
+            response = _asked(node, request, 5, "PLAINTEXT")
+            assert (response.error_code, bool(response.api_keys)) == (expected, not expected), (cluster_id, node_id)

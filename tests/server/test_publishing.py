@@ -1,0 +1,54 @@
+"""A node acts on a new image of the metadata in a fixed order: the image is there first, coordinators come last."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ottla.image.changes import Changes
+from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.server.formatting import format_directories, random_cluster_id
+from ottla.server.node import Node
+from ottla.server.settings import load_settings
+from tests.ports import free_ports
+
+
+def test_the_image_is_replaced_before_replicas_act_on_it_and_coordinators_follow_the_replicas(tmp_path: Path) -> None:
+    broker_port, controller_port = free_ports(2)
+    settings = load_settings(
+        None,
+        {
+            "log.dirs": str(tmp_path),
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        },
+    )
+    format_directories(settings, random_cluster_id())
+    seen: list[tuple[str, bool, bool]] = []
+
+    async def scenario() -> None:
+        node = Node(settings, asyncio.get_running_loop())
+
+        def watched(who: str, act: Callable[[Changes], Any]) -> Callable[[Changes], None]:
+            def apply(changes: Changes) -> None:
+                if "orders" in changes.new.topics:
+                    is_in_image = "orders" in node._metadata.image.topics
+                    seen.append((who, is_in_image, node._partitions.has("orders", 0)))
+                act(changes)
+
+            return apply
+
+        node._partitions.apply = watched("replicas", node._partitions.apply)  # type: ignore[assignment, method-assign]
+        node._coordinators.apply = watched("coordinators", node._coordinators.apply)  # type: ignore[assignment, method-assign]
+        await node.start()
+        topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        answer = await node._ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        assert answer.topics[0].error_code == 0
+        assert node._partitions.get("orders", 0).is_leader, "the reply goes out when the replicas have acted"
+        await node.stop()
+
+    asyncio.run(scenario())
+    assert seen[:2] == [("replicas", True, False), ("coordinators", True, True)]
