@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.api.broker_table import BROKER_ENDPOINTS
 from ottla.api.call import LATER, Call
+from ottla.api.endpoint import Endpoint
+from ottla.api.produce import produce_failed
 from ottla.errors import ClusterAuthorizationFailed, UnknownServerError
 from ottla.log.partition_log import PartitionLog
 from ottla.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -98,6 +101,14 @@ def test_a_bug_in_a_produce_without_acks_ends_the_connection(broker: Broker, mon
     assert broker.send(request, 9).outcome.startswith("closed: Produce failed, and no answer is expected")
 
 
+@pytest.mark.parametrize("each", BROKER_ENDPOINTS, ids=lambda each: each.api.name)
+def test_every_failure_has_an_answer_but_that_of_a_produce_without_acks(each: Endpoint) -> None:
+    for version in range(each.api.oldest, each.api.latest + 1):
+        request = ProduceRequest(acks=1) if each.api.request is ProduceRequest else each.api.request()
+        assert each.failed(request, version, UnknownServerError()) is not None
+    assert produce_failed(ProduceRequest(acks=0), 9, UnknownServerError()) is None
+
+
 def test_what_a_request_made_ready_is_answered_before_the_next_request_is_handled(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +126,9 @@ def test_what_a_request_made_ready_is_answered_before_the_next_request_is_handle
     assert not waiting.outcome
     part = PartitionProduceData(index=0, records=bytes(batch(b"v")))
     produce = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[part])])
-    broker.begin(produce, 9)
-    broker.begin(MetadataRequest(topics=[]), 9)
+    with monkeypatch.context() as together:
+        together.setattr(broker, "step", lambda: None)  # both come in the same turn of the loop
+        broker.begin(produce, 9)
+        broker.begin(MetadataRequest(topics=[]), 9)
+    broker.step()
     assert answered == ["ProduceRequest", "FetchRequest", "MetadataRequest"]

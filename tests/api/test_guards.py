@@ -41,6 +41,7 @@ from ottla.wire.declare import schema_of
 from tests.api.broker import Exchange
 
 ME = "User:me"
+FETCH = 1
 TOPIC, GROUP, TRANSACTION, CLUSTER = Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID, Kind.CLUSTER
 
 
@@ -79,6 +80,28 @@ def refused(request: Any, version: int, authorizer: StandardAuthorizer) -> type[
     with pytest.raises(ApiError) as raised:
         guarded(request, version, authorizer)
     return type(raised.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    sorted(key for key in OF_CONTROLLERS if BY_KEY[key].listeners is Listeners.CONTROLLER or key == FETCH),
+    ids=lambda key: BY_KEY[key].name,
+)
+def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(key: int) -> None:
+    def ask(authorizer: StandardAuthorizer) -> None:
+        client = Client("10.0.0.1", "CONTROLLER")
+        client.principal = ME
+        api = BY_KEY[key]
+        route = Route(Endpoint(api, lambda *_: None, lambda *_: None), api.latest_stable)
+        node: Any = SimpleNamespace(authorizer=authorizer, image=Image())
+        request = api.request()
+        exchange = Exchange(b"", request, route.version)
+        call: Call[Any] = Call(node, route, route.version, 1, "c", client, exchange, lambda *_: None)
+        OF_CONTROLLERS[key](call, request)
+
+    with pytest.raises(ClusterAuthorizationFailed):
+        ask(allowing((CLUSTER, CLUSTER_NAME, Operation.ALTER)))
+    ask(allowing((CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION)))
 
 
 class TestTransactions:

@@ -90,6 +90,12 @@ def test_brokers_do_not_serve_what_is_the_controllers(both: Both, api: Api) -> N
     assert both.send(frame_of(api.request(), api.latest_stable, 1, "differential")) == (CLOSED, CLOSED)
 
 
+@pytest.mark.parametrize("api", [api for api in APIS if api.listeners is Listeners.BROKER], ids=lambda api: api.name)
+def test_controllers_do_not_serve_what_is_the_brokers(both: Both, api: Api) -> None:
+    frame = frame_of(api.request(), api.latest_stable, 1, "differential")
+    assert both.send(frame, listener="CONTROLLER") == (CLOSED, CLOSED)
+
+
 HEADERS = {
     "nothing": b"",
     "less than a key": b"\0",

@@ -119,6 +119,55 @@ def test_requests_of_every_size_are_answered_in_order(size: int) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("size", [100, 3_000_000])
+def test_a_request_and_its_connection_let_go_of_its_bytes_when_it_is_answered(size: int) -> None:
+    requests: list[Request] = []
+
+    def handle(request: Request) -> None:
+        requests.append(request)
+        request.reply([frame(b"answer")])
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(bytes(size)))
+            assert await receive(reader) == b"answer"
+            assert [request.frame for request in requests] == [None]
+            assert [connection._buffer for connection in server.listener.connections] == [None]
+            writer.close()
+
+    run(test)
+
+
+def test_requests_that_wait_for_others_keep_no_worker() -> None:
+    waiting: list[Request] = []
+
+    def handle(request: Request) -> None:
+        assert request.frame is not None
+        if bytes(request.frame) == b"wait":
+            waiting.append(request)
+        else:
+            echo(request)
+
+    async def test() -> None:
+        async with serving(handle, workers=1, capacity=1) as server:
+            streams = [await server.connect() for _ in range(20)]
+            for _, writer in streams:
+                writer.write(frame(b"wait"))
+            reader, writer = await server.connect()
+            writer.write(frame(b"hello"))
+            assert await receive(reader) == b"hello"
+            assert len(waiting) == 20
+            for request in waiting:
+                request.reply([frame(b"at last")])
+            assert [await receive(reader) for reader, _ in streams] == [b"at last"] * 20
+            for _, other in streams:
+                other.close()
+            writer.close()
+
+    run(test)
+
+
 def test_whoever_comes_before_the_node_listens_is_refused() -> None:
     async def scenario() -> None:
         async with serving() as server:
