@@ -64,6 +64,18 @@ def test_one_answer_goes_out_when_all_partitions_are_replicated(replicated: Brok
     assert len(replicated.node.timer) == 0
 
 
+def test_partitions_that_fail_at_once_wait_for_those_that_do_not(replicated: Broker) -> None:
+    waiting = produce(replicated, 0, 7)
+    assert not waiting.outcome
+    catch_up(replicated, 0)
+    assert codes(waiting) == [NONE, UnknownTopicOrPartition.code]
+
+
+def test_a_produce_of_which_nothing_was_written_does_not_wait(replicated: Broker) -> None:
+    assert codes(produce(replicated, 7, 8)) == [UnknownTopicOrPartition.code] * 2
+    assert len(replicated.node.timer) == 0
+
+
 def test_at_its_deadline_partitions_that_are_not_replicated_have_timed_out(replicated: Broker) -> None:
     waiting = produce(replicated, 0, 1)
     catch_up(replicated, 1)
