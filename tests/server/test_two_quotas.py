@@ -101,7 +101,7 @@ def test_a_produce_without_acks_is_not_held_to_the_request_quota(node: OttlaNode
         for _ in range(5):
             client.produce(acks=0)
         client.ask_metadata()
-        assert time.monotonic() - begun < WINDOW_MS / 1000, "none of them kept the connection from being read"
+        assert time.monotonic() - begun < 3 * WINDOW_MS / 1000, "or each would have muted the connection for a window"
         client.ask_metadata()
         assert time.monotonic() - begun > WINDOW_MS / 2000, "the request before it had an answer, and did"
 
