@@ -1,4 +1,4 @@
-"""Producers under two quotas, on a real node: the longer wait counts, and without acks the request quota does not."""
+"""Clients under two quotas, on a real node: the longer wait counts, and without acks the request quota does not."""
 
 import socket
 import struct
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -67,6 +67,14 @@ class Client:
         self._send(request, 9)
         return decode(ProduceResponse, 9, self._receive()).throttle_time_ms if acks else 0
 
+    def create_topics(self, partitions: int) -> int:
+        """Create a topic as a client that has only to wait; the throttle time in the answer."""
+        topic = CreatableTopic(name=f"{self.client_id}-{partitions}", num_partitions=partitions, replication_factor=1)
+        self._send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        answer = decode(CreateTopicsResponse, 5, self._receive())
+        assert not answer.topics[0].error_code, answer
+        return answer.throttle_time_ms
+
     def ask_metadata(self) -> None:
         self._send(MetadataRequest(topics=[]), 9)
         decode(MetadataResponse, 9, self._receive())
@@ -92,6 +100,18 @@ def test_the_longer_of_both_waits_counts(
     limit(node, client_id, producer_byte_rate=bytes_per_s, request_percentage=TINY_PERCENTAGE)
     with Client(node, client_id) as client:
         assert client.produce(acks=1) in expected
+
+
+@pytest.mark.parametrize(
+    ("client_id", "partitions_per_s", "expected"),
+    [("changes-are-longer", 1.0, range(WINDOW_MS + 1, 60_000)), ("time-is-longer", 1e6, [WINDOW_MS])],
+)
+def test_the_longer_wait_counts_for_a_request_that_the_controller_decides(
+    node: OttlaNode, client_id: str, partitions_per_s: float, expected: range | list[int]
+) -> None:
+    limit(node, client_id, controller_mutation_rate=partitions_per_s, request_percentage=TINY_PERCENTAGE)
+    with Client(node, client_id) as client:
+        assert client.create_topics(30) in expected
 
 
 def test_a_produce_without_acks_is_not_held_to_the_request_quota(node: OttlaNode) -> None:
