@@ -15,7 +15,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = tuple(
-    Path("src/ottla") / each for each in ("wire/_codec.c", "wire/_scan.c", "pipeline/_columns.c", "pipeline/_rows.c")
+    Path("src/ottla") / each
+    for each in ("protocol/wire/_codec.c", "protocol/wire/_scan.c", "pipeline/_columns.c", "pipeline/_rows.c")
 )
 
 
@@ -52,7 +53,7 @@ def _compile(root: Path, source: Path, target: Path) -> str:
         *(("-undefined", "dynamic_lookup") if sys.platform == "darwin" else ()),
         *shlex.split(os.environ.get("CFLAGS", "")),
         f"-I{sysconfig.get_path('include')}",
-        "-Isrc/ottla/wire",
+        "-Isrc/ottla/protocol/wire",
         str(source),
         *("-o", f"{target}.new"),
     ]

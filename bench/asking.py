@@ -4,12 +4,12 @@ import socket
 import struct
 from typing import Any
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.apis import BY_KEY
-from ottla.messages.headers import RequestHeader
-from ottla.messages.metadata import MetadataRequest
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
 
 METADATA_VERSION = 8
 API_VERSIONS_VERSION = 2

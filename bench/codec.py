@@ -12,7 +12,7 @@ from kio.schema.fetch.v12 import response as kio_response
 from kio.serial import entity_reader, entity_writer
 
 from bench.timing import compare
-from ottla.messages.fetch import (
+from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -20,7 +20,7 @@ from ottla.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from ottla.wire.codec import decode, encode, reader_of, writer_of
+from ottla.protocol.wire.codec import decode, encode, reader_of, writer_of
 
 VERSION = 12
 PARTITIONS = 4
@@ -100,8 +100,8 @@ def fetch_round_trip() -> None:
 def import_time() -> None:
     """CPU of `import ottla` and of the fetch messages, each in a fresh interpreter, less that of an empty one."""
     program = "import time; a = time.process_time(); {}; print(time.process_time() - a)"
-    every_request = "from ottla.messages.apis import APIS; [api.request for api in APIS]"
-    for what in ("import ottla", "import ottla.messages.fetch", every_request):
+    every_request = "from ottla.protocol.messages.apis import APIS; [api.request for api in APIS]"
+    for what in ("import ottla", "import ottla.protocol.messages.rpc.fetch", every_request):
         runs = [
             float(subprocess.run([sys.executable, "-c", program.format(what)], capture_output=True, check=True).stdout)
             for _ in range(5)

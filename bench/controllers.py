@@ -14,10 +14,10 @@ from uuid import uuid4
 
 from bench.asking import Unanswered, ask, ask_versions
 from bench.systems import CLUSTER_ID, Node, ServerFailed, System
-from ottla.image.features import SUPPORTED
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 
 BROKERS = 10
 REPLICAS = 3

@@ -7,8 +7,8 @@ from tests.protocol.table import cases, declared
 from tests.wire.fuzz import mutations
 from tests.wire.values import Values
 
-from ottla.wire.codec import decode, encode
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.errors import ProtocolError
 
 FRAMES = 1_000_000
 

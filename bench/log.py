@@ -15,7 +15,7 @@ from ottla.log.opening import create_log, open_log
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import read
 from ottla.log.settings import DEFAULT_LOG_SETTINGS
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.records import Record, build_batch
 
 PARTITIONS = 10_000
 RECOVERED_BYTES = 1_000_000_000

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 from bench.asking import Unanswered, ask
 from bench.tools import ToolFailed
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.leave_group import LeaveGroupRequest
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 HEARTBEAT_S = 0.1
 PATIENCE_S = 120.0

@@ -10,8 +10,8 @@ from bench.timing import compare
 from ottla.pipeline import columns, rows
 from ottla.pipeline.columns import TYPES, Columns, Piece
 from ottla.pipeline.rows import Rows
-from ottla.wire.batch import HEADER_BYTES, read_header
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import HEADER_BYTES, read_header
+from ottla.protocol.wire.records import Record, build_batch
 
 BATCH = 1000
 

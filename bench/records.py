@@ -6,10 +6,10 @@
 from random import Random
 
 from bench.timing import compare
-from ottla.wire.batch import HEADER_BYTES, check_crc, read_header
-from ottla.wire.compression import Compression, decompress
-from ottla.wire.records import Record, build_batch
-from ottla.wire.summary import compiled, summarize, summarize_in_python
+from ottla.protocol.wire.batch import HEADER_BYTES, check_crc, read_header
+from ottla.protocol.wire.compression import Compression, decompress
+from ottla.protocol.wire.records import Record, build_batch
+from ottla.protocol.wire.summary import compiled, summarize, summarize_in_python
 
 NOW = 1_700_000_000_000
 SHAPES = {

@@ -14,14 +14,14 @@ from uuid import uuid4
 from bench.asking import ask
 from bench.members import Group, until_ready
 from bench.tools import ToolFailed
-from ottla.errors import NotLeader, UnknownTopicOrPartition
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.share_fetch import AcknowledgementBatch, ShareFetchRequest
-from ottla.messages.share_fetch import FetchPartition as SharePartition
-from ottla.messages.share_fetch import FetchTopic as ShareTopic
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.wire.batch import batches
-from ottla.wire.records import records
+from ottla.protocol.errors import NotLeader, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, ShareFetchRequest
+from ottla.protocol.messages.rpc.share_fetch import FetchPartition as SharePartition
+from ottla.protocol.messages.rpc.share_fetch import FetchTopic as ShareTopic
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.records import records
 
 PATIENCE_S = 120.0
 WAIT_MS = 500

@@ -26,7 +26,8 @@ from ottla.log.producers import Origin
 from ottla.log.reading import read
 from ottla.log.settings import DEFAULT_LOG_SETTINGS
 from ottla.log.validate import accept, confirm, rules_of
-from ottla.messages.fetch import (
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -34,8 +35,7 @@ from ottla.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from ottla.messages.headers import RequestHeader
-from ottla.messages.produce import (
+from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -43,10 +43,10 @@ from ottla.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.batch import compute_crc
-from ottla.wire.codec import encode, reader_of, writer_of
-from ottla.wire.declare import Writer
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import compute_crc
+from ottla.protocol.wire.codec import encode, reader_of, writer_of
+from ottla.protocol.wire.declare import Writer
+from ottla.protocol.wire.records import Record, build_batch
 
 VERSION, FETCH_VERSION = 12, 12
 NOW_MS = 1_700_000_000_000

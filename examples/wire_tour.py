@@ -1,12 +1,12 @@
 """What a produce request is on the wire: built, taken apart, and broken on purpose."""
 
-from ottla.messages.apis import APIS
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.batch import batches
-from ottla.wire.codec import decode, encode
-from ottla.wire.compression import Compression
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.messages.apis import APIS
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, records
 
 VERSION = 9
 

@@ -11,8 +11,8 @@ from typing import TypedDict
 
 import pytest
 
-from ottla import errors
-from ottla.errors import ApiError, UnknownServerError, by_code, name_of
+from ottla.protocol import errors
+from ottla.protocol.errors import ApiError, UnknownServerError, by_code, name_of
 
 
 class Row(TypedDict):
@@ -210,7 +210,7 @@ def test_two_errors_belong_to_two_families() -> None:
 
 def test_importing_the_errors_imports_nothing_else() -> None:
     # The import takes some 4 ms, nearly all of it the making of classes; `typing` or `re` alone would double that.
-    code = "import sys; old = set(sys.modules); import ottla.errors; print(*sorted(set(sys.modules) - old))"
+    code = "import sys; old = set(sys.modules); import ottla.protocol.errors; print(*sorted(set(sys.modules) - old))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    new = {name for name in shown.stdout.split() if not name.startswith("ottla.errors")}
-    assert new <= {"ottla", "__future__"}
+    new = {name for name in shown.stdout.split() if not name.startswith("ottla.protocol.errors")}
+    assert new <= {"ottla", "ottla.protocol", "__future__"}

@@ -16,9 +16,9 @@ from bench.cases.produce import BATCHES_64K, produce
 from bench.figures import Figures
 from bench.systems import Node, java_tool
 from bench.tools import ToolFailed
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.describe_quorum import PartitionData as DescribedPartition
-from ottla.messages.describe_quorum import TopicData as DescribedTopic
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.describe_quorum import PartitionData as DescribedPartition
+from ottla.protocol.messages.rpc.describe_quorum import TopicData as DescribedTopic
 
 NODES = 3
 DESCRIBE_QUORUM_VERSION = 1

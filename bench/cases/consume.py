@@ -10,7 +10,7 @@ from bench.figures import Figures
 from bench.load import librdkafka
 from bench.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
 from ottla.image.values import ResourceType
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -15,8 +15,12 @@ from bench.figures import Figures, percentiles
 from bench.load import librdkafka
 from bench.members import Group, until_ready
 from bench.tools import ToolFailed, producer_performance
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 PINGS = 500
 SETTLE_S, WATCH_S = 0.5, 3.0

@@ -10,11 +10,11 @@ from bench.asking import ask
 from bench.case import TRANSACTIONS, Trial, case
 from bench.figures import Figures, percentiles
 from bench.tools import ToolFailed
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.records import Record, build_batch
 
 PATIENCE_S = 30.0
 RECORDS = 10

@@ -6,12 +6,12 @@ from ottla.api import admin_table
 from ottla.api.dispatch import Dispatch
 from ottla.controller.configs import alter_configs, incremental_alter_configs
 from ottla.controller.view import Options, View
-from ottla.errors import ApiError
-from ottla.image.versions import LATEST, METADATA_VERSION
-from ottla.messages.alter_configs import AlterConfigsRequest
-from ottla.messages.apis import Listeners
-from ottla.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from ottla.messages.metadata_records import FeatureLevelRecord
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import Listeners
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
+from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.settings import load_settings
 from tests.api.broker import CLUSTER_ID, ME, Broker

@@ -24,7 +24,6 @@ from ottla.coordination.share_groups import ShareGroups
 from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.image.delta import Delta
-from ottla.image.features import SUPPORTED
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import DIRECTORY_UNASSIGNED
 from ottla.log.directory import LogDirectory
@@ -35,16 +34,23 @@ from ottla.log.node_files import NodeMeta
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.space import Space
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-from ottla.messages.metadata_records import (
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.records.metadata_records import (
     BrokerEndpoint,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.types import Chunk
 from ottla.replica.departures import Departures
 from ottla.replica.moves import Moves
 from ottla.replica.partition import Partition
@@ -55,9 +61,6 @@ from ottla.replica.waiting import Completions, Timer
 from ottla.server.coordinators import group_context, group_coordinators
 from ottla.settings.catalogue import broker_settings
 from ottla.settings.topics import effective_topic_settings
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
-from ottla.wire.types import Chunk
 from tests.clock import Clock
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk

@@ -4,17 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import RequestTimedOut, TopicDeletionDisabled
-from ottla.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.describe_acls import DescribeAclsRequest
-from ottla.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from ottla.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.messages.list_config_resources import ListConfigResourcesRequest
-from ottla.messages.metadata_records import ClientQuotaRecord, ConfigRecord, EntityData, UserScramCredentialRecord
+from ottla.protocol.errors import RequestTimedOut, TopicDeletionDisabled
+from ottla.protocol.messages.records.metadata_records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    EntityData,
+    UserScramCredentialRecord,
+)
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest
 from tests.api.admin import Admin
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import NotController
 from ottla.image.values import ResourceType
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
+from ottla.protocol.errors import NotController
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from tests.api.admin import Admin
 
 TOPIC, BROKER, LOGGER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.GROUP

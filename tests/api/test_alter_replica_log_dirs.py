@@ -3,16 +3,16 @@
 import errno
 from typing import Any
 
-from ottla.errors import LogDirNotFound, NotLeader, ReplicaNotAvailable, StaleBrokerEpoch, StorageFailed
 from ottla.log.partition_log import PartitionLog
-from ottla.messages.alter_replica_log_dirs import (
+from ottla.protocol.errors import LogDirNotFound, NotLeader, ReplicaNotAvailable, StaleBrokerEpoch, StorageFailed
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
-from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.messages.metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
 from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 

@@ -7,8 +7,8 @@ import pytest
 
 from ottla.api.api_versions import api_versions
 from ottla.image.image import EMPTY
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 
 PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 19, 20
 

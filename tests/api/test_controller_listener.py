@@ -12,26 +12,30 @@ from ottla.api.call import Call, Client
 from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch
 from ottla.api.envelope import Enclosed
-from ottla.errors import ApiError, InvalidRequest, NotController
 from ottla.image.delta import Delta
-from ottla.image.features import SUPPORTED
 from ottla.image.image import EMPTY, Image
-from ottla.image.versions import LATEST, METADATA_VERSION
-from ottla.messages.alter_partition import AlterPartitionRequest
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from ottla.messages.envelope import EnvelopeRequest
-from ottla.messages.list_partition_reassignments import (
+from ottla.protocol.errors import ApiError, InvalidRequest, NotController
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.records.metadata_records import (
+    ControllerEndpoint,
+    FeatureLevelRecord,
+    RegisterControllerRecord,
+)
+from ottla.protocol.messages.rpc.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from ottla.messages.metadata_records import ControllerEndpoint, FeatureLevelRecord, RegisterControllerRecord
-from ottla.messages.principal import DefaultPrincipal
-from ottla.messages.vote import VoteRequest, VoteResponse
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
 from tests.api.broker import Exchange
 
 PRINCIPAL = struct.pack(">h", 0) + encode(DefaultPrincipal(type="User", name="ann"), 0)

@@ -1,13 +1,13 @@
 """DeleteRecords waits for the replicas whose brokers are alive, and for a log that is being moved."""
 
-from ottla.errors import InvalidTopic, NotLeader, RequestTimedOut, UnknownTopicOrPartition
-from ottla.messages.delete_records import (
+from ottla.protocol.errors import InvalidTopic, NotLeader, RequestTimedOut, UnknownTopicOrPartition
+from ottla.protocol.messages.records.metadata_records import BrokerRegistrationChangeRecord, RemoveTopicRecord
+from ottla.protocol.messages.rpc.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from ottla.messages.metadata_records import BrokerRegistrationChangeRecord, RemoveTopicRecord
 from tests.api.broker import BROKER_EPOCH, NOW_MS, Broker, Exchange
 from tests.log.logs_in_memory import batch
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.image.values import ResourceType
-from ottla.messages.describe_configs import (
+from ottla.protocol.messages.records.metadata_records import ConfigRecord
+from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from ottla.messages.metadata_records import ConfigRecord
 from tests.api.admin import Admin
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER

@@ -1,15 +1,15 @@
 """DescribeLogDirs and OffsetForLeaderEpoch on what one node of each kind cannot show."""
 
-from ottla.image.versions import CORDONED_LOG_DIRS, METADATA_VERSION
 from ottla.log.settings import DEFAULT_LOG_SETTINGS
-from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.messages.metadata_records import FeatureLevelRecord
-from ottla.messages.offset_for_leader_epoch import (
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS, METADATA_VERSION
 from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 

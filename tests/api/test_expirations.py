@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from ottla.messages.metadata_records import RemoveTopicRecord
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.metrics.registry import Registry
+from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.server.broker_measures import watch_broker
 from tests.api.broker import BROKER_EPOCH, Broker, Exchange
 from tests.log.logs_in_memory import batch

@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from ottla.errors import NONE, NotLeader, StorageFailed, UnknownTopicOrPartition
-from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.metadata_records import RemoveTopicRecord
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.errors import NONE, NotLeader, StorageFailed, UnknownTopicOrPartition
+from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.api.broker import Broker, Exchange
 from tests.log.logs_in_memory import batch
 

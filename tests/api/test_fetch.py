@@ -5,9 +5,9 @@ import pytest
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
 from ottla.access.standard import StandardAuthorizer
 from ottla.api.call import ANONYMOUS
-from ottla.errors import NONE, TopicAuthorizationFailed
 from ottla.image.values import Acl
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.protocol.errors import NONE, TopicAuthorizationFailed
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 

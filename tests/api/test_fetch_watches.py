@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ottla.log.truncation import advance_log_start
-from ottla.messages.fetch import (
+from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
+from ottla.protocol.messages.rpc.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -18,7 +19,6 @@ from ottla.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from ottla.messages.metadata_records import RemoveTopicRecord
 from tests.api.broker import BROKER_EPOCH, Broker, Exchange
 from tests.log.logs_in_memory import batch
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.api.broker import BROKER_EPOCH, Broker, Exchange
 from tests.log.logs_in_memory import batch
 

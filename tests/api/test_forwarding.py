@@ -6,9 +6,19 @@ from typing import Any
 import pytest
 
 from ottla.access.standard import StandardAuthorizer
-from ottla.messages.apis import BY_KEY
-from ottla.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from ottla.protocol.messages.rpc.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from tests.api.admin import Admin
 
 TOPIC, LITERAL, READ, ALLOW, ANY = 2, 3, 3, 3, 1

@@ -15,7 +15,9 @@ from ottla.api.call import Call, Client
 from ottla.api.dispatch import Route
 from ottla.api.endpoint import Endpoint
 from ottla.api.guards import OF_BROKERS, OF_CONTROLLERS
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.image.values import Acl
+from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -23,21 +25,19 @@ from ottla.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from ottla.image.image import Image
-from ottla.image.values import Acl
-from ottla.messages import add_partitions_to_txn as adding
-from ottla.messages import consumer_group_describe as describing
-from ottla.messages import describe_transactions as transactions
-from ottla.messages import list_groups, list_transactions
-from ottla.messages import offset_fetch as fetching
-from ottla.messages import txn_offset_commit as committing
-from ottla.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.write_txn_markers import WriteTxnMarkersRequest
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.rpc import add_partitions_to_txn as adding
+from ottla.protocol.messages.rpc import consumer_group_describe as describing
+from ottla.protocol.messages.rpc import describe_transactions as transactions
+from ottla.protocol.messages.rpc import list_groups, list_transactions
+from ottla.protocol.messages.rpc import offset_fetch as fetching
+from ottla.protocol.messages.rpc import txn_offset_commit as committing
+from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.write_txn_markers import WriteTxnMarkersRequest
+from ottla.protocol.wire.declare import schema_of
 from tests.api.broker import Exchange
 
 ME = "User:me"

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from ottla.errors import CoordinatorLoading, NotController, NotCoordinator, StaleBrokerEpoch
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsResponse
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.errors import CoordinatorLoading, NotController, NotCoordinator, StaleBrokerEpoch
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.api.broker import BROKER_EPOCH, ME, Broker, Exchange
 
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

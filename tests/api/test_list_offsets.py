@@ -1,14 +1,14 @@
 """ListOffsets: what a reader is told while a leader is new, transactions are open, or the search is long."""
 
-from ottla.errors import CorruptMessage, LeaderNotAvailable, NotLeader, OffsetNotAvailable
-from ottla.messages.list_offsets import (
+from ottla.protocol.errors import CorruptMessage, LeaderNotAvailable, NotLeader, OffsetNotAvailable
+from ottla.protocol.messages.records.metadata_records import ConfigRecord
+from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.messages.metadata_records import ConfigRecord
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.records import Record, build_batch
 from tests.api.broker import NOW_MS, Broker, Exchange
 from tests.log.logs_in_memory import Slow
 

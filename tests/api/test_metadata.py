@@ -2,15 +2,15 @@
 
 import asyncio
 
-from ottla.errors import LeaderNotAvailable, ListenerNotFound, ReplicaNotAvailable
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from ottla.messages.metadata_records import (
+from ottla.protocol.errors import LeaderNotAvailable, ListenerNotFound, ReplicaNotAvailable
+from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     UnregisterBrokerRecord,
 )
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from ottla.replica.departures import DECIDED_WITHIN_MS, NAMED_MS, WAIT_S
 from tests.api.broker import BROKER_EPOCH, Broker
 

@@ -10,12 +10,12 @@ import pytest
 
 from ottla.api.call import LATER, NOTHING, Call
 from ottla.api.dispatch import Route
-from ottla.errors import UnknownServerError
 from ottla.log.disk import FileRange
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.fetch import FetchRequest, FetchResponse
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.codec import decode
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.wire.codec import decode
 from tests.metrics.service import Service, serving
 
 HEARTBEAT, FETCH, VERSIONS = 12, 1, 18

@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.access.actions import Operation
-from ottla.errors import GroupAuthorizationFailed, StreamsInvalidTopology, TopicAuthorizationFailed
-from ottla.messages.streams_group_describe import (
+from ottla.protocol.errors import GroupAuthorizationFailed, StreamsInvalidTopology, TopicAuthorizationFailed
+from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
@@ -12,9 +12,9 @@ from ottla.messages.streams_group_describe import (
     TopicInfo,
     Topology,
 )
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from ottla.messages.streams_group_heartbeat import Subtopology as HeardSubtopology
-from ottla.messages.streams_group_heartbeat import Topology as HeardTopology
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import Subtopology as HeardSubtopology
+from ottla.protocol.messages.rpc.streams_group_heartbeat import Topology as HeardTopology
 from tests.api.test_guards import GROUP, TOPIC, allowing, guarded, refused
 from tests.groups.streams.threads import word_count
 

@@ -4,8 +4,8 @@ import pytest
 
 from ottla.access.quotas import ClientQuotas
 from ottla.api.throttling import Charging
-from ottla.errors import ThrottlingQuotaExceeded
 from ottla.image.values import quota_entity
+from ottla.protocol.errors import ThrottlingQuotaExceeded
 
 NOW = 1_700_000_000_000
 SAVED = 11

@@ -4,9 +4,9 @@ import pytest
 
 from ottla.api.add_partitions_to_txn import add_partitions_to_txn_failed
 from ottla.api.init_producer_id import init_producer_id_failed
-from ottla.errors import ApiError, InvalidProducerEpoch, ProducerFenced
-from ottla.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.errors import ApiError, InvalidProducerEpoch, ProducerFenced
+from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.errors import NONE, FencedLeaderEpoch, NotLeader, UnknownTopicOrPartition
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
-from ottla.messages.metadata_records import RemoveTopicRecord
+from ottla.protocol.errors import NONE, FencedLeaderEpoch, NotLeader, UnknownTopicOrPartition
+from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from tests.api.broker import BROKER_EPOCH, ME, Broker, Exchange
 from tests.log.logs_in_memory import batch
 

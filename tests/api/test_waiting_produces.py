@@ -4,9 +4,15 @@ import gc
 
 import pytest
 
-from ottla.errors import NONE, NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut, UnknownTopicOrPartition
-from ottla.messages.metadata_records import ConfigRecord, RemoveTopicRecord
-from ottla.messages.produce import (
+from ottla.protocol.errors import (
+    NONE,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord
+from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

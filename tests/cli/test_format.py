@@ -14,7 +14,7 @@ import ottla
 from ottla.cli.main import COMMANDS
 from ottla.log.disk import SystemDisk
 from ottla.log.node_files import read_meta
-from ottla.messages.metadata_records import UserScramCredentialRecord
+from ottla.protocol.messages.records.metadata_records import UserScramCredentialRecord
 from ottla.server.formatting import read_bootstrap
 
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"

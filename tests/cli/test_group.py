@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from tests.cli.commands import ottla, refuses, says
 
 TITLES = ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "CLIENT", "HOST"]

@@ -11,7 +11,13 @@ from ottla.client.admin import Admin
 from ottla.client.metadata import Partition, Topic, TopicPartition
 from ottla.client.topic_calls import Reassignment
 from ottla.controller.states import PartitionState, ReplicaState
-from ottla.errors import ApiError, ClusterAuthorizationFailed, LeaderNotAvailable, ListenerNotFound, UnsupportedVersion
+from ottla.protocol.errors import (
+    ApiError,
+    ClusterAuthorizationFailed,
+    LeaderNotAvailable,
+    ListenerNotFound,
+    UnsupportedVersion,
+)
 
 NEW, ONLINE, OFFLINE = ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE
 

@@ -11,7 +11,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.config_calls import CLUSTER, Change, Kind, Resource, Source
 from ottla.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NO_OFFSET
 from ottla.client.producer import Producer
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     BrokerNotAvailable,
     InvalidConfig,

@@ -12,7 +12,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer import At, Consumer, Last
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.producer import Producer
-from ottla.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 
 
 def with_ten_records(address: str, topic: str, work: Callable[[Cluster], Awaitable[None]]) -> None:

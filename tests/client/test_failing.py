@@ -14,8 +14,8 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
-from ottla.errors import InvalidRecord, MessageTooLarge, NetworkFailed, UnknownTopicOrPartition
-from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.errors import InvalidRecord, MessageTooLarge, NetworkFailed, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
 from tests.ports import free_port

@@ -1,7 +1,7 @@
 """A session says only what changed, and everything once it is lost."""
 
 from ottla.client.fetch_session import Asked, FetchSession
-from ottla.messages.fetch import FetchTopic, ForgottenTopic
+from ottla.protocol.messages.rpc.fetch import FetchTopic, ForgottenTopic
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
 A, B = Asked(ID, 5, 1, 100), Asked(ID, 7, 1, 100)

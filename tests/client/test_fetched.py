@@ -3,11 +3,11 @@
 import pytest
 
 from ottla.client.fetched import Chunk, unpack
-from ottla.errors import CorruptMessage
-from ottla.messages.fetch import AbortedTransaction, PartitionData
-from ottla.wire.batch import assign_crc, read_header
-from ottla.wire.control import transaction_marker
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.messages.rpc.fetch import AbortedTransaction, PartitionData
+from ottla.protocol.wire.batch import assign_crc, read_header
+from ottla.protocol.wire.control import transaction_marker
+from ottla.protocol.wire.records import Record, build_batch
 
 
 def batch(base: int, count: int, *, producer: int = -1) -> bytearray:

@@ -4,7 +4,7 @@ from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import Node, Partition, Topic
 from ottla.client.retrying import Deadline, passes
-from ottla.errors import ElectionNotNeeded, NetworkFailed, NotLeader, UnknownTopicOrPartition
+from ottla.protocol.errors import ElectionNotNeeded, NetworkFailed, NotLeader, UnknownTopicOrPartition
 
 ID = b"i" * 16
 

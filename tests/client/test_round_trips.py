@@ -13,8 +13,8 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
 from ottla.client.delivery import Delivered
 from ottla.client.producer import Producer
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record
 
 RECORDS: list[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]] = [
     (b"key", b"value", ()),

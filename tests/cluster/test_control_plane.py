@@ -15,8 +15,8 @@ from ottla.client.admin import Admin
 from ottla.client.cluster_calls import Broker
 from ottla.client.config_calls import Change, Kind, Resource
 from ottla.client.topic_calls import Created
-from ottla.errors import TopicAlreadyExists
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.errors import TopicAlreadyExists
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.differential.ottla_node import OTTLA
 from tests.interop.kafka_jars import class_path, java

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.cluster.ottla_cluster import OttlaCluster
 from tests.differential.harness import Side
 

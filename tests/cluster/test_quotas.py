@@ -9,11 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.wire.declare import schema_of
 from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import ClusterNode, OttlaCluster, eventually
 from tests.differential.harness import ASKED_ALONE, Side, decode_response, frame_of, produce_request

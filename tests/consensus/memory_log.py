@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ottla.consensus import OffsetAndEpoch
 from ottla.consensus.control import control_records
-from ottla.wire.batch import batches
-from ottla.wire.codec import decode
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.codec import decode
 
 
 class Entry(NamedTuple):

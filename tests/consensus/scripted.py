@@ -21,9 +21,9 @@ from ottla.consensus import (
     Voter,
     VoterSet,
 )
-from ottla.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
-from ottla.messages.raft_records import KRaftVersionRecord, QuorumState
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, QuorumState
+from ottla.protocol.messages.rpc import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from ottla.protocol.wire.records import Record, build_batch
 from tests.consensus.memory_log import MemoryLog
 
 T = TypeVar("T")

@@ -35,18 +35,18 @@ from ottla.consensus import (
     Voter,
     VoterSet,
 )
-from ottla.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from ottla.messages.fetch import FetchRequest, FetchResponse
-from ottla.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from ottla.messages.raft_records import KRaftVersionRecord, QuorumState, VotersRecord
-from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ottla.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from ottla.messages.vote import VoteRequest, VoteResponse
-from ottla.wire.codec import decode, encode
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, QuorumState, VotersRecord
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.protocol.messages.rpc.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.messages.rpc.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.records import Record, build_batch
 from tests.consensus.memory_log import MemoryLog, snapshot_control, snapshot_data, snapshot_digest
 
 CLUSTER = "simulated"

@@ -3,14 +3,20 @@
 import pytest
 
 from ottla.consensus import ConsensusBroken, Effects, ReplicaKey
-from ottla.errors import FencedLeaderEpoch, InconsistentClusterId, InvalidRequest, InvalidVoterKey, UnsupportedVersion
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from ottla.messages.fetch import FetchRequest
-from ottla.messages.raft_records import LeaderChangeMessage, QuorumState
-from ottla.messages.vote import VoteRequest, VoteResponse
-from ottla.wire.codec import decode
-from ottla.wire.records import records
+from ottla.protocol.errors import (
+    FencedLeaderEpoch,
+    InconsistentClusterId,
+    InvalidRequest,
+    InvalidVoterKey,
+    UnsupportedVersion,
+)
+from ottla.protocol.messages.records.raft_records import LeaderChangeMessage, QuorumState
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.protocol.messages.rpc.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest
+from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.records import records
 from tests.consensus.scripted import (
     CLUSTER,
     Member,

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.consensus import Append, Node, OffsetAndEpoch, ReplicaKey, Send, VoterSet
 from ottla.consensus.control import control_records
-from ottla.errors import (
+from ottla.protocol.errors import (
     DuplicateVoter,
     InconsistentClusterId,
     InvalidRequest,
@@ -14,19 +14,19 @@ from ottla.errors import (
     UnsupportedVersion,
     VoterNotFound,
 )
-from ottla.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from ottla.messages.fetch import FetchRequest, FetchResponse
-from ottla.messages.raft_records import KRaftVersionRecord, VotersRecord
-from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ottla.messages.update_raft_voter import (
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, VotersRecord
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.messages.rpc.update_raft_voter import (
     CurrentLeader,
     KRaftVersionFeature,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
-from ottla.messages.update_raft_voter import Listener as UpdatedListener
+from ottla.protocol.messages.rpc.update_raft_voter import Listener as UpdatedListener
 from tests.consensus.scripted import CLUSTER, LISTENER, Member, at, begin, directory, fetch_request, fetched, key
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.consensus import Append, ConsensusBroken, OffsetAndEpoch, SnapshotChunk, Truncate
-from ottla.errors import (
+from ottla.protocol.errors import (
     BrokerNotAvailable,
     FencedLeaderEpoch,
     InconsistentClusterId,
@@ -13,18 +13,18 @@ from ottla.errors import (
     SnapshotNotFound,
     UnknownLeaderEpoch,
 )
-from ottla.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from ottla.messages.describe_quorum import PartitionData as Described
-from ottla.messages.describe_quorum import TopicData as DescribedTopic
-from ottla.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ottla.messages.fetch_snapshot import (
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.messages.rpc.describe_quorum import PartitionData as Described
+from ottla.protocol.messages.rpc.describe_quorum import TopicData as DescribedTopic
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.rpc.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     PartitionSnapshot,
     SnapshotId,
     TopicSnapshot,
 )
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.records import Record, build_batch
 from tests.consensus.scripted import (
     TOPIC,
     Member,

@@ -13,23 +13,28 @@ from ottla.controller.decision import Decision
 from ottla.controller.heartbeats import Heartbeats
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import Options, View
-from ottla.errors import ApiError
 from ottla.image.delta import Delta
 from ottla.image.encoding import decode_record, encode_record
-from ottla.image.features import SUPPORTED
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import Partition
-from ottla.image.versions import ELR_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, version_to_write
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from ottla.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
-from ottla.messages.create_topics import (
+from ottla.protocol.errors import ApiError
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, FeatureLevelRecord
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.rpc.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from ottla.messages.metadata_records import ConfigRecord, FeatureLevelRecord
+from ottla.protocol.metadata_versions import ELR_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, version_to_write
 
 T = TypeVar("T")
 SESSION_MS = 9_000

@@ -12,7 +12,8 @@ from ottla.controller.decision import Decision
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.quotas import alter_client_quotas
 from ottla.controller.scram import alter_scram_credentials
-from ottla.errors import (
+from ottla.image.values import ScramUser
+from ottla.protocol.errors import (
     ApiError,
     DelegationTokenAuthDisabled,
     DelegationTokenExpired,
@@ -28,20 +29,19 @@ from ottla.errors import (
     UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
-from ottla.image.values import ScramUser
-from ottla.messages import alter_client_quotas as quotas
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.messages.alter_user_scram_credentials import (
+from ottla.protocol.messages.records.metadata_records import ProducerIdsRecord
+from ottla.protocol.messages.rpc import alter_client_quotas as quotas
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.rpc.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ottla.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from ottla.messages.metadata_records import ProducerIdsRecord
-from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.rpc.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest
 from tests.controller.cluster import Cluster
 
 RULE = {

@@ -16,8 +16,13 @@ from ottla.controller.decision import Chance, Decision
 from ottla.controller.partition_change import Election, Target, change_partition
 from ottla.controller.placement import Racks, usable_brokers
 from ottla.image.image import Placed
-from ottla.image.versions import version_to_write
-from ottla.messages.metadata_records import ConfigRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.records.metadata_records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from ottla.protocol.metadata_versions import version_to_write
 from tests.controller.cluster import Cluster, uuid
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_jars import java, kafka_libs

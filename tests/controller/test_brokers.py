@@ -5,7 +5,8 @@ import pytest
 from ottla.controller import liveness, registration
 from ottla.controller.decision import Decision
 from ottla.controller.heartbeats import Heartbeats
-from ottla.errors import (
+from ottla.image.values import NO_LEADER
+from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
@@ -13,12 +14,15 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from ottla.image.values import NO_LEADER
-from ottla.image.versions import METADATA_VERSION, SHARE_VERSION
-from ottla.messages.broker_registration import Feature, Listener
-from ottla.messages.controller_registration import ControllerRegistrationRequest
-from ottla.messages.metadata_records import FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.records.metadata_records import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+from ottla.protocol.messages.rpc.broker_registration import Feature, Listener
+from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.metadata_versions import METADATA_VERSION, SHARE_VERSION
 from tests.controller.cluster import BROKER_FEATURES, SESSION_MS, Cluster, directory, uuid
 
 

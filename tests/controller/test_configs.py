@@ -9,7 +9,10 @@ from ottla.controller.configs import Operation, alter_configs, incremental_alter
 from ottla.controller.features import kraft_version_asked, update_features
 from ottla.controller.registration import register_controller
 from ottla.controller.view import Options, View
-from ottla.errors import (
+from ottla.image.image import EMPTY
+from ottla.image.loader import Loader
+from ottla.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
     InvalidConfig,
@@ -19,14 +22,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ottla.image.image import EMPTY
-from ottla.image.loader import Loader
-from ottla.image.values import ConfigResource, ResourceType
-from ottla.image.versions import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SHARE_VERSION
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.controller_registration import ControllerRegistrationRequest
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ClearElrRecord,
@@ -35,7 +31,11 @@ from ottla.messages.metadata_records import (
     FeatureLevelRecord,
     NoOpRecord,
 )
-from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.metadata_versions import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SHARE_VERSION
 from tests.controller.cluster import Cluster
 
 TOPIC, BROKER, GROUP, CLIENTS = (

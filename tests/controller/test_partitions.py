@@ -6,7 +6,8 @@ from ottla.controller import elections
 from ottla.controller.directories import assign_replicas_to_directories
 from ottla.controller.isr import alter_partition
 from ottla.controller.reassignment import alter_reassignments, list_reassignments
-from ottla.errors import (
+from ottla.image.values import NO_LEADER, LeaderRecovery
+from ottla.protocol.errors import (
     ApiError,
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -26,16 +27,15 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ottla.image.values import NO_LEADER, LeaderRecovery
-from ottla.messages import alter_partition as alter
-from ottla.messages import assign_replicas_to_dirs as assign
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.messages.rpc import alter_partition as alter
+from ottla.protocol.messages.rpc import assign_replicas_to_dirs as assign
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.messages.list_partition_reassignments import (
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.rpc.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

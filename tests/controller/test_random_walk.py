@@ -15,23 +15,23 @@ from ottla.controller.directories import assign_replicas_to_directories
 from ottla.controller.isr import alter_partition
 from ottla.controller.reassignment import alter_reassignments, list_reassignments
 from ottla.controller.topic_changes import create_partitions, delete_topics
-from ottla.errors import ApiError, NewLeaderElected
 from ottla.image.image import Image, Placed
 from ottla.image.placement import placement_of
 from ottla.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
-from ottla.messages import alter_partition as alter
-from ottla.messages import assign_replicas_to_dirs as assign
-from ottla.messages import incremental_alter_configs as configs
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.errors import ApiError, NewLeaderElected
+from ottla.protocol.messages.rpc import alter_partition as alter
+from ottla.protocol.messages.rpc import assign_replicas_to_dirs as assign
+from ottla.protocol.messages.rpc import incremental_alter_configs as configs
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.elect_leaders import ElectLeadersRequest
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from tests.controller.cluster import SESSION_MS, Cluster, directory
 
 BROKERS = range(1, 7)

@@ -28,17 +28,22 @@ from ottla.controller.topic_changes import delete_topics
 from ottla.image.changes import Changes
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import NO_LEADER, Partition
-from ottla.messages import alter_partition as alter
-from ottla.messages import assign_replicas_to_dirs as assign
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.messages.records.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.protocol.messages.rpc import alter_partition as alter
+from ottla.protocol.messages.rpc import assign_replicas_to_dirs as assign
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.broker_heartbeat import BrokerHeartbeatResponse
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatResponse
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from tests.controller.cluster import Cluster, directory, uuid
 from tests.controller.test_random_walk import Walk
 from tests.counting import lines_run

@@ -9,7 +9,8 @@ from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import NewTopic, Options, View
-from ottla.errors import (
+from ottla.image.values import DIRECTORY_UNASSIGNED
+from ottla.protocol.errors import (
     ApiError,
     InvalidConfig,
     InvalidPartitions,
@@ -25,20 +26,19 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.image.values import DIRECTORY_UNASSIGNED
-from ottla.messages.create_partitions import (
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.rpc.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.controller.cluster import Cluster, directory, uuid
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ottla.image.image import Image
-from ottla.messages import create_partitions as growing
-from ottla.messages import create_topics as making
-from ottla.messages.broker_heartbeat import BrokerHeartbeatResponse
-from ottla.wire.codec import encode
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc import create_partitions as growing
+from ottla.protocol.messages.rpc import create_topics as making
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatResponse
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.declare import schema_of
 from tests.controller.cluster import CLUSTER_ID, SESSION_MS, Asked
 from tests.controller.test_random_walk import Walk
 from tests.interop.java_peer import JVM_OPTIONS

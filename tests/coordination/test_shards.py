@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import (
+from ottla.groups.expiry import expire_offsets
+from ottla.groups.state import GroupsState
+from ottla.groups.timers import OFFSET_EXPIRY
+from ottla.protocol.errors import (
     NONE,
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -15,23 +18,24 @@ from ottla.errors import (
     UnknownServerError,
     UnknownTopicId,
 )
-from ottla.groups.expiry import expire_offsets
-from ottla.groups.state import GroupsState
-from ottla.groups.timers import OFFSET_EXPIRY
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.metadata_records import ConfigRecord
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.records.metadata_records import ConfigRecord
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.rpc.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.wire.compression import Compression
 from ottla.replicated.decision import Decision
 from ottla.settings.catalogue import broker_settings
-from ottla.wire.compression import Compression
 from tests.api.broker import ME, Broker, Exchange
 
 TOPIC = "__consumer_offsets"

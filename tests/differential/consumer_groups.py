@@ -10,15 +10,15 @@ import time
 from itertools import count
 from typing import Any
 
-from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
 from tests.differential.normal import Messages
 

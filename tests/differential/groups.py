@@ -14,20 +14,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ottla.messages.consumer_protocol import ConsumerProtocolSubscription
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.wire.codec import encode
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.declare import schema_of
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Asked, Both, Side, decode_response, frame_of
 
 MEMBER_ID_REQUIRED = 79

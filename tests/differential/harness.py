@@ -23,17 +23,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.apis import BY_KEY
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.headers import RequestHeader, ResponseHeader
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.codec import decode, decode_from, encode, is_flexible
-from ottla.wire.declare import schema_of
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.codec import decode, decode_from, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.errors import ProtocolError
 from tests.differential.normal import CLOSED, SILENT, Known, Messages, compare, normal
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final
 
-from ottla.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader, batches, check_crc
-from ottla.wire.declare import Schema, schema_of
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import records
-from ottla.wire.shape import Array, Blob, Member, Shape, Struct, resolve
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader, batches, check_crc
+from ottla.protocol.wire.declare import Schema, schema_of
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import records
+from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, resolve
+from ottla.protocol.wire.types import ZERO_UUID
 
 CLOSED: Final = "closed"
 """In place of an answer: the node ended the connection."""

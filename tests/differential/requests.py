@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.batch import HEADER, assign_crc, read_header
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.batch import HEADER, assign_crc, read_header
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch
 from tests.differential.harness import Side
 
 PRODUCE_VERSIONS = range(3, 14)

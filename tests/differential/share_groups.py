@@ -9,15 +9,15 @@ walker.acknowledge("a", topic, (0, 4, [1]))
 import time
 from typing import Any
 
-from ottla.messages import share_acknowledge
-from ottla.messages.describe_share_group_offsets import (
+from ottla.protocol.messages.rpc import share_acknowledge
+from ottla.protocol.messages.rpc.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
-from ottla.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
-from ottla.messages.share_group_describe import ShareGroupDescribeRequest
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.differential.consumer_groups import sort_partitions
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
 from tests.differential.normal import Messages

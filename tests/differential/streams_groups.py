@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from ottla.groups.behaviour import GroupsBehaviour
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.messages.streams_group_heartbeat import (
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     CopartitionGroup,
     KeyValue,
     StreamsGroupHeartbeatRequest,
@@ -23,9 +23,9 @@ from ottla.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.declare import schema_of
 from ottla.replicated.entries import Stored, entries_of
-from ottla.wire.batch import batches
-from ottla.wire.declare import schema_of
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
 from tests.differential.normal import Messages
 from tests.differential.requests import Part, fetch

@@ -6,40 +6,40 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import InvalidConfig
-from ottla.messages import alter_client_quotas as alter_quotas
-from ottla.messages import alter_configs as legacy
-from ottla.messages import alter_user_scram_credentials as scram
-from ottla.messages import create_acls, delete_acls
-from ottla.messages import create_partitions as partitions
-from ottla.messages import create_topics as topics
-from ottla.messages import describe_client_quotas as quotas
-from ottla.messages import describe_configs as described
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.add_raft_voter import AddRaftVoterRequest
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.errors import InvalidConfig
+from ottla.protocol.messages.rpc import alter_client_quotas as alter_quotas
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import alter_user_scram_credentials as scram
+from ottla.protocol.messages.rpc import create_acls, delete_acls
+from ottla.protocol.messages.rpc import create_partitions as partitions
+from ottla.protocol.messages.rpc import create_topics as topics
+from ottla.protocol.messages.rpc import describe_client_quotas as quotas
+from ottla.protocol.messages.rpc import describe_configs as described
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.describe_acls import DescribeAclsRequest
-from ottla.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from ottla.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from ottla.messages.list_config_resources import ListConfigResourcesRequest
-from ottla.messages.list_partition_reassignments import (
+from ottla.protocol.messages.rpc.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.rpc.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
-from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.harness import Both, Side
 from tests.differential.normal import Messages
 

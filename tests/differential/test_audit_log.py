@@ -14,12 +14,12 @@ import pytest
 
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
 from ottla.image.values import ResourceType
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.wire.declare import schema_of
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import Asked, Both, Side, ask_alone, both_running
 from tests.differential.ottla_node import OttlaNode

@@ -9,59 +9,67 @@ import pytest
 
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
 from ottla.image.values import ResourceType
-from ottla.messages import describe_configs as described
-from ottla.messages import incremental_alter_configs as altered_configs
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
-from ottla.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from ottla.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from ottla.messages.alter_replica_log_dirs import (
+from ottla.protocol.messages.rpc import describe_configs as described
+from ottla.protocol.messages.rpc import incremental_alter_configs as altered_configs
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.messages.rpc.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.rpc.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from ottla.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.describe_acls import DescribeAclsRequest
-from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from ottla.messages.describe_topic_partitions import TopicRequest as DescribedTopic
-from ottla.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from ottla.messages.elect_leaders import ElectLeadersRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.join_group import JoinGroupRequest
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.messages.list_config_resources import ListConfigResourcesRequest
-from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ottla.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from ottla.messages.offset_fetch import (
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import TopicRequest as DescribedTopic
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.rpc.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from ottla.messages.offset_for_leader_epoch import (
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.messages.sync_group import SyncGroupRequest
-from ottla.messages.unregister_broker import UnregisterBrokerRequest
-from ottla.messages.update_features import UpdateFeaturesRequest
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
 from tests.differential.harness import Asked, Both, both_running
 from tests.differential.normal import Messages
 from tests.differential.ottla_node import OttlaNode

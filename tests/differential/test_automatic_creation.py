@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.harness import Both, both_running
 from tests.differential.test_quotas import Entity, asked, check_alike, set_quotas, throttled
 

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from ottla.groups.behaviour import GroupsBehaviour
-from ottla.messages.apis import BY_KEY
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.offset_delete import (
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.declare import schema_of
 from ottla.replicated.entries import Stored, entries_of
-from ottla.wire.batch import batches
-from ottla.wire.declare import schema_of
 from tests.differential.groups import Member, coordinators_ready, member, subscription
 from tests.differential.harness import Both, Side
 from tests.differential.requests import Part, fetch

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.apis import APIS, BY_KEY, Api, Listeners
-from ottla.messages.metadata import MetadataRequest
+from ottla.protocol.messages.apis import APIS, BY_KEY, Api, Listeners
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from tests.differential.harness import Answers, Both, Side, decode_response, frame_of, header_of
 from tests.differential.normal import CLOSED
 from tests.differential.requests import Part, batch, fetch, produce

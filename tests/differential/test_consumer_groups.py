@@ -6,20 +6,24 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_delete import (
+from ottla.protocol.messages.rpc.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.rpc.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from tests.differential.consumer_groups import Walker, configure, new_topic, told_in_order
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import Both, Side

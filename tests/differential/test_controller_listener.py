@@ -5,38 +5,38 @@ from typing import Any
 
 import pytest
 
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.messages.alter_configs import AlterConfigsRequest
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.apis import BY_KEY
-from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.broker_registration import BrokerRegistrationRequest
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.describe_acls import DescribeAclsRequest
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from ottla.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest
-from ottla.messages.envelope import EnvelopeRequest
-from ottla.messages.fetch import FetchRequest
-from ottla.messages.fetch_snapshot import FetchSnapshotRequest
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.principal import DefaultPrincipal
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.messages.update_raft_voter import UpdateRaftVoterRequest
-from ottla.messages.vote import VoteRequest
-from ottla.wire.codec import encode
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.rpc.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.rpc.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.rpc.end_quorum_epoch import EndQuorumEpochRequest
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest
+from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.rpc.update_raft_voter import UpdateRaftVoterRequest
+from ottla.protocol.messages.rpc.vote import VoteRequest
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.declare import schema_of
 from tests.differential.harness import Both, decode_response, frame_of
 
 CONTROLLER = "CONTROLLER"

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.differential.harness import Both, both_running
 from tests.differential.normal import Messages
 from tests.differential.ottla_node import OttlaNode

@@ -7,13 +7,13 @@ from threading import Thread
 
 import pytest
 
-from ottla.messages.fetch import FetchRequest, FetchTopic, ReplicaState
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.wire.batch import batches
+from ottla.protocol.wire.batch import batches
 from tests.differential.harness import Both, Side, frame_of
 from tests.differential.requests import FETCH_VERSIONS, Part, batch, fetch, id_of, produce
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.consumer_protocol import (
+from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.wire.codec import decode, encode
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.wire.codec import decode, encode
 from tests.differential.consumer_groups import Walker, configure, new_topic
 from tests.differential.groups import Member, coordinators_ready, member
 from tests.differential.harness import Both

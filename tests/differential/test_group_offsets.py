@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.apis import BY_KEY
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_delete import (
+from ottla.protocol.messages.rpc.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.messages.offset_fetch import (
+from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

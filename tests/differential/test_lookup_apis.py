@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.alter_replica_log_dirs import (
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.apis import BY_KEY
-from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ottla.messages.describe_producers import DescribeProducersRequest
-from ottla.messages.describe_producers import TopicRequest as ProducersOf
-from ottla.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.offset_for_leader_epoch import (
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.describe_producers import DescribeProducersRequest
+from ottla.protocol.messages.rpc.describe_producers import TopicRequest as ProducersOf
+from ottla.protocol.messages.rpc.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch
 from tests.differential.harness import Both, Side
 from tests.differential.normal import Messages
 from tests.differential.requests import TIMESTAMP, UNKNOWN_ID

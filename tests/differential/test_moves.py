@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import InvalidReplicaAssignment, InvalidReplicationFactor
-from ottla.messages.alter_replica_log_dirs import (
+from ottla.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from ottla.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.messages.offset_for_leader_epoch import (
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

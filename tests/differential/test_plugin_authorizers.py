@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import PolicyViolation, TopicAuthorizationFailed, UnknownServerError
-from ottla.messages.apis import BY_KEY
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.create_acls import CreateAclsRequest
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_acls import DeleteAclsRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.declare import schema_of
+from ottla.protocol.errors import PolicyViolation, TopicAuthorizationFailed, UnknownServerError
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.wire.declare import schema_of
 from tests.differential.consumer_groups import configure, new_topic
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import ANSWER_TIMEOUT_S, Asked, Both, Side, both_running

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import (
+from ottla.image.values import ResourceType
+from ottla.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,
     PolicyViolation,
@@ -17,17 +18,16 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedAssignor,
 )
-from ottla.image.values import ResourceType
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.consumer_groups import Walker, configure, new_topic
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import ANSWER_TIMEOUT_S, Both, both_running

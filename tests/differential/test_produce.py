@@ -7,11 +7,19 @@ from random import Random
 
 import pytest
 
-from ottla.messages.produce import ProduceRequest, TopicProduceData
-from ottla.wire.batch import HEADER_BYTES, MAX_INT32, MAX_INT64, NO_TIMESTAMP, TimestampType, batches, read_header
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch, with_payload
-from ottla.wire.varint import write_varint, write_varlong
+from ottla.protocol.messages.rpc.produce import ProduceRequest, TopicProduceData
+from ottla.protocol.wire.batch import (
+    HEADER_BYTES,
+    MAX_INT32,
+    MAX_INT64,
+    NO_TIMESTAMP,
+    TimestampType,
+    batches,
+    read_header,
+)
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch, with_payload
+from ottla.protocol.wire.varint import write_varint, write_varlong
 from tests.differential.harness import Both
 from tests.differential.normal import Messages
 from tests.differential.requests import (

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.messages.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from tests.differential.harness import Answers, Both, both_running
 from tests.differential.normal import Messages
 from tests.differential.ottla_node import OttlaNode

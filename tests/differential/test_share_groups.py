@@ -7,30 +7,34 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import NONE, UnknownServerError, UnknownTopicOrPartition
-from ottla.messages import delete_share_group_state as deleting
-from ottla.messages import initialize_share_group_state as initializing
-from ottla.messages import read_share_group_state as reading
-from ottla.messages import read_share_group_state_summary as summarizing
-from ottla.messages import write_share_group_state as writing
-from ottla.messages.alter_share_group_offsets import (
+from ottla.protocol.errors import NONE, UnknownServerError, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc import write_share_group_state as writing
+from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.delete_share_group_offsets import (
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
-from ottla.messages.describe_groups import DescribeGroupsRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.messages.share_fetch import ShareFetchRequest
-from ottla.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.rpc.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest
 from tests.differential.consumer_groups import configure, new_topic, told_in_order
 from tests.differential.groups import coordinators_ready
 from tests.differential.harness import ANSWER_TIMEOUT_S, Both, Side

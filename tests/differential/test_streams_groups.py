@@ -6,25 +6,29 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_delete import (
+from ottla.protocol.messages.rpc.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from ottla.messages.streams_group_describe import StreamsGroupDescribeRequest
-from ottla.messages.streams_group_heartbeat import (
+from ottla.protocol.messages.rpc.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.rpc.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     CopartitionGroup,
     Endpoint,
     KeyValue,

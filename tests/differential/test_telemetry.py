@@ -6,14 +6,14 @@ from itertools import count
 
 import pytest
 
-from ottla.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.push_telemetry import PushTelemetryRequest
-from ottla.wire.compression import Compression, compress
+from ottla.protocol.messages.rpc.push_telemetry import PushTelemetryRequest
+from ottla.protocol.wire.compression import Compression, compress
 from tests.differential.harness import Answers, Both
 from tests.telemetry.payloads import gauge, payload, point
 

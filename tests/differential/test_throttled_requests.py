@@ -11,27 +11,27 @@ from typing import Any
 import pytest
 
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
-from ottla.messages.add_raft_voter import AddRaftVoterRequest
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.messages.alter_partition import AlterPartitionRequest
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.create_acls import CreateAclsRequest
-from ottla.messages.delete_acls import DeleteAclsRequest
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.envelope import EnvelopeRequest
-from ottla.messages.fetch import FetchRequest, ReplicaState
-from ottla.messages.fetch_snapshot import FetchSnapshotRequest
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.principal import DefaultPrincipal
-from ottla.messages.read_share_group_state import ReadShareGroupStateRequest
-from ottla.messages.update_features import UpdateFeaturesRequest
-from ottla.messages.vote import VoteRequest
-from ottla.messages.write_txn_markers import WriteTxnMarkersRequest
-from ottla.wire.codec import encode
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.rpc.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest, ReplicaState
+from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.read_share_group_state import ReadShareGroupStateRequest
+from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
+from ottla.protocol.messages.rpc.vote import VoteRequest
+from ottla.protocol.messages.rpc.write_txn_markers import WriteTxnMarkersRequest
+from ottla.protocol.wire.codec import encode
 from tests.differential.harness import Answers, Both, Side, both_running, decode_response, frame_of, produce_request
 from tests.differential.ottla_node import OttlaNode
 from tests.differential.requests import Part, batch, fetch

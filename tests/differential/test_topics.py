@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.harness import Answers, Both, Side
 from tests.differential.normal import Messages
 from tests.differential.requests import NO_TOPIC_ID, UNKNOWN_ID

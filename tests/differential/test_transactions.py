@@ -7,16 +7,20 @@ from functools import partial
 
 import pytest
 
-from ottla.messages.add_partitions_to_txn import (
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.messages.describe_transactions import DescribeTransactionsRequest
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.list_transactions import ListTransactionsRequest
-from ottla.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.protocol.messages.rpc.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.rpc.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.differential.harness import Both, Side
 from tests.differential.requests import Part, batch, fetch, produce
 from tests.differential.transactional import CONCURRENT, IDS, Writer

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import UnknownServerError
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.differential.harness import ANSWER_TIMEOUT_S, Both, both_running, decode_response, frame_of
 from tests.differential.ottla_node import OttlaNode
 from tests.differential.requests import batch, produce

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import NONE, RebootstrapRequired
-from ottla.image.versions import LATEST, METADATA_VERSIONS
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.apis import APIS, BY_KEY, Listeners
+from ottla.protocol.errors import NONE, RebootstrapRequired
+from ottla.protocol.messages.apis import APIS, BY_KEY, Listeners
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSIONS
 from tests.differential.harness import Side
 from tests.differential.ottla_node import CLUSTER_ID, OttlaNode
 from tests.interop.kafka_broker import SETTINGS

@@ -4,17 +4,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ottla.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from ottla.messages.add_partitions_to_txn import (
+from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.messages.describe_transactions import DescribeTransactionsRequest
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.rpc.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.differential.harness import Answers, Both, Side
 from tests.differential.requests import batch, produce
 

@@ -10,7 +10,7 @@ Failed when Python streaming data source perform latestOffset: Traceback (most r
     func(reader)
   File "/site-packages/ottla/pipeline/reading.py", line 3, in x
     raise UnknownTopicOrPartition(Why: not)
-ottla.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no such topic
+ottla.protocol.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no such topic
  SQLSTATE: 38000 SQLSTATE: XXKST
     at org.apache.spark.sql.x
 """

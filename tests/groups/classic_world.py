@@ -4,32 +4,32 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.errors import ApiError, CoordinatorNotAvailable, NotCoordinator
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.members import heartbeat, join_group, leave_group, sync_group
 from ottla.groups.offsets import commit_in_transaction, commit_offsets, fetch_offsets
 from ottla.groups.state import NO_OFFSETS, OffsetKey
 from ottla.groups.transactions import complete_transaction
-from ottla.messages.consumer_protocol import ConsumerProtocolSubscription
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.messages.offset_commit import (
+from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, NotCoordinator
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.messages.txn_offset_commit import (
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.rpc.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.control import transaction_marker
 from ottla.replicated.decision import PARKED
 from ottla.replicated.entries import Entry, Marker
-from ottla.wire.codec import encode
-from ottla.wire.control import transaction_marker
 from tests.groups.consumer.world import World
 
 GROUP = "g"

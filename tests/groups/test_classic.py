@@ -1,6 +1,8 @@
 """Classic groups on virtual time: timers, coordinators that take over, and appends that fail."""
 
-from ottla.errors import (
+from ottla.groups.classic.group import State
+from ottla.groups.classic.joining import NEW_MEMBER_TIMEOUT_MS
+from ottla.protocol.errors import (
     NONE,
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -10,9 +12,7 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from ottla.groups.classic.group import State
-from ottla.groups.classic.joining import NEW_MEMBER_TIMEOUT_MS
-from ottla.messages.group_records import GroupMetadataValue
+from ottla.protocol.messages.records.group_records import GroupMetadataValue
 from tests.groups.classic_world import GROUP, ClassicWorld
 
 

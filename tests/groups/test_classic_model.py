@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from ottla.errors import NONE, MemberIdRequired
 from ottla.groups.classic.group import ClassicGroup
+from ottla.protocol.errors import NONE, MemberIdRequired
 from tests.groups.classic_world import GROUP, ClassicWorld, Waiting
 
 PARTITIONS = 4

@@ -2,9 +2,16 @@
 
 import pytest
 
-from ottla.errors import NONE, GroupIdNotFound, IllegalGeneration, NonEmptyGroup, UnknownMemberId, UnstableOffsetCommit
 from ottla.groups.describing import delete_group
-from ottla.messages.group_records import OffsetCommitKey
+from ottla.protocol.errors import (
+    NONE,
+    GroupIdNotFound,
+    IllegalGeneration,
+    NonEmptyGroup,
+    UnknownMemberId,
+    UnstableOffsetCommit,
+)
+from ottla.protocol.messages.records.group_records import OffsetCommitKey
 from tests.groups.classic_world import GROUP, ClassicWorld
 
 MINUTE_MS = 60_000

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Sequence
 
-from ottla.image import versions
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
-from ottla.messages.metadata_records import (
+from ottla.protocol import metadata_versions
+from ottla.protocol.messages.records.metadata_records import (
     AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
@@ -55,10 +55,10 @@ def replay(records: Sequence[object], image: Image = EMPTY, *, offset: int = 0) 
 class Story:
     """Each step is the records of one decision; what is there decides what may come next."""
 
-    def __init__(self, source: random.Random, *, level: int = versions.LATEST) -> None:
+    def __init__(self, source: random.Random, *, level: int = metadata_versions.LATEST) -> None:
         self.random = source
         self.level = level
-        self.has_elr = level >= versions.ELIGIBLE_LEADER_REPLICAS
+        self.has_elr = level >= metadata_versions.ELIGIBLE_LEADER_REPLICAS
         self.epochs: dict[int, int] = {}
         self.topics: dict[bytes, tuple[str, list[int]]] = {}
         """Name, and the number of replicas of each partition."""
@@ -73,9 +73,9 @@ class Story:
 
     def beginning(self) -> list[object]:
         """What a cluster starts with."""
-        levels = [FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=self.level)]
+        levels = [FeatureLevelRecord(name=metadata_versions.METADATA_VERSION, feature_level=self.level)]
         if self.has_elr:
-            levels.append(FeatureLevelRecord(name=versions.ELR_VERSION, feature_level=1))
+            levels.append(FeatureLevelRecord(name=metadata_versions.ELR_VERSION, feature_level=1))
         return [*levels]
 
     def steps(self, count: int) -> list[list[object]]:
@@ -93,7 +93,7 @@ class Story:
         return self.random.sample(range(BROKERS), self.random.randint(0, min(most, BROKERS)))
 
     def directories(self, count: int) -> list[bytes]:
-        if self.level < versions.DIRECTORY_ASSIGNMENT or self.maybe(0.1):
+        if self.level < metadata_versions.DIRECTORY_ASSIGNMENT or self.maybe(0.1):
             return []
         return [uuid(self.random.randrange(4)) for _ in range(count)]
 
@@ -117,11 +117,11 @@ class Story:
             fenced=self.maybe(),
             in_controlled_shutdown=self.maybe(),
         )
-        if self.level >= versions.ZK_MIGRATION:
+        if self.level >= metadata_versions.ZK_MIGRATION:
             record.is_migrating_zk_broker = self.maybe(0.1)
-        if self.level >= versions.DIRECTORY_ASSIGNMENT:
+        if self.level >= metadata_versions.DIRECTORY_ASSIGNMENT:
             record.log_dirs = [self.id() for _ in range(self.random.randint(0, 3))]
-        if self.level >= versions.CORDONED_LOG_DIRS and self.maybe():
+        if self.level >= metadata_versions.CORDONED_LOG_DIRS and self.maybe():
             record.cordoned_log_dirs = [self.id() for _ in range(self.random.randint(0, 2))]
         return [record]
 
@@ -132,9 +132,9 @@ class Story:
         record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=self.epochs[broker_id])
         record.fenced = self.random.choice((-1, 0, 1))
         record.in_controlled_shutdown = self.random.choice((0, 1))
-        if self.level >= versions.DIRECTORY_ASSIGNMENT:
+        if self.level >= metadata_versions.DIRECTORY_ASSIGNMENT:
             record.log_dirs = [self.id() for _ in range(self.random.randint(0, 2))]
-        if self.level >= versions.CORDONED_LOG_DIRS and self.maybe():
+        if self.level >= metadata_versions.CORDONED_LOG_DIRS and self.maybe():
             record.cordoned_log_dirs = [self.id() for _ in range(self.random.randint(0, 2))]
         return [record]
 
@@ -150,7 +150,7 @@ class Story:
         return [UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=self.epochs.pop(broker_id, 0))]
 
     def controller(self) -> list[object]:
-        if self.level < versions.CONTROLLER_REGISTRATION:
+        if self.level < metadata_versions.CONTROLLER_REGISTRATION:
             return self.nothing()
         return [
             RegisterControllerRecord(
@@ -215,7 +215,7 @@ class Story:
         if record.replicas is not None or self.maybe(0.2):
             # Kafka's controller names the directories whenever it names the replicas.
             record.directories = self.directories(partitions[number])
-            if self.level < versions.DIRECTORY_ASSIGNMENT:
+            if self.level < metadata_versions.DIRECTORY_ASSIGNMENT:
                 record.directories = None
         if self.maybe(0.3):
             record.removing_replicas, record.adding_replicas = self.some(2), self.random.choice([None, self.some(2)])
@@ -252,7 +252,9 @@ class Story:
         return [ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=self.random.randrange(10**6))]
 
     def feature(self) -> list[object]:
-        name = self.random.choice([versions.GROUP_VERSION, versions.TRANSACTION_VERSION, versions.KRAFT_VERSION])
+        name = self.random.choice(
+            [metadata_versions.GROUP_VERSION, metadata_versions.TRANSACTION_VERSION, metadata_versions.KRAFT_VERSION]
+        )
         return [FeatureLevelRecord(name=name, feature_level=self.random.randint(0, 2))]
 
     def acl(self) -> list[object]:
@@ -276,7 +278,7 @@ class Story:
         return [RemoveAccessControlEntryRecord(id=self.acls.pop(self.random.randrange(len(self.acls))))]
 
     def scram(self) -> list[object]:
-        if self.level < versions.SCRAM:
+        if self.level < metadata_versions.SCRAM:
             return self.nothing()
         name, mechanism = self.random.choice(["u", "v"]), self.random.randint(1, 2)
         if self.maybe(0.3):
@@ -289,7 +291,7 @@ class Story:
         ]
 
     def token(self) -> list[object]:
-        if self.level < versions.DELEGATION_TOKENS:
+        if self.level < metadata_versions.DELEGATION_TOKENS:
             return self.nothing()
         token_id = self.random.choice(["t1", "t2"])
         if self.maybe(0.3):

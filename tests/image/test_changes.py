@@ -2,7 +2,7 @@
 
 from ottla.image.changes import Changes, PartitionChange
 from ottla.image.image import Image
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     AccessControlEntryRecord,
     PartitionChangeRecord,
     PartitionRecord,

@@ -16,8 +16,8 @@ from ottla.image.encoding import (
     entries,
     metadata_batch,
 )
-from ottla.messages.metadata_records import METADATA_RECORDS, NoOpRecord, TopicRecord
-from ottla.messages.raft_records import (
+from ottla.protocol.messages.records.metadata_records import METADATA_RECORDS, NoOpRecord, TopicRecord
+from ottla.protocol.messages.records.raft_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     SnapshotFooterRecord,
@@ -25,12 +25,12 @@ from ottla.messages.raft_records import (
     VotersRecord,
     VotersVoter,
 )
-from ottla.wire.batch import read_header
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_key
-from ottla.wire.declare import schema_of
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import read_header
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_key
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch
 from tests.image.stories import uuid
 
 TOPIC = TopicRecord(name="t", topic_id=uuid(1))

@@ -19,8 +19,7 @@ from ottla.image.encoding import decode_record, encode_record
 from ottla.image.image import EMPTY, Image
 from ottla.image.loader import Loader
 from ottla.image.snapshot import records_of, versioned_records_of
-from ottla.image.versions import LATEST, METADATA_VERSIONS, record_version
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     PartitionChangeRecord,
@@ -29,6 +28,7 @@ from ottla.messages.metadata_records import (
     RegisterControllerRecord,
     TopicRecord,
 )
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSIONS, record_version
 from tests.image.stories import Story, replay
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_broker import KafkaNode

@@ -14,7 +14,7 @@ from ottla.image.image import EMPTY, Image
 from ottla.image.placement import count, placement_of
 from ottla.image.snapshot import records_of, versioned_records_of
 from ottla.image.values import NO_ENTRIES
-from ottla.image.versions import METADATA_VERSIONS
+from ottla.protocol.metadata_versions import METADATA_VERSIONS
 from tests.image.stories import BROKERS, Story, replay
 
 sources = st.randoms(use_true_random=False)

@@ -6,7 +6,7 @@ from ottla.image.encoding import control_batch, metadata_batch
 from ottla.image.errors import ReplayError
 from ottla.image.loader import Loader, Update
 from ottla.image.snapshot import records_of
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -16,7 +16,7 @@ from ottla.messages.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.messages.raft_records import LeaderChangeMessage
+from ottla.protocol.messages.records.raft_records import LeaderChangeMessage
 from tests.image.stories import uuid
 
 

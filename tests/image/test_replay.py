@@ -19,7 +19,7 @@ from ottla.image.values import (
     ScramUser,
     quota_entity,
 )
-from ottla.messages import metadata_records as r
+from ottla.protocol.messages.records import metadata_records as r
 from tests.image.stories import replay, uuid
 
 TOPIC = uuid(7)

@@ -5,16 +5,7 @@ import pytest
 from ottla.image.errors import UnwritableImage
 from ottla.image.image import EMPTY
 from ottla.image.snapshot import records_of, versioned_records_of
-from ottla.image.versions import (
-    ELR_VERSION,
-    LATEST,
-    METADATA_VERSIONS,
-    OLDEST,
-    parse_metadata_version,
-    record_version,
-    version_to_write,
-)
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
@@ -23,6 +14,15 @@ from ottla.messages.metadata_records import (
     RegisterControllerRecord,
     TopicRecord,
     UserScramCredentialRecord,
+)
+from ottla.protocol.metadata_versions import (
+    ELR_VERSION,
+    LATEST,
+    METADATA_VERSIONS,
+    OLDEST,
+    parse_metadata_version,
+    record_version,
+    version_to_write,
 )
 from tests.image.stories import replay, uuid
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.wire.batch import TimestampType, batches, check_crc
-from ottla.wire.compression import LEVELS, Compression, compress, decompress
-from ottla.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.wire.batch import TimestampType, batches, check_crc
+from ottla.protocol.wire.compression import LEVELS, Compression, compress, decompress
+from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
+from ottla.protocol.wire.records import Record, build_batch, records
 from tests.interop.java_peer import JavaPeer
 from tests.interop.peer_batches import PeerRecord
 

@@ -5,8 +5,8 @@ With the tests of Ottla against each of them, every writer's batches are read by
 
 import pytest
 
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record
 from tests.interop.java_peer import JavaPeer
 from tests.interop.peer_batches import PeerRecord
 from tests.wire.mock_broker import MockBroker, as_record, consume, various, write_with_librdkafka

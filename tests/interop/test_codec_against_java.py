@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.wire.codec import decode, encode
-from ottla.wire.declare import schema_of
-from ottla.wire.shape import Array, Blob, Member, Shape, Struct, resolve
-from ottla.wire.types import Fixed
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, resolve
+from ottla.protocol.wire.types import Fixed
 from tests.interop.java_peer import JavaPeer
 from tests.protocol.table import cases, declared
 from tests.wire.values import Values

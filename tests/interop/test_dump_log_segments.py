@@ -18,9 +18,9 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
-from ottla.wire.batch import MAX_INT32, TimestampType
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import MAX_INT32, TimestampType
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch
 from tests.interop.dumped_segments import Dump, DumpedBatch, DumpedRecord, dump_files, latest_producers
 from tests.interop.java_peer import JavaPeer
 

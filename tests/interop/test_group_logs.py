@@ -6,23 +6,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ottla.errors import NONE
-from ottla.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.describe_share_group_offsets import (
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
-from ottla.messages.share_group_describe import ShareGroupDescribeRequest
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.differential.harness import Side, produce_request
 from tests.differential.ottla_node import OttlaNode
 from tests.differential.requests import batch

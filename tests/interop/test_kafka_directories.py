@@ -44,9 +44,9 @@ from ottla.log.node_files import DirectoryLock, read_clean_shutdown, read_meta
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import read
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import TimestampType, assign_offset, batches, check_crc
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.wire.batch import TimestampType, assign_offset, batches, check_crc
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch, records
 from tests.interop.dumped_segments import dump_files
 from tests.interop.java_peer import JavaPeer
 from tests.interop.kafka_broker import KafkaNode

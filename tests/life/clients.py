@@ -17,46 +17,50 @@ from uuid import uuid4
 
 from bench.asking import Unanswered, ask, frame_of
 
-from ottla.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.messages.delete_groups import DeleteGroupsRequest
-from ottla.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.messages.delete_topics import DeleteTopicsRequest
-from ottla.messages.describe_log_dirs import DescribeLogDirsRequest
-from ottla.messages.elect_leaders import ElectLeadersRequest
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.messages.leave_group import LeaveGroupRequest
-from ottla.messages.list_groups import ListGroupsRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.wire.records import Record, build_batch
 
 PATIENCE_S: Final = 60.0
 GROUP, TRANSACTION = 0, 1

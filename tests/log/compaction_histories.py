@@ -7,10 +7,10 @@ from ottla.log.opening import create_log, open_log
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import read
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import TimestampType, batches
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.wire.batch import TimestampType, batches
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import Record, build_batch, records
 from tests.log.simulated_disk import SimulatedDisk
 
 DIRECTORY = "/logs/topic-0"

@@ -9,7 +9,7 @@ from ottla.log.disk import Disk
 from ottla.log.logs import Logs
 from ottla.log.node_files import NodeMeta
 from ottla.log.settings import LogSettings
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.records import Record, build_batch
 
 T = TypeVar("T")
 NOW_MS = 1_700_000_000_000

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producers import LastEntry
-from ottla.wire.batch import BatchHeader
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import Record, records
+from ottla.protocol.wire.batch import BatchHeader
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import Record, records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from ottla.log.scan import CorruptLog
 from ottla.log.segment import CLEANED, DELETED, SWAP, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import truncate_to
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.records import Record, build_batch
 from tests.log.compaction_histories import (
     DELETE_RETENTION_MS,
     DIRECTORY,

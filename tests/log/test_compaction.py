@@ -8,8 +8,8 @@ from ottla.log.logs import Logs
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import read
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import batches
-from ottla.wire.records import records
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.records import records
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 

@@ -22,9 +22,9 @@ from ottla.log.producers import Origin, Producers
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
-from ottla.wire.batch import BatchHeader, read_header
-from ottla.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.wire.records import records
+from ottla.protocol.wire.batch import BatchHeader, read_header
+from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
+from ottla.protocol.wire.records import records
 from tests.log import crash_writer
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 from tests.log.workbench import (

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.errors import OffsetOutOfRange, OutOfOrderSequenceNumber
 from ottla.log.cleaner import clean, install, plan
 from ottla.log.home import Home
 from ottla.log.opening import create_log, open_log
@@ -22,10 +21,11 @@ from ottla.log.reading import Fetched, find_by_timestamp, find_latest_timestamp,
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_to
-from ottla.wire.batch import NO_PRODUCER_ID, batches, read_header
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import Record, records
+from ottla.protocol.errors import OffsetOutOfRange, OutOfOrderSequenceNumber
+from ottla.protocol.wire.batch import NO_PRODUCER_ID, batches, read_header
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import Record, records
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import DIRECTORY, FOREVER, NOW, Producer, batch, check_consistent, content, fetch_all
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from ottla.log.settings import DEFAULT_LOG_SETTINGS, LogSettings
+from ottla.protocol.wire.batch import TimestampType
+from ottla.protocol.wire.compression import Compression
 from ottla.settings.topics import effective_topic_settings
-from ottla.wire.batch import TimestampType
-from ottla.wire.compression import Compression
 
 
 def of(**topic: str) -> LogSettings:

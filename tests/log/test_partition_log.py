@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from ottla.errors import InvalidTxnState, OutOfOrderSequenceNumber, RecordListTooLarge
 from ottla.log.home import Home
 from ottla.log.opening import create_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import truncate_to
-from ottla.wire.batch import CorruptBatch, TimestampType, read_header
-from ottla.wire.control import transaction_marker
+from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber, RecordListTooLarge
+from ottla.protocol.wire.batch import CorruptBatch, TimestampType, read_header
+from ottla.protocol.wire.control import transaction_marker
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import (

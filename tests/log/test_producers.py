@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import (
+from ottla.log.producer_snapshot import BatchSeen
+from ottla.log.producers import LATE_TRANSACTION_BUFFER_MS, Completed, LastEntry, Origin, Producers
+from ottla.protocol.errors import (
     ApiError,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from ottla.log.producer_snapshot import BatchSeen
-from ottla.log.producers import LATE_TRANSACTION_BUFFER_MS, Completed, LastEntry, Origin, Producers
-from ottla.wire.batch import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT, BatchHeader
+from ottla.protocol.wire.batch import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT, BatchHeader
 
 CLIENT, COORDINATOR, REPLICATION = Origin
 NOT_REPLICATED = [CLIENT, COORDINATOR]

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from ottla.errors import OffsetOutOfRange
 from ottla.log.partition_log import Isolation
 from ottla.log.reading import (
     aborted_between,
@@ -16,8 +15,9 @@ from ottla.log.reading import (
 )
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start
-from ottla.wire.batch import TimestampType, batches
-from ottla.wire.compression import Compression
+from ottla.protocol.errors import OffsetOutOfRange
+from ottla.protocol.wire.batch import TimestampType, batches
+from ottla.protocol.wire.compression import Compression
 from tests.log.workbench import (
     NOW,
     Bench,

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.errors import OffsetOutOfRange
 from ottla.log.home import Home
 from ottla.log.opening import create_log
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, remove_segments, truncate_fully
+from ottla.protocol.errors import OffsetOutOfRange
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import (

@@ -14,10 +14,10 @@ from ottla.log.reading import read
 from ottla.log.segment import LOG_SUFFIX, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import truncate_to
-from ottla.wire.batch import BatchHeader, batches
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.wire.batch import BatchHeader, batches
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import Record, build_batch, records
 from tests.log.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000

@@ -9,14 +9,14 @@ from typing import Any
 from ottla.api.call import Call, Client
 from ottla.api.dispatch import Dispatch, Route
 from ottla.api.endpoint import Endpoint, endpoint
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.headers import RequestHeader
 from ottla.metrics.family import render
 from ottla.metrics.requests import RequestMeters, on_sent
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
-from ottla.wire.codec import decode_from, encode, is_flexible
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.wire.codec import decode_from, encode, is_flexible
 from tests.metrics.exposition import Exposition
 
 Handler = Callable[[Call[None], Any], Any]

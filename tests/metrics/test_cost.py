@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from timeit import repeat
 
-from ottla.messages.apis import BY_KEY
-from ottla.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.metrics.counts import total
 from ottla.metrics.errors_in import errors_in
 from ottla.metrics.requests import Meter, on_sent
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 NUMBER = 20_000
 

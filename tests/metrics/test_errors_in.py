@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsResponse
-from ottla.messages.apis import APIS, Api
-from ottla.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.metrics.errors_in import errors_in
-from ottla.wire.declare import is_declared, schema_of
-from ottla.wire.types import Fixed
+from ottla.protocol.messages.apis import APIS, Api
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.protocol.wire.declare import is_declared, schema_of
+from ottla.protocol.wire.types import Fixed
 from tests.wire.values import Values
 
 

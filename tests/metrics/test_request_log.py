@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from ottla.api.call import Call
-from ottla.messages.fetch import FetchRequest, FetchResponse
-from ottla.messages.incremental_alter_configs import (
+from ottla.metrics.bodies import HIDDEN, describe
+from ottla.metrics.request_log import RequestLog
+from ottla.metrics.request_log import logger as request_logger
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.metrics.bodies import HIDDEN, describe
-from ottla.metrics.request_log import RequestLog
-from ottla.metrics.request_log import logger as request_logger
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
 from tests.metrics.service import serving
 
 

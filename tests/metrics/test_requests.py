@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from ottla.api.call import LATER, NOTHING, Call, CloseConnection
-from ottla.errors import NotLeader
-from ottla.messages.add_partitions_to_txn import (
+from ottla.metrics.requests import Meter
+from ottla.protocol.errors import NotLeader
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
 )
-from ottla.messages.apis import BY_KEY
-from ottla.messages.fetch import FetchRequest, FetchResponse, ReplicaState
-from ottla.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from ottla.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.messages.produce import (
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, ReplicaState
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.rpc.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from ottla.metrics.requests import Meter
 from tests.metrics.service import serving
 
 PREFIX = "kafka_network_requestmetrics"

@@ -3,13 +3,13 @@
 from typing import Any
 
 from ottla.log.settings import LogSettings
-from ottla.messages.apis import BY_KEY
-from ottla.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.messages.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from ottla.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.metrics.family import render
 from ottla.metrics.requests import Meter
 from ottla.metrics.topics import Topics
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
 from tests.counting import lines_run

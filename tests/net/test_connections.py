@@ -18,7 +18,7 @@ from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
-from ottla.wire.types import Chunk
+from ottla.protocol.wire.types import Chunk
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

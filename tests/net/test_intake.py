@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from ottla.api.call import LATER, Call
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.metrics.requests import SPANS
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replica.waiting import Completions, Operation, WaitingList
 from ottla.server.request_workers import RequestWorkers, WorkerThreads
 from tests.metrics.service import serving as serving_api

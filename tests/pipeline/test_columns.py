@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ottla.pipeline import columns
 from ottla.pipeline.columns import TYPES, Columns, Piece
-from ottla.wire.batch import HEADER_BYTES, TimestampType, read_header
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, read_header
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch
 
 SCHEMA = pa.schema(list(TYPES.items()))
 NOW = 1_700_000_000_000

@@ -5,7 +5,7 @@ import pytest
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.read_options import EARLIEST, LATEST, parse_read_options
 from ottla.pipeline.write_options import parse_write_options
-from ottla.wire.compression import Compression
+from ottla.protocol.wire.compression import Compression
 
 BASE = {"kafka.bootstrap.servers": "one:1,two:2", "subscribe": "orders, payments"}
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.partitioning import partition_of
-from ottla.errors import ApiError, UnknownTopicOrPartition
 from ottla.pipeline.columns import TYPES
 from ottla.pipeline.rows import BadRow
 from ottla.pipeline.write_options import WriteOptions, parse_write_options
 from ottla.pipeline.writing import write_at_least_once
+from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from tests.pipeline.clusters import Cluster
 
 

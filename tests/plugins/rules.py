@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from ottla.errors import InvalidRequest, ThrottlingQuotaExceeded
 from ottla.plugins import (
     Acl,
     AclFilter,
@@ -20,6 +19,7 @@ from ottla.plugins import (
     ResourceType,
     ServerInfo,
 )
+from ottla.protocol.errors import InvalidRequest, ThrottlingQuotaExceeded
 
 
 class TopicRules:

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 
 from ottla.access.actions import SUPPORTED, Kind
-from ottla.errors import (
+from ottla.protocol.errors import (
     ClusterAuthorizationFailed,
     InvalidRequest,
     ThrottlingQuotaExceeded,
     TopicAuthorizationFailed,
     UnknownServerError,
 )
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ottla.messages.describe_acls import DescribeAclsRequest
-from ottla.messages.describe_cluster import DescribeClusterRequest
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from tests.differential.harness import Side, ask_alone, decode_response, frame_of
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS

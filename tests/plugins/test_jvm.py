@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from ottla.controller.view import NewTopic
-from ottla.errors import CoordinatorLoading, PolicyViolation, UnknownServerError
 from ottla.groups.consumer.assignor import AssignmentFailed, Group, Reader
 from ottla.groups.consumer.targets import ASSIGNORS
 from ottla.image.image import Image
@@ -22,6 +21,7 @@ from ottla.plugins.assignors import JavaAssignor
 from ottla.plugins.jvm import JavaClass, Jvm
 from ottla.plugins.policies import JavaPolicy, Verdict
 from ottla.plugins.values import decode, encode, numbers
+from ottla.protocol.errors import CoordinatorLoading, PolicyViolation, UnknownServerError
 from tests.groups.consumer.test_against_kafka import Walk
 from tests.interop.kafka_jars import class_path
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import PolicyViolation, UnknownServerError, UnsupportedAssignor
 from ottla.image.values import ResourceType
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.create_topics import (
+from ottla.protocol.errors import PolicyViolation, UnknownServerError, UnsupportedAssignor
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from ottla.controller.view import NewTopic
-from ottla.errors import PolicyViolation, UnknownServerError
 from ottla.plugins import policies
 from ottla.plugins.policies import PluginThread, PythonPolicy
+from ottla.protocol.errors import PolicyViolation, UnknownServerError
 
 
 class Moody:

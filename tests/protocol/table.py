@@ -6,23 +6,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ottla.messages.apis import APIS
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.apis import APIS
+from ottla.protocol.wire.declare import schema_of
 
 TABLE = Path(__file__).parent / "kafka-4.3.1-messages.json"
 STORED_MODULES = (
     "headers",
     "consumer_protocol",
     "principal",
-    "control_records",
-    "raft_records",
-    "metadata_records",
-    "group_records",
-    "consumer_group_records",
-    "share_group_records",
-    "streams_group_records",
-    "transaction_records",
-    "share_state_records",
+    "records.control_records",
+    "records.raft_records",
+    "records.metadata_records",
+    "records.group_records",
+    "records.consumer_group_records",
+    "records.share_group_records",
+    "records.streams_group_records",
+    "records.transaction_records",
+    "records.share_state_records",
 )
 RENAMED = {
     "RequestHeader": "RequestHeaderData",
@@ -49,7 +49,7 @@ def declared() -> dict[str, type]:
         found[f"{api.name}RequestData"] = api.request
         found[f"{api.name}ResponseData"] = api.response
     for name in STORED_MODULES:
-        module = import_module(f"ottla.messages.{name}")
+        module = import_module(f"ottla.protocol.messages.{name}")
         for cls in vars(module).values():
             if isinstance(cls, type) and cls.__module__ == module.__name__:
                 schema = schema_of(cls)

@@ -28,7 +28,6 @@ from ottla.api.node import BrokerNode
 from ottla.controller.decision import Decision
 from ottla.controller.isr import alter_partition
 from ottla.controller.reassignment import alter_reassignments
-from ottla.errors import ApiError, NetworkFailed, by_code, name_of
 from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
@@ -40,14 +39,19 @@ from ottla.log.logs import Logs
 from ottla.log.node_files import NodeMeta
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.errors import ApiError, NetworkFailed, by_code, name_of
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.types import Chunk
 from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import FetchLimits
 from ottla.replica.fetcher import Fetcher, Lane
@@ -59,10 +63,6 @@ from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Expirations, Timer
 from ottla.settings.topics import effective_topic_settings
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
-from ottla.wire.records import Record, build_batch, records
-from ottla.wire.types import Chunk
 from tests.clock import Call
 from tests.controller import cluster as controllers
 from tests.log.simulated_disk import SimulatedDisk, Survival

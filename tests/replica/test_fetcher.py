@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import (
+from ottla.log.partition_log import PartitionLog
+from ottla.protocol.errors import (
     FencedLeaderEpoch,
     FetchSessionIdNotFound,
     NetworkFailed,
@@ -14,8 +15,7 @@ from ottla.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
 )
-from ottla.log.partition_log import PartitionLog
-from ottla.messages.fetch import (
+from ottla.protocol.messages.rpc.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -23,17 +23,17 @@ from ottla.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.messages.list_offsets import (
+from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.protocol.wire.records import Record, build_batch
 from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import FetchLimits
 from ottla.replica.fetcher import Fetcher, Lane
 from ottla.replica.partition import Partition
-from ottla.wire.records import Record, build_batch
 from tests.api.broker import ME, Broker
 
 LEADER = 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -23,13 +23,17 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.messages.alter_partition import (
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+)
+from ottla.protocol.messages.rpc.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ResponsePartitionData,
     ResponseTopicData,
 )
-from ottla.messages.metadata_records import BrokerRegistrationChangeRecord, ConfigRecord, PartitionChangeRecord
 from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partition import Partition
 from tests.api.broker import BROKER_EPOCH, ME, Broker

@@ -4,9 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.errors import UnknownTopicOrPartition
 from ottla.log.settings import LogSettings
-from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.messages.records.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions

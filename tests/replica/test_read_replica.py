@@ -4,9 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import NotLeader, UnknownLeaderEpoch
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from ottla.messages.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from ottla.protocol.errors import NotLeader, UnknownLeaderEpoch
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tests.api.broker import BROKER_EPOCH, Broker
 from tests.log.logs_in_memory import batch
 

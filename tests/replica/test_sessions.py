@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from ottla.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
-from ottla.messages.fetch import (
+from ottla.protocol.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
+from ottla.protocol.messages.rpc.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -16,8 +16,8 @@ from ottla.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from ottla.protocol.wire.batch import MAX_INT32
 from ottla.replica.sessions import CachedPartition, FetchedPartitions, SessionCache
-from ottla.wire.batch import MAX_INT32
 
 VERSION = 12
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.image.values import DIRECTORY_UNASSIGNED
-from ottla.messages.metadata_records import PartitionRecord
 from ottla.metrics.registry import Registry
+from ottla.protocol.messages.records.metadata_records import PartitionRecord
 from ottla.replica.partition import Partition
 from ottla.server.broker_measures import watch_broker
 from tests.api.broker import ME, Broker

@@ -5,7 +5,7 @@ import pytest
 from ottla.image.image import Image
 from ottla.log.logs import Logs
 from ottla.log.settings import LogSettings
-from ottla.messages.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
 from tests.image.stories import replay

@@ -7,8 +7,8 @@ import pytest
 from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from ottla.messages.metadata_records import ConfigRecord
+from ottla.protocol.messages.records.metadata_records import ConfigRecord
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.replica.throttles import Rate, ReplicationThrottle
 from tests.api.broker import BROKER_EPOCH, Broker
 from tests.log.logs_in_memory import batch

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ottla.messages.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.messages.records.group_records import GROUP_RECORDS, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.wire.batch import read_header
+from ottla.protocol.wire.control import transaction_marker
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch
 from ottla.replicated.entries import Entry, Marker, Stored, batch_of, encode_key, encode_value, entries_of
-from ottla.wire.batch import read_header
-from ottla.wire.control import transaction_marker
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch
 
 KEY = OffsetCommitKey(group="g", topic="t", partition=3)
 VALUE = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=5)

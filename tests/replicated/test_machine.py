@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
+from ottla.protocol.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
 from ottla.replicated.decision import PARKED, Decision
 from ottla.replicated.machine import Machine
 

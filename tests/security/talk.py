@@ -6,10 +6,10 @@ import socket
 import struct
 from typing import Any
 
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.messages.sasl_handshake import SaslHandshakeRequest
-from ottla.wire.declare import schema_of
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.wire.declare import schema_of
 from tests.differential.harness import decode_response, frame_of
 from tests.security.secured import PASSWORDS, Secured
 

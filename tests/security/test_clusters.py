@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.client.connection import Connection
-from ottla.errors import AuthenticationError
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest
-from ottla.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from ottla.messages.metadata import MetadataRequest
+from ottla.protocol.errors import AuthenticationError
+from ottla.protocol.messages.rpc.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.security.settings import parse_security
 from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import BOTH, ClusterNode, OttlaCluster, eventually

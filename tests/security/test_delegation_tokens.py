@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import AuthenticationError
-from ottla.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-from ottla.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
-from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.errors import AuthenticationError
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from ottla.protocol.messages.rpc.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
 from ottla.security.scram import ScramClient
 from tests.cluster.ottla_cluster import eventually
 from tests.security.secured import PASSWORDS, SCRAM, Secured, login

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.wire.declare import schema_of
 from ottla.security.scram import ScramClient
-from ottla.wire.declare import schema_of
 from tests.differential.harness import header_of
 from tests.security.secured import BRIEF_MS, PASSWORDS, Secured
 from tests.security.talk import BOB, CLOSED, Talk, encoded

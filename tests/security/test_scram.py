@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.scram import ScramClient
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

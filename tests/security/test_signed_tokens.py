@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 from tests.security.certificates import Authority

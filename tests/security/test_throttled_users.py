@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from tests.security.secured import Secured
 from tests.security.talk import BOB, Talk
 

@@ -17,13 +17,13 @@ from typing import Any
 from ottla.consensus.config import ConsensusConfig
 from ottla.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
 from ottla.controller.view import Options
-from ottla.image.features import SUPPORTED
 from ottla.image.image import Image
-from ottla.image.versions import LATEST, METADATA_VERSION
 from ottla.log.home import Home
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from ottla.messages.metadata_records import FeatureLevelRecord
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 from ottla.server.active_controller import ActiveController
 from ottla.server.metadata import Metadata
 from ottla.server.metadata_log import MetadataLog

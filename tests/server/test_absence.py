@@ -13,10 +13,10 @@ from ottla.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.controller.heartbeats import Heartbeats
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from ottla.net.connection import Connection
 from ottla.net.request import Request
+from ottla.protocol.messages.records.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.absence import Absence
 from ottla.server.settings import load_settings
 from tests.ports import free_port

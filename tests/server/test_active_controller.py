@@ -6,20 +6,20 @@ from random import Random
 import pytest
 
 from ottla.controller.states import ReplicaState
-from ottla.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
 from ottla.image.placement import Move, Placement, placement_of
 from ottla.image.values import Topic
-from ottla.messages import incremental_alter_configs as configs
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.fetch import FetchRequest
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.metadata_records import TopicRecord
-from ottla.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.records.metadata_records import TopicRecord
+from ottla.protocol.messages.rpc import incremental_alter_configs as configs
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.replicated.decision import Decision
 from tests.server.one_controller import ME, OneController
 

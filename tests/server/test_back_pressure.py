@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from ottla.image.values import ResourceType
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.codec import decode
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch
 from tests.differential.harness import frame_of as unframed
 from tests.differential.ottla_node import OttlaNode
 from tests.metrics.exposition import Exposition

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import InvalidRequest, NotController, RequestTimedOut
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.loader import Update
-from ottla.image.versions import LATEST, METADATA_VERSION
-from ottla.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.messages.metadata_records import FeatureLevelRecord, RegisterControllerRecord
+from ottla.protocol.errors import InvalidRequest, NotController, RequestTimedOut
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, RegisterControllerRecord
+from ottla.protocol.messages.rpc.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 from ottla.server import controller_access
 from ottla.server.controller_access import ControllerAccess
 from ottla.server.controller_registration import ControllerRegistration

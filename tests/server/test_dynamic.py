@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.errors import InvalidRequest
 from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import ResourceType
 from ottla.log.compaction import Compaction
-from ottla.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.net.listener import Connections, Limits, Listener
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.node_settings import NodeSettings
 from ottla.server.reconfiguration import Reconfiguration

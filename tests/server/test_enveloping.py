@@ -8,13 +8,18 @@ import pytest
 from ottla.api.call import Client, CloseConnection
 from ottla.api.dispatch import Route
 from ottla.api.forwarded import ENDPOINTS
-from ottla.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from ottla.messages.envelope import EnvelopeResponse
-from ottla.messages.headers import RequestHeader, ResponseHeader
-from ottla.messages.principal import DefaultPrincipal
+from ottla.protocol.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.rpc.envelope import EnvelopeResponse
+from ottla.protocol.wire.codec import decode, decode_from, encode
 from ottla.server.enveloping import enclose, open_answer
-from ottla.wire.codec import decode, decode_from, encode
 
 CREATE_TOPICS = next(endpoint for endpoint in ENDPOINTS if endpoint.api.name == "CreateTopics")
 

@@ -15,12 +15,18 @@ import pytest
 
 from ottla.consensus.voters import ReplicaKey, VoterSet
 from ottla.image.encoding import entries
-from ottla.image.features import FEATURES
-from ottla.image.versions import METADATA_VERSIONS
 from ottla.log.disk import SystemDisk
 from ottla.log.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
-from ottla.messages.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
-from ottla.messages.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from ottla.protocol.features import FEATURES
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
+from ottla.protocol.messages.records.raft_records import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from ottla.protocol.metadata_versions import METADATA_VERSIONS
+from ottla.protocol.wire.batch import batches
 from ottla.server.features import release_named
 from ottla.server.formatting import (
     FormattingRefused,
@@ -31,7 +37,6 @@ from ottla.server.formatting import (
 )
 from ottla.server.scram import InvalidCredential, credential_record
 from ottla.server.settings import NodeSettings, load_settings
-from ottla.wire.batch import batches
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.messages.envelope import EnvelopeRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.messages.principal import DefaultPrincipal
-from ottla.wire.codec import encode
+from ottla.protocol.wire.codec import encode
 from tests.differential.ottla_node import OttlaNode
 from tests.metrics.exposition import Exposition
 from tests.ports import free_ports

@@ -12,23 +12,23 @@ from typing import TypeVar
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from ottla.errors import InvalidTxnState
-from ottla.messages.add_partitions_to_txn import (
+from ottla.protocol.errors import InvalidTxnState
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.batch import HEADER_BYTES, assign_crc, read_header
-from ottla.wire.codec import decode
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch, with_payload
-from ottla.wire.varint import write_varint
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.batch import HEADER_BYTES, assign_crc, read_header
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch, with_payload
+from ottla.protocol.wire.varint import write_varint
 from tests.differential.harness import frame_of as unframed
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.batch import HEADER_BYTES, assign_crc
-from ottla.wire.codec import decode, encode
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.batch import HEADER_BYTES, assign_crc
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.records import Record, build_batch
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_node_process import SETTINGS
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.controller.decision import applied
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -17,10 +18,9 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from ottla.image.image import Image
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from ottla.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from ottla.messages.metadata_records import RegisterBrokerRecord
+from ottla.protocol.messages.records.metadata_records import RegisterBrokerRecord
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.server import lifecycle
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
 from ottla.server.settings import load_settings

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.api.broker_loggers import LEVELS, ROOT, TRACE, alter_levels, levels
 from ottla.controller.configs import Operation
-from ottla.errors import InvalidConfig, InvalidRequest
+from ottla.protocol.errors import InvalidConfig, InvalidRequest
 from ottla.server.logging import set_up
 
 NAME = "ottla.tests.some.logger"

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.wire.batch import batches
-from ottla.wire.records import Record, build_batch
-from ottla.wire.varint import write_uvarint
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.records import Record, build_batch
+from ottla.protocol.wire.varint import write_uvarint
 from tests.clients.topics import create
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 

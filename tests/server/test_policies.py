@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from ottla.controller.view import NewTopic
-from ottla.errors import NotController, PolicyViolation, TopicAlreadyExists
 from ottla.image.values import ResourceType
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.messages.delete_topics import DeleteTopicsRequest
-from ottla.messages.incremental_alter_configs import (
+from ottla.plugins import AlteredConfigs
+from ottla.plugins.policies import Verdict
+from ottla.protocol.errors import NotController, PolicyViolation, TopicAlreadyExists
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.plugins import AlteredConfigs
-from ottla.plugins.policies import Verdict
 from ottla.server.active_controller import ITSELF
 from ottla.server.decisions import Asker
 from ottla.server.policies import Policies, Verdicts

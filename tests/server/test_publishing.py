@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.image.changes import Changes
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.server.formatting import format_directories, random_cluster_id
 from ottla.server.node import Node
 from ottla.server.settings import load_settings

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.image.values import ResourceType
-from ottla.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.errors import NotController
-from ottla.messages.create_topics import (
+from ottla.protocol.errors import NotController
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.api.call import CloseConnection
-from ottla.errors import NotController
-from ottla.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.errors import NotController
+from ottla.protocol.messages.rpc.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.settings import load_settings
 from ottla.server.topic_creation import TopicCreation, topic_like
 

@@ -8,7 +8,7 @@ import pytest
 from ottla.controller.state_tracker import StateTracker
 from ottla.image.changes import Changes
 from ottla.image.image import EMPTY, Image
-from ottla.messages.metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.server.topic_states import MAX_DELETED_REPLICAS, MAX_PARTITIONS, TopicStates
 from tests.image.stories import replay, uuid
 from tests.image.test_cost import topic

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from ottla.messages.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.messages.metadata import MetadataRequest, MetadataResponse
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.codec import decode
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.codec import decode
 from tests.differential.harness import ask_alone, frame_of
 from tests.differential.ottla_node import OttlaNode
 from tests.log.logs_in_memory import batch

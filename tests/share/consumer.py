@@ -6,12 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 from ottla.client.cluster import Cluster
-from ottla.errors import ApiError
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.wire.batch import batches
-from ottla.wire.records import records
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.records import records
 
 Where = tuple[int, int]
 """Partition and offset."""

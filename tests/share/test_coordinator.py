@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import Partition, Topic
-from ottla.messages import delete_share_group_state as deleting
-from ottla.messages import initialize_share_group_state as initializing
-from ottla.messages import read_share_group_state as reading
-from ottla.messages import write_share_group_state as writing
-from ottla.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
+from ottla.protocol.messages.records.share_state_records import ShareSnapshotValue, ShareUpdateValue
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import write_share_group_state as writing
+from ottla.protocol.wire.batch import batches
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import batch_of, entries_of
 from ottla.share.batches import StateBatch
@@ -22,7 +23,6 @@ from ottla.share.behaviour import COLD, PRUNE, ShareStatesBehaviour
 from ottla.share.context import Context
 from ottla.share.coordinator import delete, initialize, read, write
 from ottla.share.state import Key, ShareStates
-from ottla.wire.batch import batches
 
 TOPIC_ID = bytes(range(16))
 PARTITION = Partition((1,), (1,), (), (), 1, 0, 0, (bytes(16),), 0, (), ())

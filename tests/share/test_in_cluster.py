@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from ottla.client.cluster import Cluster
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

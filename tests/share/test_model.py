@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 from ottla.share.acknowledging import Ack, AckType, acknowledge
 from ottla.share.acquiring import Acquired, Asked, Span, acquire
 from ottla.share.batches import StateBatch, combined

@@ -2,7 +2,12 @@
 
 import pytest
 
-from ottla.errors import InvalidRequest, InvalidShareSessionEpoch, ShareSessionLimitReached, ShareSessionNotFound
+from ottla.protocol.errors import (
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
 from ottla.share.sessions import FINAL_EPOCH, SessionKey, ShareSessions
 
 A, B = SessionKey("g", "a"), SessionKey("g", "b")

@@ -6,13 +6,13 @@ from random import Random
 from typing import Any, Final
 
 from ottla.client.connection import Connection
-from ottla.errors import NONE, ApiError, ConcurrentTransactions, LeaderNotAvailable, by_code
-from ottla.messages.end_txn import EndTxnRequest
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.errors import NONE, ApiError, ConcurrentTransactions, LeaderNotAvailable, by_code
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.records import Record, build_batch
 from tests.simulate.machine import BROKER_PORT
 
 _PATIENCE_S: Final = 1.5

@@ -19,12 +19,12 @@ from ottla.client import consumer, producer, retrying
 from ottla.consensus.effects import RoleChanged
 from ottla.image.loader import Update
 from ottla.net import connection, listener
+from ottla.protocol.wire.batch import batches
 from ottla.server import coordinators, directories, formatting, observation
 from ottla.server import node as nodes
 from ottla.server.formatting import format_directories
 from ottla.server.node_settings import NodeSettings
 from ottla.server.settings import load_settings
-from ottla.wire.batch import batches
 from tests.log.simulated_disk import SimulatedDisk, Survival
 from tests.simulate.loop import Life, SimulatedLoop, current_life
 from tests.simulate.network import Network

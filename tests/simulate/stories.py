@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from random import Random
 from typing import Any, Final
 
-from ottla.wire.records import records
+from ottla.protocol.wire.records import records
 from tests.simulate.clients import TransactionalWriter, Writer
 from tests.simulate.machine import Machine
 from tests.simulate.network import CLIENTS

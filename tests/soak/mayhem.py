@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 from tests.cluster.ottla_cluster import ClusterNode, OttlaCluster
 from tests.faults.network import CLIENTS, Network
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
     TelemetryTooLarge,
@@ -14,8 +16,6 @@ from ottla.errors import (
     UnknownSubscriptionId,
     UnsupportedCompressionType,
 )
-from ottla.image.image import Image
-from ottla.image.values import ConfigResource, ResourceType
 from ottla.telemetry import instances as known
 from ottla.telemetry.instances import Instance, Instances
 from ottla.telemetry.subscriptions import INTERVAL_MS

@@ -4,11 +4,11 @@ import asyncio
 import time
 
 from ottla.client.connection import Connection
-from ottla.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ottla.messages.find_coordinator import FindCoordinatorRequest
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.records import Record, build_batch
 
 PATIENCE_S = 60.0
 

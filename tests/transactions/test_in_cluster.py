@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ottla.client.connection import Connection
-from ottla.errors import NotLeader
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.errors import NotLeader
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.wire.records import Record, build_batch
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.transactions.clients import TIMEOUT_S, Address, copy_all, producer, read
 

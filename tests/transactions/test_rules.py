@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import (
+from ottla.log.producers import Origin, Producers
+from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
     InvalidTransactionTimeout,
@@ -15,7 +16,8 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
-from ottla.log.producers import Origin, Producers
+from ottla.protocol.wire.batch import read_header
+from ottla.protocol.wire.records import Record, build_batch
 from ottla.replicated.decision import Decision
 from ottla.transactions.behaviour import EXPIRATION, TIMEOUTS, TransactionBehaviour
 from ottla.transactions.context import Context
@@ -23,8 +25,6 @@ from ottla.transactions.ending import complete, end
 from ottla.transactions.partitions import add
 from ottla.transactions.producing import Expected, check_init, init
 from ottla.transactions.state import MAX_EPOCH, NO_TIMEOUT_MS, Status, TopicPartition, Transaction, TransactionsState
-from ottla.wire.batch import read_header
-from ottla.wire.records import Record, build_batch
 
 DAY_MS = 86_400_000
 WHERE = TopicPartition("t", 0)

@@ -13,19 +13,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ottla.errors import (
-    ApiError,
-    ConcurrentTransactions,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-    RequestTimedOut,
-)
 from ottla.log.home import Home
 from ottla.log.opening import create_log
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import read
 from ottla.log.settings import LogSettings
 from ottla.log.verification import Guard
+from ottla.protocol.errors import (
+    ApiError,
+    ConcurrentTransactions,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RequestTimedOut,
+)
+from ottla.protocol.wire.batch import batches, read_header
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import Record, build_batch, records
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, batch_of, entries_of
 from ottla.replicated.machine import Machine
@@ -36,9 +39,6 @@ from ottla.transactions.partitions import add, verify
 from ottla.transactions.producing import init
 from ottla.transactions.records import record_of
 from ottla.transactions.state import MAX_EPOCH, Status, TopicPartition, Transaction, TransactionsState
-from ottla.wire.batch import batches, read_header
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import Record, build_batch, records
 from tests.log.simulated_disk import SimulatedDisk
 
 START_MS = 1_700_000_000_000

@@ -12,9 +12,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from ottla.wire.batch import batches
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record
 
 WAIT_S = 15
 NOW = 1_700_000_000_000

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.wire.batch import (
+from ottla.protocol.wire.batch import (
     HEADER_BYTES,
     BatchHeader,
     BatchTooLarge,
@@ -26,9 +26,9 @@ from ottla.wire.batch import (
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import Compression
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, records
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, records
 
 # Written by Kafka 4.3.1's Java client with CreateTime, and then given LogAppendTime by its `setMaxTimestamp`.
 JAVA_CREATE = bytes.fromhex(

@@ -3,16 +3,16 @@
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
-from ottla.wire.batch import (
+from ottla.protocol.wire.batch import (
     check_crc,
     check_produced,
     check_stored,
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import Compression
-from ottla.wire.control import transaction_marker
-from ottla.wire.records import Record, build_batch, keys, records
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import transaction_marker
+from ottla.protocol.wire.records import Record, build_batch, keys, records
 from tests.wire.mock_broker import NOW, MockBroker, as_record, consume, various, write_with_librdkafka
 
 each_codec = pytest.mark.parametrize("codec", Compression)

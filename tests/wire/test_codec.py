@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.wire.codec import decode, encode, reader_of, writer_of
-from ottla.wire.declare import since, stored, struct
-from ottla.wire.types import Int32
+from ottla.protocol.wire.codec import decode, encode, reader_of, writer_of
+from ottla.protocol.wire.declare import since, stored, struct
+from ottla.protocol.wire.types import Int32
 
 
 @struct

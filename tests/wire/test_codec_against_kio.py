@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from ottla.messages.apis import APIS, Api, module_name
-from ottla.wire.codec import decode, encode
-from ottla.wire.declare import schema_of
-from ottla.wire.shape import Array, Shape, Struct, resolve
-from ottla.wire.types import ZERO_UUID, Fixed
+from ottla.protocol.messages.apis import APIS, Api, module_name
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.shape import Array, Shape, Struct, resolve
+from ottla.protocol.wire.types import ZERO_UUID, Fixed
 from tests.wire.values import Values
 
 KIND_VERSIONS = [

@@ -20,8 +20,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.wire import compression
-from ottla.wire.compression import (
+from ottla.protocol.wire import compression
+from ottla.protocol.wire.compression import (
     LEVELS,
     MAX_FRAMES,
     PIECE_BYTES,
@@ -31,7 +31,7 @@ from ottla.wire.compression import (
     decompress,
     decompress_in_pieces,
 )
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.errors import ProtocolError
 
 MIB = 1024 * 1024
 SQUEEZED = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
@@ -426,8 +426,8 @@ def resident_growth_mib(codec: Compression, bomb: bytes, folder: Path, *, in_pie
     (folder / "bomb").write_bytes(bomb)
     child = """
         import pathlib, re, sys
-        from ottla.wire.compression import Compression, decompress, decompress_in_pieces
-        from ottla.wire.errors import ProtocolError
+        from ottla.protocol.wire.compression import Compression, decompress, decompress_in_pieces
+        from ottla.protocol.wire.errors import ProtocolError
         def peak():
             status = pathlib.Path("/proc/self/status").read_text()
             return int(re.search("VmHWM:\\s*([0-9]+) kB", status).group(1)) // 1024

@@ -8,7 +8,7 @@ from typing import Any
 import crc32c as package
 import pytest
 
-from ottla.wire import crc
+from ottla.protocol.wire import crc
 
 EXAMPLES = {
     bytes(32): 0x8A9136AA,  # these three are RFC 3720's

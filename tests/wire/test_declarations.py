@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.apis import APIS, BY_KEY
-from ottla.wire.declare import schema_of
-from ottla.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
-from ottla.wire.types import ZERO_UUID, Fixed
+from ottla.protocol.messages.apis import APIS, BY_KEY
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
+from ottla.protocol.wire.types import ZERO_UUID, Fixed
 from tests.protocol.table import LATER_VERSIONS, cases, declared, table
 
 MESSAGES = {message["name"]: message for message in table()["messages"]}

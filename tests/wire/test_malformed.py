@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from ottla.messages.fetch import FetchRequest
-from ottla.messages.headers import RequestHeader
-from ottla.messages.metadata import MetadataRequest
-from ottla.messages.produce import ProduceRequest
-from ottla.wire.codec import UnsupportedVersion, decode, encode
-from ottla.wire.errors import ProtocolError
-from ottla.wire.reading import MAX_TAGGED_FIELDS
-from ottla.wire.source import UnwritableError
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.produce import ProduceRequest
+from ottla.protocol.wire.codec import UnsupportedVersion, decode, encode
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.reading import MAX_TAGGED_FIELDS
+from ottla.protocol.wire.source import UnwritableError
 from tests.protocol.table import cases, declared
 from tests.wire.fuzz import mutations
 from tests.wire.values import Values

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from ottla.messages.api_versions import ApiVersionsRequest
-from ottla.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.messages.metadata import (
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.rpc.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
-from ottla.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.codec import encode, reader_of, writer_of
-from ottla.wire.declare import Reader, schema_of
-from ottla.wire.errors import ProtocolError
-from ottla.wire.plans import Plan, make_codec
-from ottla.wire.reading import make_reader
-from ottla.wire.shape import Member
-from ottla.wire.source import UnwritableError
-from ottla.wire.writing import make_writer
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.wire.codec import encode, reader_of, writer_of
+from ottla.protocol.wire.declare import Reader, schema_of
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.plans import Plan, make_codec
+from ottla.protocol.wire.reading import make_reader
+from ottla.protocol.wire.shape import Member
+from ottla.protocol.wire.source import UnwritableError
+from ottla.protocol.wire.writing import make_writer
 from tests.protocol.table import cases, declared
 from tests.wire.fuzz import mutations
 from tests.wire.values import Values
@@ -76,8 +76,8 @@ def test_both_forms_agree(name: str, version: int) -> None:
 @pytest.mark.parametrize(("name", "version"), cases())
 def test_what_has_no_tagged_fields_never_needs_python(name: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the test above would compare Python with itself."""
-    monkeypatch.setattr("ottla.wire.plans.make_reader", lambda *given: fall)
-    monkeypatch.setattr("ottla.wire.plans.make_writer", lambda *given: fall)
+    monkeypatch.setattr("ottla.protocol.wire.plans.make_reader", lambda *given: fall)
+    monkeypatch.setattr("ottla.protocol.wire.plans.make_writer", lambda *given: fall)
     cls, random = declared()[name], Random(f"{name} {version}")
     read, write = make_codec(schema_of(cls), version)
     for _ in range(3):

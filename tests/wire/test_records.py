@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.wire import compression
-from ottla.wire.batch import (
+from ottla.protocol.wire import compression
+from ottla.protocol.wire.batch import (
     HEADER,
     HEADER_BYTES,
     BatchHeader,
@@ -22,11 +22,11 @@ from ottla.wire.batch import (
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import PIECE_BYTES, Compression, compress
-from ottla.wire.control import ControlType, control_key, control_type, coordinator_epoch, transaction_marker
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, build_batch_of_values, keys, records
-from ottla.wire.varint import write_varint, write_varlong
+from ottla.protocol.wire.compression import PIECE_BYTES, Compression, compress
+from ottla.protocol.wire.control import ControlType, control_key, control_type, coordinator_epoch, transaction_marker
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, keys, records
+from ottla.protocol.wire.varint import write_varint, write_varlong
 
 each_codec = pytest.mark.parametrize("codec", Compression)
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.wire import summary
-from ottla.wire.batch import HEADER_BYTES, MAX_INT64, NO_TIMESTAMP, read_header
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch
-from ottla.wire.records import records as decoded
-from ottla.wire.summary import (
+from ottla.protocol.wire import summary
+from ottla.protocol.wire.batch import HEADER_BYTES, MAX_INT64, NO_TIMESTAMP, read_header
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch
+from ottla.protocol.wire.records import records as decoded
+from ottla.protocol.wire.summary import (
     compiled,
     scan_part_in_python,
     shift_timestamps,

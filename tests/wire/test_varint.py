@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.wire.errors import ProtocolError
-from ottla.wire.varint import (
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.varint import (
     Buffer,
     read_uvarint,
     read_varint,

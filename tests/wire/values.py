@@ -3,9 +3,9 @@
 from random import Random
 from typing import Any
 
-from ottla.wire.declare import schema_of
-from ottla.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
-from ottla.wire.types import Fixed
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
+from ottla.protocol.wire.types import Fixed
 
 TEXTS = ("", "a", "topic-1", "naïve", "日本", "𝔘𝔫𝔦", "x" * 126, "y" * 127, "z" * 128, "ñ" * 300)
 SIZES = {"b": 8, "h": 16, "i": 32, "q": 64}

@@ -5,8 +5,8 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.image.values import Acl
-from ottla.messages.create_acls import CreateAclsRequest, CreateAclsResponse
-from ottla.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
 
 class Operation(IntEnum):

@@ -15,16 +15,21 @@ from ottla.api.controller_node import ControllerNode
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.controller.acls import UNKNOWN, matches
-from ottla.errors import ApiError, InvalidRequest, SecurityDisabled
 from ottla.image.values import Acl
-from ottla.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.messages.delete_acls import (
+from ottla.protocol.errors import ApiError, InvalidRequest, SecurityDisabled
+from ottla.protocol.messages.rpc.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from ottla.protocol.messages.rpc.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.messages.describe_acls import (
+from ottla.protocol.messages.rpc.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,

@@ -12,8 +12,8 @@ from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
 from ottla.coordination.marker_writing import GROUPS_TOPIC
 from ottla.coordination.shards import java_hash
-from ottla.errors import ApiError, InvalidRequest
-from ottla.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.transactions.partitions import add
 from ottla.transactions.state import TopicPartition
 

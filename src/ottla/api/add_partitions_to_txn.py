@@ -15,7 +15,7 @@ from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
 from ottla.coordination.marker_writing import GROUPS_TOPIC
-from ottla.errors import (
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     InvalidRequest,
@@ -23,7 +23,7 @@ from ottla.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from ottla.messages.add_partitions_to_txn import (
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -15,10 +15,10 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.controller.configs import Operation
-from ottla.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
 from ottla.image.values import ResourceType
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
+from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from ottla.settings.brokers import broker_setting, without_invalid
 from ottla.settings.values import SettingType
 

@@ -11,7 +11,8 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import (
+from ottla.log.directory import LogDirectory
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     InvalidReplicaAssignment,
@@ -21,8 +22,7 @@ from ottla.errors import (
     ReplicaNotAvailable,
     StorageFailed,
 )
-from ottla.log.directory import LogDirectory
-from ottla.messages.alter_replica_log_dirs import (
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

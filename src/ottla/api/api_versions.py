@@ -14,15 +14,15 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, InvalidRequest, RebootstrapRequired
-from ottla.image.versions import KRAFT_VERSION, METADATA_VERSION
-from ottla.messages.api_versions import (
+from ottla.protocol.errors import ApiError, InvalidRequest, RebootstrapRequired
+from ottla.protocol.messages.rpc.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.protocol.metadata_versions import KRAFT_VERSION, METADATA_VERSION
 
 _software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 _PRODUCE: Final = 0

@@ -16,8 +16,8 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from ottla.api.call import Client, Exchange
-from ottla.errors import ApiError, IllegalSaslState, SaslAuthenticationFailed
-from ottla.messages.apis import BY_KEY
+from ottla.protocol.errors import ApiError, IllegalSaslState, SaslAuthenticationFailed
+from ottla.protocol.messages.apis import BY_KEY
 from ottla.security.listening import Proven, ServerExchange
 
 HANDSHAKE: Final = 17

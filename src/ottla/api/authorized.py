@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from ottla.access.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
 from ottla.api.call import Call
 from ottla.api.guarding import may
-from ottla.errors import NONE
+from ottla.protocol.errors import NONE
 
 NOT_ASKED: Final = -(1 << 31)
 _EVERYTHING: Final = {kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED.items()}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ottla.controller.configs import Operation
-from ottla.errors import InvalidConfig, InvalidRequest
+from ottla.protocol.errors import InvalidConfig, InvalidRequest
 
 ROOT: Final = "root"
 TRACE: Final = 5

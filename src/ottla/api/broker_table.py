@@ -18,7 +18,7 @@ from ottla.api import (
     transaction_table,
 )
 from ottla.api.endpoint import Endpoint
-from ottla.messages.apis import Api
+from ottla.protocol.messages.apis import Api
 
 BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     produce.produce,

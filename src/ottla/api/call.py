@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.access.actions import Answers
-from ottla.wire.types import Chunk
+from ottla.protocol.wire.types import Chunk
 
 if TYPE_CHECKING:
     from ottla.api.authentication import Authentication

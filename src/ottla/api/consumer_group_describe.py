@@ -10,9 +10,9 @@ from ottla.api.consumer_group_heartbeat import has_consumer_groups
 from ottla.api.group_context import context_of
 from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
-from ottla.errors import UnsupportedVersion
 from ottla.groups.consumer.describing import describe_group
-from ottla.messages.consumer_group_describe import DescribedGroup
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
 
 
 def _prepare(call: Call[BrokerNode]) -> Describe:

@@ -12,11 +12,14 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import UnsupportedVersion
 from ottla.groups.consumer.checking import check_heartbeat
 from ottla.groups.consumer.heartbeat import heartbeat
-from ottla.image.versions import GROUP_VERSION
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.protocol.metadata_versions import GROUP_VERSION
 
 _FIRST_WITH_CONSUMER_GROUPS: Final = 1
 

@@ -27,7 +27,8 @@ from ottla.api.describe_cluster import BROKERS, CONTROLLERS
 from ottla.api.endpoint import Endpoint, Failed, endpoint
 from ottla.api.envelope import Enclosed
 from ottla.api.forwarded import FAILURES
-from ottla.errors import (
+from ottla.image.values import ResourceType
+from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
     MismatchedEndpointType,
@@ -36,10 +37,13 @@ from ottla.errors import (
     UnsupportedEndpointType,
     UnsupportedVersion,
 )
-from ottla.image.values import ResourceType
-from ottla.image.versions import CONTROLLER_REGISTRATION
-from ottla.messages import incremental_alter_configs as configs
-from ottla.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.rpc import incremental_alter_configs as configs
+from ottla.protocol.messages.rpc.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
 
 RAFT: Final = (1, 52, 53, 54, 55, 59, 80, 81, 82)
 """Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, FetchSnapshot, and changes of the voters."""

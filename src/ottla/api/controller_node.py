@@ -9,7 +9,7 @@ from typing import Any
 from ottla.access.actions import Authorizer
 from ottla.api.call import Call, Client, Exchange
 from ottla.image.image import Image
-from ottla.messages.apis import Api
+from ottla.protocol.messages.apis import Api
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ottla.api.call import LATER, Call, Later
 from ottla.coordination.shard import Shard
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 from ottla.replicated.decision import Decision
 
 S = TypeVar("S")

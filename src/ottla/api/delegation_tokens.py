@@ -17,7 +17,8 @@ from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.forwarded import forward
 from ottla.api.guarding import allowed, answered, may
 from ottla.api.node import BrokerNode
-from ottla.errors import (
+from ottla.image.values import DelegationToken
+from ottla.protocol.errors import (
     ApiError,
     DelegationTokenAuthDisabled,
     DelegationTokenAuthorizationFailed,
@@ -26,16 +27,21 @@ from ottla.errors import (
     NotController,
     UnknownServerError,
 )
-from ottla.image.values import DelegationToken
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from ottla.messages.describe_delegation_token import (
+from ottla.protocol.messages.rpc.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from ottla.protocol.messages.rpc.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.messages.rpc.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.security.delegation import USER, token_hmac
 from ottla.settings.values import Password
 

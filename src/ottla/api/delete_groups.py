@@ -8,11 +8,11 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
 from ottla.groups.describing import delete_group
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.state import GroupsState
-from ottla.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.replicated.decision import Decision
 
 

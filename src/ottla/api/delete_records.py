@@ -12,7 +12,7 @@ from ottla.api.call import LATER, Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.metadata import INTERNAL_TOPICS
 from ottla.api.node import BrokerNode
-from ottla.errors import (
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     InvalidTopic,
@@ -21,7 +21,7 @@ from ottla.errors import (
     StorageFailed,
     UnknownTopicOrPartition,
 )
-from ottla.messages.delete_records import (
+from ottla.protocol.messages.rpc.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

@@ -12,9 +12,9 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.controller.quotas import CLIENT_ID, IP, USER
-from ottla.errors import ApiError, InvalidRequest, UnsupportedVersion
 from ottla.image.values import QuotaEntity
-from ottla.messages.describe_client_quotas import (
+from ottla.protocol.errors import ApiError, InvalidRequest, UnsupportedVersion
+from ottla.protocol.messages.rpc.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -11,8 +11,12 @@ from ottla.api.authorized import NOT_ASKED, cluster_operations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
-from ottla.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.messages.rpc.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

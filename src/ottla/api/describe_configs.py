@@ -20,10 +20,10 @@ from ottla.api.setting_entries import (
     topic_entries,
 )
 from ottla.controller.topic_names import check_topic_name
-from ottla.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
-from ottla.messages.describe_configs import (
+from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -14,10 +14,10 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
 from ottla.groups.describing import describe_group
 from ottla.groups.state import GroupsState
-from ottla.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.replicated.decision import Decision
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import StorageFailed
-from ottla.image.versions import CORDONED_LOG_DIRS
 from ottla.log.directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.messages.describe_log_dirs import (
+from ottla.protocol.errors import StorageFailed
+from ottla.protocol.messages.rpc.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 
 _UNKNOWN_LAG = -1
 _PARTITIONS_A_TURN = 500

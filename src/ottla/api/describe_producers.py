@@ -6,9 +6,9 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
-from ottla.errors import ApiError, UnknownTopicOrPartition
 from ottla.log.producer_snapshot import Producer
-from ottla.messages.describe_producers import (
+from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

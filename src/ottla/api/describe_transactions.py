@@ -6,8 +6,8 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, InvalidRequest
-from ottla.messages.describe_transactions import (
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.rpc.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,

@@ -5,8 +5,8 @@ from collections import Counter
 from ottla.api.call import Call
 from ottla.api.describe_configs import Described
 from ottla.api.endpoint import endpoint
-from ottla.errors import ApiError, DuplicateResource, ResourceNotFound
-from ottla.messages.describe_user_scram_credentials import (
+from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

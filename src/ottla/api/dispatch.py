@@ -22,15 +22,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from ottla.access.actions import Answers, Unanswered
 from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
 from ottla.api.endpoint import Endpoint
-from ottla.errors import ApiError, UnknownServerError, UnsupportedVersion
-from ottla.messages.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.messages.apis import BY_KEY, Listeners
-from ottla.messages.headers import RequestHeader
 from ottla.net.request import SecondOutcome
-from ottla.wire.codec import decode_from, is_flexible, reader_of, writer_of
-from ottla.wire.declare import Reader, Writer
-from ottla.wire.errors import ProtocolError
-from ottla.wire.types import Chunk
+from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.headers import RequestHeader
+from ottla.protocol.messages.rpc.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.wire.codec import decode_from, is_flexible, reader_of, writer_of
+from ottla.protocol.wire.declare import Reader, Writer
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.types import Chunk
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
-from ottla.errors import ApiError, InvalidRequest
-from ottla.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.transactions.ending import end
 from ottla.transactions.state import EPOCH_BUMPING
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.api.call import Call
-from ottla.errors import ApiError
-from ottla.messages.apis import BY_KEY, Api
-from ottla.wire.declare import schema_of
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import BY_KEY, Api
+from ottla.protocol.wire.declare import schema_of
 
 Handler = Callable[[Call[Any], Any], Any]
 Failed = Callable[[Any, int, ApiError], Any]

@@ -16,19 +16,19 @@ from typing import Any, Final, cast
 from ottla.api.call import LATER, Call, Later
 from ottla.api.controller_node import ControllerNode
 from ottla.api.endpoint import endpoint
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
     PrincipalDeserializationFailure,
     UnknownServerError,
     UnsupportedVersion,
 )
-from ottla.messages.apis import BY_KEY
-from ottla.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.messages.principal import DefaultPrincipal
-from ottla.wire.codec import decode
-from ottla.wire.errors import ProtocolError
-from ottla.wire.types import Chunk
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.types import Chunk
 
 _LENGTH_BYTES: Final = 4
 _ADDRESS_BYTES: Final = (4, 16)

@@ -3,29 +3,29 @@
 Written for those APIs whose answers have no error of their own, or have one for each item beside it.
 """
 
-from ottla.errors import ApiError, InvalidRequest, TopicDeletionDisabled
-from ottla.messages import alter_client_quotas as quotas
-from ottla.messages import alter_partition_reassignments as reassign
-from ottla.messages import list_partition_reassignments as listed
-from ottla.messages.alter_user_scram_credentials import (
+from ottla.protocol.errors import ApiError, InvalidRequest, TopicDeletionDisabled
+from ottla.protocol.messages.rpc import alter_client_quotas as quotas
+from ottla.protocol.messages.rpc import alter_partition_reassignments as reassign
+from ottla.protocol.messages.rpc import list_partition_reassignments as listed
+from ottla.protocol.messages.rpc.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from ottla.messages.create_partitions import (
+from ottla.protocol.messages.rpc.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from ottla.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from ottla.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from ottla.messages.elect_leaders import (
+from ottla.protocol.messages.rpc.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.rpc.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.protocol.messages.rpc.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 def create_topics_failed(request: CreateTopicsRequest, version: int, error: ApiError) -> CreateTopicsResponse:

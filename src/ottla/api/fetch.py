@@ -24,7 +24,9 @@ from ottla.api.fetch_access import check_readable, unreadable
 from ottla.api.guarding import answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
-from ottla.errors import (
+from ottla.log.partition_log import Isolation
+from ottla.log.reading import Fetched
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     FetchSessionIdNotFound,
@@ -37,9 +39,7 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import Fetched
-from ottla.messages.fetch import (
+from ottla.protocol.messages.rpc.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,

@@ -14,8 +14,8 @@ from ottla.access.actions import Kind, Operation
 from ottla.api.call import Call
 from ottla.api.guarding import allowed_of, may
 from ottla.api.node import BrokerNode
-from ottla.errors import TopicAuthorizationFailed
-from ottla.messages.fetch import FetchRequest
+from ottla.protocol.errors import TopicAuthorizationFailed
+from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions
 
 _topic_of = attrgetter("topic")

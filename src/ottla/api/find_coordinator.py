@@ -13,8 +13,8 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.coordination.shards import java_hash
-from ottla.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
-from ottla.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
+from ottla.protocol.messages.rpc.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _FIRST_OF_MANY: Final = 4
 _FIRST_WITH_SHARE_KEYS: Final = 6

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.api.call import LATER, Later
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 
 P = TypeVar("P")
 

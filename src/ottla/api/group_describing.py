@@ -12,9 +12,9 @@ from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.groups.state import GroupsState
-from ottla.messages.apis import BY_KEY
+from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
+from ottla.protocol.messages.apis import BY_KEY
 from ottla.replicated.decision import Decision
 
 

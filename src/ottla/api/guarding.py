@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from ottla.access.actions import CLUSTER_NAME, Action, Kind, Operation, Unanswered
 from ottla.api.call import Call
 from ottla.api.dispatch import Guard
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,

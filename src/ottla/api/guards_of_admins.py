@@ -8,11 +8,11 @@ from typing import Any
 from ottla.access.actions import Kind, Operation
 from ottla.api.call import Call
 from ottla.api.guarding import TOPIC_REFUSED, allowed, answered_with, error_of, may
-from ottla.errors import ApiError
 from ottla.image.values import ResourceType
-from ottla.messages import alter_configs, create_partitions, create_topics, delete_topics, describe_configs
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc import alter_configs, create_partitions, create_topics, delete_topics, describe_configs
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.wire.types import ZERO_UUID
 
 _METADATA_TOPIC = "__cluster_metadata"
 _KINDS = {ResourceType.TOPIC: Kind.TOPIC, ResourceType.GROUP: Kind.GROUP}

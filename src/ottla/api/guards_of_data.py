@@ -18,8 +18,8 @@ from ottla.api.guarding import (
 from ottla.api.metadata import INTERNAL_TOPICS
 from ottla.api.node import BrokerNode
 from ottla.api.produce import has_transactional_records
-from ottla.errors import ClusterAuthorizationFailed
-from ottla.messages import (
+from ottla.protocol.errors import ClusterAuthorizationFailed
+from ottla.protocol.messages.rpc import (
     delete_records,
     describe_producers,
     list_offsets,
@@ -27,8 +27,8 @@ from ottla.messages import (
     offset_for_leader_epoch,
     produce,
 )
-from ottla.messages.init_producer_id import InitProducerIdRequest
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 def guard_produce(call: Call[BrokerNode], request: produce.ProduceRequest) -> None:

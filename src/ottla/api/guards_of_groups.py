@@ -20,8 +20,8 @@ from ottla.api.guarding import (
 )
 from ottla.api.guards_of_data import name_of, split_topics
 from ottla.api.node import BrokerNode
-from ottla.errors import OperationNotAttempted, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed
-from ottla.messages import (
+from ottla.protocol.errors import OperationNotAttempted, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed
+from ottla.protocol.messages.rpc import (
     add_partitions_to_txn,
     alter_share_group_offsets,
     consumer_group_describe,
@@ -39,9 +39,9 @@ from ottla.messages import (
     share_group_describe,
     txn_offset_commit,
 )
-from ottla.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
 
 _KINDS = {0: Kind.GROUP, 1: Kind.TRANSACTIONAL_ID}
 _SHARE_KEYS = 2

@@ -9,14 +9,14 @@ from ottla.api.call import Call
 from ottla.api.guarding import GROUP_REFUSED, TOPIC_REFUSED, allowed, require_group, split
 from ottla.api.node import BrokerNode
 from ottla.api.streams_group_heartbeat import check_names
-from ottla.errors import TopicAuthorizationFailed
 from ottla.groups.streams.checking import topics_named
-from ottla.messages.streams_group_describe import (
+from ottla.protocol.errors import TopicAuthorizationFailed
+from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 
 def guard_streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbeatRequest) -> None:

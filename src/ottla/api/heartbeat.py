@@ -7,9 +7,9 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import CoordinatorLoading, InvalidGroupId
 from ottla.groups import members
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.errors import CoordinatorLoading, InvalidGroupId
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @endpoint(12)

@@ -13,10 +13,10 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, InvalidGroupId, InvalidSessionTimeout
 from ottla.groups.classic.joining import check_join
 from ottla.groups.members import join_group
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.errors import ApiError, InvalidGroupId, InvalidSessionTimeout
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
 
 _FIRST_WITH_NULL: Final = 7
 _BEFORE_ANY_GROUP: Final = (InvalidGroupId, InvalidSessionTimeout)

@@ -13,9 +13,14 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
 from ottla.groups.members import leave_group
-from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.protocol.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
+from ottla.protocol.messages.rpc.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 _FIRST_OF_MANY: Final = 3
 

@@ -9,10 +9,10 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import UnsupportedVersion
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
-from ottla.messages.list_config_resources import (
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.rpc.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

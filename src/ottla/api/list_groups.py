@@ -8,10 +8,10 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
 from ottla.groups.describing import list_groups
 from ottla.groups.state import GroupsState
-from ottla.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.replicated.decision import Decision
 
 

@@ -17,7 +17,11 @@ from typing import Any, Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import (
+from ottla.log.partition_log import Isolation
+from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
+from ottla.log.scan import CorruptLog
+from ottla.log.segment import Segment
+from ottla.protocol.errors import (
     ApiError,
     CorruptMessage,
     InvalidRequest,
@@ -28,18 +32,14 @@ from ottla.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import Segment
-from ottla.messages.list_offsets import (
+from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.wire.batch import NO_TIMESTAMP
+from ottla.protocol.wire.batch import NO_TIMESTAMP
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -8,9 +8,13 @@ from __future__ import annotations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import CoordinatorLoading
 from ottla.groups.consumer.regexes import compiled
-from ottla.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.protocol.errors import CoordinatorLoading
+from ottla.protocol.messages.rpc.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from ottla.transactions.looking import find, unknown_states
 
 

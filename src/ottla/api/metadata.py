@@ -17,7 +17,9 @@ from ottla.api.endpoint import endpoint
 from ottla.api.guarding import answered
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Broker, Partition, Topic
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     InvalidRequest,
@@ -29,9 +31,7 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.image.image import Image
-from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Broker, Partition, Topic
-from ottla.messages.metadata import (
+from ottla.protocol.messages.rpc.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -39,7 +39,7 @@ from ottla.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 _KAFKAS_OWN: Final = "apache-kafka-java"
 """How Kafka's own clients call themselves. They move partitions together with their leaders' brokers, and without

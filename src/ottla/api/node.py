@@ -15,13 +15,13 @@ from ottla.coordination.shards import Shards
 from ottla.coordination.share_groups import ShareGroups
 from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
-from ottla.errors import NotController
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
 from ottla.log.space import Space, space_of
-from ottla.messages.apis import Api
-from ottla.messages.create_topics import CreatableTopic
+from ottla.protocol.errors import NotController
+from ottla.protocol.messages.apis import Api
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic
 from ottla.replica.departures import Departures
 from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions

@@ -14,11 +14,11 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
 from ottla.groups.context import Context
 from ottla.groups.offsets import fetch_offsets
 from ottla.groups.state import GroupsState
-from ottla.messages.offset_fetch import (
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError
-from ottla.messages.offset_for_leader_epoch import (
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

@@ -17,7 +17,9 @@ from ottla.api.endpoint import endpoint
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.verification import Verification, verification_of, without_questions
-from ottla.errors import (
+from ottla.log.producers import Origin
+from ottla.log.validate import Data, TooHeavy, accept
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     CorruptMessage,
@@ -34,9 +36,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
-from ottla.log.producers import Origin
-from ottla.log.validate import Data, TooHeavy, accept
-from ottla.messages.produce import (
+from ottla.protocol.messages.rpc.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -47,10 +47,7 @@ from ottla.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Operation, complete_or_wait
-from ottla.wire.batch import (
+from ottla.protocol.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     HEADER_BYTES,
@@ -58,8 +55,11 @@ from ottla.wire.batch import (
     MAX_INT64,
     TRANSACTIONAL_BIT,
 )
-from ottla.wire.compression import Compression
-from ottla.wire.summary import survey
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.summary import survey
+from ottla.replica.partition import Partition
+from ottla.replica.partitions import Partitions
+from ottla.replica.waiting import Operation, complete_or_wait
 
 ALL = -1
 _ACKS = (0, 1, ALL)

@@ -11,9 +11,9 @@ from typing import Any
 from ottla.api.authentication import State
 from ottla.api.call import Call
 from ottla.api.endpoint import Endpoint, endpoint
-from ottla.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from ottla.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 @endpoint(17)

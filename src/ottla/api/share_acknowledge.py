@@ -16,7 +16,8 @@ from ottla.api.guarding import allowed, when_answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
-from ottla.errors import (
+from ottla.groups.share.heartbeat import check_member_id
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     InvalidRequest,
@@ -26,8 +27,7 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.groups.share.heartbeat import check_member_id
-from ottla.messages.share_acknowledge import (
+from ottla.protocol.messages.rpc.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,

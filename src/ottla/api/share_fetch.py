@@ -23,7 +23,7 @@ from ottla.api.share_acknowledge import (
 )
 from ottla.coordination.share_fetching import Part
 from ottla.coordination.share_reader import ShareReader
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
     InvalidShareSessionEpoch,
@@ -32,7 +32,7 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.messages.share_fetch import (
+from ottla.protocol.messages.rpc.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,

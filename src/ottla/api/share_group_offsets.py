@@ -12,16 +12,19 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
-from ottla.errors import ApiError, InvalidGroupId
 from ottla.groups.share.partitions import Wanted
 from ottla.image.image import Image
-from ottla.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
-from ottla.messages.delete_share_group_offsets import (
+from ottla.protocol.errors import ApiError, InvalidGroupId
+from ottla.protocol.messages.rpc.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.protocol.messages.rpc.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from ottla.messages.describe_share_group_offsets import (
+from ottla.protocol.messages.rpc.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,

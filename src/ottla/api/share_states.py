@@ -14,7 +14,7 @@ from ottla.api.endpoint import Endpoint, Failed, Handler, endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.coordination.share_states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 from ottla.replicated.decision import Decision
 from ottla.share.state import Key, ShareStates
 

@@ -18,7 +18,12 @@ from ottla.api.guarding import allowed, may, when_answered
 from ottla.api.metadata import INTERNAL_TOPICS
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
-from ottla.errors import (
+from ottla.groups.context import Context
+from ottla.groups.streams.checking import check_heartbeat, topics_named
+from ottla.groups.streams.heartbeat import Heard, heartbeat
+from ottla.groups.streams.partition_counts import Status
+from ottla.groups.streams.settings import heartbeat_interval_ms
+from ottla.protocol.errors import (
     ApiError,
     FencedMemberEpoch,
     GroupIdNotFound,
@@ -29,17 +34,12 @@ from ottla.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
-from ottla.groups.context import Context
-from ottla.groups.streams.checking import check_heartbeat, topics_named
-from ottla.groups.streams.heartbeat import Heard, heartbeat
-from ottla.groups.streams.partition_counts import Status
-from ottla.groups.streams.settings import heartbeat_interval_ms
-from ottla.image.versions import STREAMS_VERSION
-from ottla.messages.streams_group_heartbeat import (
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     Topology,
 )
+from ottla.protocol.metadata_versions import STREAMS_VERSION
 
 _FIRST_WITH_STREAMS_GROUPS: Final = 1
 _NAMED: Final = 3

@@ -12,9 +12,9 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.errors import InconsistentGroupProtocol, InvalidGroupId
 from ottla.groups.members import sync_group
-from ottla.messages.sync_group import SyncGroupRequest
+from ottla.protocol.errors import InconsistentGroupProtocol, InvalidGroupId
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 
 _FIRST_WITH_PROTOCOL: Final = 5
 

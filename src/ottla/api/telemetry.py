@@ -9,16 +9,16 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.errors import ApiError, InvalidRecord
-from ottla.messages.get_telemetry_subscriptions import (
+from ottla.protocol.errors import ApiError, InvalidRecord
+from ottla.protocol.messages.rpc.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from ottla.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from ottla.protocol.messages.rpc.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from ottla.protocol.wire.compression import Compression, decompress
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.telemetry.instances import Instance
 from ottla.telemetry.otlp import Point, points_of
-from ottla.wire.compression import Compression, decompress
-from ottla.wire.errors import ProtocolError
 
 _COMPRESSIONS: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """The best first."""

@@ -19,16 +19,16 @@ from ottla.access.quotas import ClientQuotas
 from ottla.api.authentication import State
 from ottla.api.call import NOTHING, Call, CloseConnection
 from ottla.api.envelope import Enclosed
-from ottla.errors import (
+from ottla.protocol.errors import (
     ClusterAuthorizationFailed,
     FetchSessionIdNotFound,
     FetchSessionTopicIdMismatch,
     InvalidFetchSessionEpoch,
     ThrottlingQuotaExceeded,
 )
-from ottla.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.wire.types import Chunk
 from ottla.replica.sessions import is_follower
-from ottla.wire.types import Chunk
 
 PRODUCE: Final = 0
 FETCH: Final = 1

@@ -1,6 +1,6 @@
 """Errors of transactions that older producers know by another name."""
 
-from ottla.errors import ApiError, InvalidProducerEpoch, ProducerFenced
+from ottla.protocol.errors import ApiError, InvalidProducerEpoch, ProducerFenced
 
 
 def told(error: ApiError, version: int, *, fenced_since: int) -> ApiError:

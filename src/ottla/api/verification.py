@@ -16,7 +16,9 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.node import BrokerNode
 from ottla.coordination.shard import Shard
 from ottla.coordination.transaction_checks import Ability, Refused
-from ottla.errors import (
+from ottla.groups.state import GroupsState
+from ottla.log.verification import Guard
+from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
     CoordinatorLoading,
@@ -27,15 +29,20 @@ from ottla.errors import (
     NotEnoughReplicas,
     NotLeader,
 )
-from ottla.groups.state import GroupsState
-from ottla.log.verification import Guard
-from ottla.messages.produce import ProduceRequest, TopicProduceData
-from ottla.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.protocol.messages.rpc.produce import ProduceRequest, TopicProduceData
+from ottla.protocol.messages.rpc.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.protocol.wire.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    read_header,
+)
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.partition import Partition
 from ottla.replicated.decision import Decision
 from ottla.transactions.state import TopicPartition
-from ottla.wire.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, read_header
-from ottla.wire.errors import ProtocolError
 
 _FIRST_TO_ADD: Final = 12
 _FIRST_TO_ABORT: Final = 11

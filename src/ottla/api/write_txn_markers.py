@@ -12,8 +12,8 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.coordination.marker_writing import Codes
-from ottla.errors import ApiError
-from ottla.messages.write_txn_markers import (
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -134,7 +134,7 @@ async def _look(servers: str) -> "Status | str":
     """How the cluster is, or why that cannot be told."""
     from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
-    from ottla.errors import ApiError
+    from ottla.protocol.errors import ApiError
 
     try:
         async with Cluster(servers, client_id="ottla-cli", timeout_s=5.0) as cluster:

@@ -11,7 +11,7 @@ from ottla.cli.command import CommandFailed, NotUnderstood
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
-    from ottla.errors import ApiError
+    from ottla.protocol.errors import ApiError
     from ottla.security.settings import Security
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
 
     from ottla.client.addresses import InvalidAddress, parse_addresses
     from ottla.client.cluster import Cluster
-    from ottla.errors import ApiError
+    from ottla.protocol.errors import ApiError
 
     text = arguments.bootstrap_server or os.environ.get(VARIABLE) or DEFAULT
     try:
@@ -97,7 +97,7 @@ def _security(file: str | None) -> "Security":
 
 def explain(error: "ApiError", servers: str) -> str:
     """The error in one sentence, with what to do where that is clear."""
-    from ottla.errors import (
+    from ottla.protocol.errors import (
         AuthenticationError,
         AuthorizationError,
         GroupIdNotFound,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import At
     from ottla.client.fetched import Chunk
-    from ottla.wire.records import Record
+    from ottla.protocol.wire.records import Record
 
 EXAMPLES = """examples:
   ottla consume orders                             all that there is

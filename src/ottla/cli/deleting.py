@@ -9,7 +9,7 @@ from ottla.cli.output import print_json
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
-    from ottla.errors import ApiError
+    from ottla.protocol.errors import ApiError
 
 
 def add_names(parser: argparse.ArgumentParser, kind: str) -> None:

@@ -72,7 +72,7 @@ def _show(group: dict[str, Any]) -> None:
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     from ottla.client.offsets import LATEST
-    from ottla.errors import UnknownTopicOrPartition
+    from ottla.protocol.errors import UnknownTopicOrPartition
 
     group = await admin.group(name)
     starts = await admin.started(name) if group.kind == "share" else {}
@@ -196,7 +196,7 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(arguments: argparse.Namespace) -> None:
-    from ottla.errors import GroupIdNotFound
+    from ottla.protocol.errors import GroupIdNotFound
 
     delete_named(arguments, "group", lambda admin, name: admin.delete_group(name), GroupIdNotFound)
 

@@ -15,8 +15,8 @@ from ottla.cli.command import CommandFailed
 from ottla.cli.output import counted, show_time
 
 if TYPE_CHECKING:
-    from ottla.wire.batch import BatchHeader
-    from ottla.wire.records import Record
+    from ottla.protocol.wire.batch import BatchHeader
+    from ottla.protocol.wire.records import Record
 
 EXAMPLES = """examples:
   ottla log dump /var/lib/ottla/orders-0
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from ottla.log.scan import CorruptLog
-    from ottla.wire.errors import ProtocolError
+    from ottla.protocol.wire.errors import ProtocolError
 
     files = [file for path in arguments.paths for file in _files(path)]
     damaged = 0
@@ -88,7 +88,7 @@ def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
     """Each batch with its position and its records, checked."""
     from ottla.log.disk import SystemDisk
     from ottla.log.scan import CorruptLog, scan_batches
-    from ottla.wire.records import records
+    from ottla.protocol.wire.records import records
 
     file = os.open(path, os.O_RDONLY)
     try:
@@ -145,7 +145,7 @@ def _batch_json(path: str, position: int, header: "BatchHeader") -> dict[str, An
 
 def _record(header: "BatchHeader", record: "Record", *, metadata: bool) -> dict[str, Any]:
     from ottla.cli.record_text import record_json
-    from ottla.wire.control import control_type
+    from ottla.protocol.wire.control import control_type
 
     shown: dict[str, Any] = json.loads(record_json(record))
     if header.is_control:

@@ -76,7 +76,7 @@ async def _produce(
     """The first and last offset in each partition, and the number of records."""
     from ottla.cli.record_text import MalformedLine
     from ottla.client.producer import Producer
-    from ottla.wire.compression import Compression
+    from ottla.protocol.wire.compression import Compression
 
     parse = _parser(arguments)
     first: dict[int, int] = {}

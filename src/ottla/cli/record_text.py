@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.cli.output import show_time
-from ottla.wire.records import Record
+from ottla.protocol.wire.records import Record
 
 
 class MalformedLine(ValueError):

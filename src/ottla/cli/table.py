@@ -51,9 +51,9 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
         if find_spec(name) is None:
             raise CommandFailed(f"{name} is missing; `pip install 'ottla[tables]'` brings it")
     from ottla.cli.connecting import explain
-    from ottla.errors import ApiError
     from ottla.pipeline.fetching import DataLost
     from ottla.pipeline.option_values import OptionError
+    from ottla.protocol.errors import ApiError
     from ottla.tables.failures import Stumbled, TableError
 
     try:

@@ -60,7 +60,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 def _create(arguments: argparse.Namespace) -> None:
     from ottla.client.admin import Admin
     from ottla.client.topic_calls import Created
-    from ottla.errors import TopicAlreadyExists
+    from ottla.protocol.errors import TopicAlreadyExists
 
     async def work(cluster: "Cluster") -> list[Created]:
         made = []
@@ -190,7 +190,7 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(arguments: argparse.Namespace) -> None:
-    from ottla.errors import UnknownTopicOrPartition
+    from ottla.protocol.errors import UnknownTopicOrPartition
 
     delete_named(arguments, "topic", lambda admin, name: admin.delete_topic(name), UnknownTopicOrPartition)
 

@@ -12,7 +12,7 @@ from collections.abc import Container
 from ottla.client.admin import Admin
 from ottla.client.metadata import Partition, Topic
 from ottla.controller.states import PartitionState, ReplicaState
-from ottla.errors import AuthorizationError, ListenerNotFound, UnsupportedVersion
+from ottla.protocol.errors import AuthorizationError, ListenerNotFound, UnsupportedVersion
 
 
 async def adding_replicas(admin: Admin, topic: Topic) -> dict[int, Container[int]] | None:

@@ -18,7 +18,7 @@ from ottla.client.offsets import OffsetAt, list_offsets
 from ottla.client.retrying import failure
 from ottla.client.topic_calls import TopicCalls
 from ottla.client.transaction_calls import TransactionCalls
-from ottla.messages.delete_records import (
+from ottla.protocol.messages.rpc.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

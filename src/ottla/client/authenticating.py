@@ -5,9 +5,9 @@ import ssl
 from collections.abc import Generator
 from typing import Any, Final
 
-from ottla.errors import UnsupportedSaslMechanism, by_code
-from ottla.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from ottla.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.errors import UnsupportedSaslMechanism, by_code
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.security.exchanges import Exchange
 
 HANDSHAKE: Final = 17

@@ -16,7 +16,7 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import Connection
 from ottla.client.metadata import NO_LEADER, Node, Partition, Topic, nodes_of, topic_of, where
 from ottla.client.retrying import Deadline, check, failure, passes, retry, wait_s
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     BrokerNotAvailable,
     LeaderNotAvailable,
@@ -24,9 +24,9 @@ from ottla.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
-from ottla.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.wire.types import ZERO_UUID
 from ottla.security.settings import PLAINTEXT, Security
-from ottla.wire.types import ZERO_UUID
 
 T = TypeVar("T")
 

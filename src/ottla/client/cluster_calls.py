@@ -9,11 +9,15 @@ from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition
 from ottla.client.retrying import check, failure
-from ottla.errors import ApiError, UnsupportedVersion
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from ottla.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.messages.describe_quorum import (
+from ottla.protocol.errors import ApiError, UnsupportedVersion
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.messages.rpc.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from ottla.protocol.messages.rpc.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionData,

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.retrying import check
-from ottla.errors import InvalidRequest
-from ottla.messages.describe_configs import (
+from ottla.protocol.errors import InvalidRequest
+from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from ottla.messages.incremental_alter_configs import (
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

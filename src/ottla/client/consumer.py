@@ -21,9 +21,9 @@ from ottla.client.fetched import Chunk, unpack
 from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
 from ottla.client.retrying import Deadline, check, failure, located, passes, wait_s
-from ottla.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
-from ottla.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.wire.types import ZERO_UUID
 
 _FETCH: Final = 1
 _LAST_WITH_NAMES: Final = 12

@@ -10,9 +10,9 @@ from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.client.retrying import Deadline
-from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from ottla.wire.compression import Compression
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.records import Record, build_batch
 
 _RECORD_OVERHEAD: Final = 21
 """The most that the lengths and deltas of a record of less than 2 GiB take."""

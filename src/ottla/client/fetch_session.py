@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.client.metadata import TopicPartition
-from ottla.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 _MAX_EPOCH = 0x7FFF_FFFF
 NO_SESSION = -1

@@ -9,12 +9,12 @@ from heapq import heapify, heappop
 from typing import NamedTuple
 
 from ottla.client.metadata import where
-from ottla.errors import CorruptMessage
-from ottla.messages.fetch import AbortedTransaction, PartitionData
-from ottla.wire.batch import BatchHeader, TimestampType, batches, check_crc
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, records
+from ottla.protocol.errors import CorruptMessage
+from ottla.protocol.messages.rpc.fetch import AbortedTransaction, PartitionData
+from ottla.protocol.wire.batch import BatchHeader, TimestampType, batches, check_crc
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, records
 
 
 class Chunk(NamedTuple):

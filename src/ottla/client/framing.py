@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.errors import ProtocolError
 
 LENGTH: Final = struct.Struct(">i")
 _TLS_ALERT: Final = b"\x15\x03"

@@ -9,38 +9,38 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check, located
-from ottla.errors import ApiError, GroupIdNotFound, UnsupportedVersion
-from ottla.messages.consumer_group_describe import (
+from ottla.protocol.errors import ApiError, GroupIdNotFound, UnsupportedVersion
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.protocol.messages.rpc.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from ottla.messages.consumer_protocol import ConsumerProtocolAssignment
-from ottla.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.messages.describe_share_group_offsets import (
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.messages.rpc.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
 )
-from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from ottla.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from ottla.messages.share_group_describe import Assignment as ShareAssignment
-from ottla.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from ottla.messages.streams_group_describe import (
+from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.protocol.messages.rpc.share_group_describe import Assignment as ShareAssignment
+from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.protocol.messages.rpc.streams_group_describe import (
     Member,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from ottla.wire.codec import decode_from
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.codec import decode_from
+from ottla.protocol.wire.errors import ProtocolError
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import Partition, TopicPartition, where
 from ottla.client.retrying import Deadline, located, passes, wait_s
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 
 W = TypeVar("W")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.addresses import Address
-from ottla.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.rpc.metadata import MetadataResponse, MetadataResponseTopic
 
 TopicPartition: TypeAlias = tuple[str, int]
 

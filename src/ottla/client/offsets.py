@@ -7,7 +7,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.leaders import Answers, Wanted, ask_leaders
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import failure
-from ottla.messages.list_offsets import (
+from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

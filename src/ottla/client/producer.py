@@ -20,7 +20,7 @@ from ottla.client.metadata import Topic, TopicPartition, where
 from ottla.client.partitioning import Sticky, partition_of
 from ottla.client.producing import Answer, exchange, identify
 from ottla.client.retrying import Deadline, located, wait_s
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     DuplicateSequenceNumber,
     InvalidRecord,
@@ -28,8 +28,8 @@ from ottla.errors import (
     NetworkFailed,
     UnknownTopicOrPartition,
 )
-from ottla.wire.compression import Compression
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.errors import ProtocolError
 
 ALL: Final = -1
 """Acks from all replicas that are in sync."""

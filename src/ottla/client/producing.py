@@ -7,16 +7,16 @@ from ottla.client.cluster import Cluster
 from ottla.client.delivery import Identity, Settled
 from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.retrying import check, failure
-from ottla.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.messages.produce import (
+from ottla.protocol.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 _PRODUCE: Final = 0
 _LAST_WITH_NAMES: Final = 12

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     ElectionError,
     InconsistentTopicId,

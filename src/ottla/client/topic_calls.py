@@ -6,29 +6,29 @@ from typing import NamedTuple
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import Topic, TopicPartition, where
 from ottla.client.retrying import check, failure
-from ottla.errors import ApiError, ElectionNotNeeded, UnknownTopicOrPartition, by_code
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.errors import ApiError, ElectionNotNeeded, UnknownTopicOrPartition, by_code
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.messages.create_partitions import (
+from ottla.protocol.messages.rpc.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from ottla.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from ottla.messages.list_partition_reassignments import (
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from ottla.protocol.messages.rpc.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,

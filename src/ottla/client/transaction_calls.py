@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
     CoordinatorNotAvailable,
@@ -16,12 +16,16 @@ from ottla.errors import (
     NotCoordinator,
     TransactionalIdNotFound,
 )
-from ottla.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
-from ottla.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ottla.messages.write_txn_markers import (
+from ottla.protocol.messages.rpc.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from ottla.protocol.messages.rpc.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.rpc.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

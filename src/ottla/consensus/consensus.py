@@ -20,19 +20,19 @@ from ottla.consensus.log_view import LogView, OffsetAndEpoch
 from ottla.consensus.polling import NEVER, poll
 from ottla.consensus.states import Follower
 from ottla.consensus.voters import Node, VoterSet, address
-from ottla.errors import NotLeader, UnsupportedVersion
-from ottla.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from ottla.messages.api_versions import ApiVersionsResponse
-from ottla.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from ottla.messages.fetch import FetchRequest, FetchResponse
-from ottla.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from ottla.messages.raft_records import QuorumState
-from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ottla.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from ottla.messages.vote import VoteRequest, VoteResponse
-from ottla.wire.batch import assign_offset, batches
+from ottla.protocol.errors import NotLeader, UnsupportedVersion
+from ottla.protocol.messages.records.raft_records import QuorumState
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.messages.rpc.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
+from ottla.protocol.wire.batch import assign_offset, batches
 
 
 class Consensus:

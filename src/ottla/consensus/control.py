@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.messages.raft_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
-from ottla.wire.batch import batches, check_crc, check_stored
-from ottla.wire.codec import decode, encode
-from ottla.wire.control import ControlType, control_key, control_type
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, records
-from ottla.wire.varint import Buffer
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
+from ottla.protocol.wire.batch import batches, check_crc, check_stored
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.control import ControlType, control_key, control_type
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.varint import Buffer
 
 ControlRecord = LeaderChangeMessage | KRaftVersionRecord | VotersRecord
 _TYPES: dict[type, ControlType] = {

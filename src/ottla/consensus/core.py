@@ -19,17 +19,17 @@ from ottla.consensus.peers import Peers
 from ottla.consensus.replies import Known
 from ottla.consensus.states import Candidate, Follower, Prospective, Resigned, State, Tally, Unattached
 from ottla.consensus.voters import RECONFIGURABLE, Endpoints, Node, ReplicaKey, VoterSet, address
-from ottla.errors import NONE, NotLeader, by_code
-from ottla.messages.add_raft_voter import AddRaftVoterResponse
-from ottla.messages.raft_records import (
+from ottla.protocol.errors import NONE, NotLeader, by_code
+from ottla.protocol.messages.records.raft_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     QuorumState,
     QuorumStateVoter,
     Voter,
 )
-from ottla.messages.remove_raft_voter import RemoveRaftVoterResponse
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterResponse
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterResponse
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 class ConsensusBroken(Exception):

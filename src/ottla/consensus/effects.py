@@ -18,7 +18,7 @@ from typing import Any
 
 from ottla.consensus.log_view import OffsetAndEpoch
 from ottla.consensus.voters import Node
-from ottla.messages.raft_records import QuorumState
+from ottla.protocol.messages.records.raft_records import QuorumState
 
 
 @dataclass(frozen=True, slots=True)

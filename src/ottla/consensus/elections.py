@@ -15,7 +15,7 @@ from ottla.consensus.leading import Leader
 from ottla.consensus.replies import Known
 from ottla.consensus.states import Candidate, Follower, Prospective, Resigned, Unattached
 from ottla.consensus.voters import Endpoint, ReplicaKey
-from ottla.errors import (
+from ottla.protocol.errors import (
     NONE,
     BrokerNotAvailable,
     FencedLeaderEpoch,
@@ -26,10 +26,10 @@ from ottla.errors import (
     UnknownLeaderEpoch,
     UnsupportedVersion,
 )
-from ottla.messages import begin_quorum_epoch as beginning
-from ottla.messages import end_quorum_epoch as ending
-from ottla.messages import vote as voting
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.messages.rpc import begin_quorum_epoch as beginning
+from ottla.protocol.messages.rpc import end_quorum_epoch as ending
+from ottla.protocol.messages.rpc import vote as voting
+from ottla.protocol.wire.types import ZERO_UUID
 
 _Topics = Sequence[voting.TopicData] | Sequence[beginning.TopicData] | Sequence[ending.TopicData]
 

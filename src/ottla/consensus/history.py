@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from ottla.consensus.voters import VoterSet
-from ottla.messages.raft_records import KRaftVersionRecord, VotersRecord
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, VotersRecord
 
 T = TypeVar("T")
 BOOTSTRAP_OFFSET = -1

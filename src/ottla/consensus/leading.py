@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ottla.consensus.config import CAUGHT_UP_WITHIN_MS, OBSERVER_SESSION_MS
 from ottla.consensus.voters import Endpoints, ReplicaKey, Voter, VoterSet
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from ottla.wire.types import Records
+from ottla.protocol.wire.types import Records
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -25,7 +25,7 @@ from ottla.consensus.voters import (
     Voter,
     address,
 )
-from ottla.errors import (
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     DuplicateVoter,
@@ -38,12 +38,12 @@ from ottla.errors import (
     VoterNotFound,
     by_code,
 )
-from ottla.messages import add_raft_voter as adding
-from ottla.messages import describe_quorum as describing
-from ottla.messages import remove_raft_voter as removing
-from ottla.messages import update_raft_voter as updating
-from ottla.messages.api_versions import ApiVersionsResponse
-from ottla.messages.raft_records import KRaftVersionRecord
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord
+from ottla.protocol.messages.rpc import add_raft_voter as adding
+from ottla.protocol.messages.rpc import describe_quorum as describing
+from ottla.protocol.messages.rpc import remove_raft_voter as removing
+from ottla.protocol.messages.rpc import update_raft_voter as updating
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
 
 
 def on_add(core: Core, ticket: Hashable, request: adding.AddRaftVoterRequest, now_ms: int) -> None:

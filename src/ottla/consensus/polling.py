@@ -12,7 +12,7 @@ from ottla.consensus.membership import expire_change
 from ottla.consensus.replication import serve_fetch
 from ottla.consensus.states import Candidate, Follower, Prospective, Resigned, Unattached
 from ottla.consensus.voters import RECONFIGURABLE, Node, ReplicaKey, address
-from ottla.messages.fetch import FetchRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest
 
 NEVER = 1 << 62
 _MOST_TRANSITIONS = 8

@@ -18,7 +18,7 @@ from ottla.consensus.leading import Leader, Parked
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT, Kind, OffsetAndEpoch, truncation_offset, validate
 from ottla.consensus.states import Follower, SnapshotFetch
 from ottla.consensus.voters import ReplicaKey
-from ottla.errors import (
+from ottla.protocol.errors import (
     NONE,
     BrokerNotAvailable,
     FencedLeaderEpoch,
@@ -31,8 +31,8 @@ from ottla.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from ottla.messages import fetch as fetching
-from ottla.messages import fetch_snapshot as snapshots
+from ottla.protocol.messages.rpc import fetch as fetching
+from ottla.protocol.messages.rpc import fetch_snapshot as snapshots
 
 KNOWS_HIGH_WATERMARK = 18
 """The version of Fetch from which followers say which high watermark they know (KIP-1166)."""

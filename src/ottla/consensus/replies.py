@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from ottla.consensus.config import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.consensus.log_view import Kind, Validity
 from ottla.consensus.voters import Endpoint, Endpoints, address
-from ottla.errors import NONE, NotLeader, UnknownTopicOrPartition
-from ottla.messages import begin_quorum_epoch as beginning
-from ottla.messages import describe_quorum as describing
-from ottla.messages import end_quorum_epoch as ending
-from ottla.messages import fetch as fetching
-from ottla.messages import fetch_snapshot as snapshots
-from ottla.messages import update_raft_voter as updating
-from ottla.messages import vote as voting
-from ottla.wire.types import Records
+from ottla.protocol.errors import NONE, NotLeader, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc import begin_quorum_epoch as beginning
+from ottla.protocol.messages.rpc import describe_quorum as describing
+from ottla.protocol.messages.rpc import end_quorum_epoch as ending
+from ottla.protocol.messages.rpc import fetch as fetching
+from ottla.protocol.messages.rpc import fetch_snapshot as snapshots
+from ottla.protocol.messages.rpc import update_raft_voter as updating
+from ottla.protocol.messages.rpc import vote as voting
+from ottla.protocol.wire.types import Records
 
 
 class Known(NamedTuple):

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from ottla.consensus.config import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID, ConsensusConfig
 from ottla.consensus.log_view import LogView, OffsetAndEpoch
 from ottla.consensus.voters import ReplicaKey
-from ottla.messages import add_raft_voter as adding
-from ottla.messages import begin_quorum_epoch as beginning
-from ottla.messages import end_quorum_epoch as ending
-from ottla.messages import fetch as fetching
-from ottla.messages import fetch_snapshot as snapshots
-from ottla.messages import remove_raft_voter as removing
-from ottla.messages import update_raft_voter as updating
-from ottla.messages import vote as voting
-from ottla.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc import add_raft_voter as adding
+from ottla.protocol.messages.rpc import begin_quorum_epoch as beginning
+from ottla.protocol.messages.rpc import end_quorum_epoch as ending
+from ottla.protocol.messages.rpc import fetch as fetching
+from ottla.protocol.messages.rpc import fetch_snapshot as snapshots
+from ottla.protocol.messages.rpc import remove_raft_voter as removing
+from ottla.protocol.messages.rpc import update_raft_voter as updating
+from ottla.protocol.messages.rpc import vote as voting
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 
 
 def vote(config: ConsensusConfig, log: LogView, epoch: int, voter: ReplicaKey, *, pre_vote: bool) -> voting.VoteRequest:

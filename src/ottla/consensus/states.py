@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ottla.consensus.leading import Leader
 from ottla.consensus.log_view import OffsetAndEpoch
 from ottla.consensus.voters import Endpoints, ReplicaKey
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 class Tally:

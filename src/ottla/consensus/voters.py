@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.messages import raft_records
-from ottla.messages.raft_records import VotersRecord, VotersVoter
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.messages.records import raft_records
+from ottla.protocol.messages.records.raft_records import VotersRecord, VotersVoter
+from ottla.protocol.wire.types import ZERO_UUID
 
 KRAFT_VERSION_FEATURE = "kraft.version"
 RECONFIGURABLE = 1

@@ -5,17 +5,22 @@ from enum import IntEnum
 
 from ottla.controller.decision import MAX_RECORDS, Decision, decide_all
 from ottla.controller.view import View
-from ottla.errors import ApiError, InvalidRequest
 from ottla.image.values import Acl
-from ottla.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.messages.delete_acls import (
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.records.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.protocol.messages.rpc.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from ottla.protocol.messages.rpc.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.messages.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 UNKNOWN, ANY = 0, 1
 _RESOURCE_TYPES = range(2, 8)

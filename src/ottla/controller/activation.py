@@ -6,8 +6,7 @@ from ottla.controller.config_checks import MIN_ISR
 from ottla.controller.decision import Decision
 from ottla.controller.view import View
 from ottla.image.values import ResourceType
-from ottla.image.versions import ELR_VERSION, METADATA_TRANSACTIONS, METADATA_VERSION
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -15,6 +14,7 @@ from ottla.messages.metadata_records import (
     FeatureLevelRecord,
     NoOpRecord,
 )
+from ottla.protocol.metadata_versions import ELR_VERSION, METADATA_TRANSACTIONS, METADATA_VERSION
 
 
 def activate(view: View, bootstrap: Sequence[object], *, in_transaction: bool = False) -> Decision[None]:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ottla.controller.view import View
-from ottla.errors import InvalidReplicaAssignment
-from ottla.messages.metadata_records import PartitionRecord
+from ottla.protocol.errors import InvalidReplicaAssignment
+from ottla.protocol.messages.records.metadata_records import PartitionRecord
 
 
 def check_assignment(view: View, replicas: Sequence[int], replication_factor: int | None = None) -> None:

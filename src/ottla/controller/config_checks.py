@@ -5,15 +5,15 @@ from collections.abc import Mapping
 
 from ottla.controller.topic_names import check_topic_name
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
     InvalidRequest,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from ottla.image.values import ConfigResource, ResourceType
-from ottla.image.versions import CORDONED_LOG_DIRS, METADATA_VERSIONS
+from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS, METADATA_VERSIONS
 from ottla.settings.catalogue import broker_settings, group_settings
 from ottla.settings.setting import InvalidSetting, Setting, Update
 from ottla.settings.topics import NOTHING, validate_topic_settings

@@ -12,11 +12,11 @@ from typing import TypeVar
 from ottla.controller.config_checks import MIN_ISR, check_alteration, check_name, check_settings
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
-from ottla.errors import ApiError, InvalidConfig, InvalidRequest
 from ottla.image.values import ConfigResource, ResourceType
-from ottla.messages import alter_configs as legacy
-from ottla.messages import incremental_alter_configs as incremental
-from ottla.messages.metadata_records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
+from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest
+from ottla.protocol.messages.records.metadata_records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from ottla.settings.catalogue import broker_settings, group_settings, topic_settings
 from ottla.settings.setting import Setting
 from ottla.settings.values import SettingType

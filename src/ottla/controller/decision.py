@@ -1,14 +1,15 @@
 """What the controller's decisions have in common.
 
-A record is written in the version that `ottla.image.versions.version_to_write` names for the image decided upon.
+A record is written in the version that `ottla.protocol.metadata_versions.version_to_write` names for the image decided
+upon.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from ottla.errors import InvalidRequest, PolicyViolation
 from ottla.image.delta import Delta
 from ottla.image.image import Image
+from ottla.protocol.errors import InvalidRequest, PolicyViolation
 from ottla.replicated.decision import Decision
 
 __all__ = ["MAX_RECORDS", "Chance", "Charge", "Decision", "applied", "decide_all", "once"]

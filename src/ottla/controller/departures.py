@@ -6,7 +6,7 @@ from ottla.controller.partition_change import Election, MayLead, Target, change_
 from ottla.controller.view import View
 from ottla.image.image import Placed
 from ottla.image.values import Broker
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     UnregisterBrokerRecord,

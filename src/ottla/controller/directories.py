@@ -7,9 +7,9 @@ from ottla.controller.departures import leave
 from ottla.controller.partition_change import Target, change_partition
 from ottla.controller.registration import registered
 from ottla.controller.view import View, has_online_directory
-from ottla.errors import ApiError, NotLeader, UnknownTopicId, UnknownTopicOrPartition, UnsupportedVersion
 from ottla.image.image import Placed
-from ottla.messages.assign_replicas_to_dirs import (
+from ottla.protocol.errors import ApiError, NotLeader, UnknownTopicId, UnknownTopicOrPartition, UnsupportedVersion
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryData,

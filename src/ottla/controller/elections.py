@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from ottla.controller.decision import Decision, decide_all, once
 from ottla.controller.partition_change import Election, Target, change_partition
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.image import Placed
+from ottla.protocol.errors import (
     ApiError,
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -13,14 +14,13 @@ from ottla.errors import (
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
-from ottla.image.image import Placed
-from ottla.messages.elect_leaders import (
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
+from ottla.protocol.messages.rpc.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from ottla.messages.metadata_records import PartitionChangeRecord
 
 MAX_ELECTIONS = 1_000
 """In one automatic round, so that it does not hold up the controller."""

@@ -10,22 +10,22 @@ from enum import IntEnum
 from ottla.controller.config_checks import MIN_ISR
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
-from ottla.errors import ApiError, InvalidUpdateVersion
-from ottla.image.features import FEATURES
 from ottla.image.values import FeatureRange, ResourceType
-from ottla.image.versions import (
+from ottla.protocol.errors import ApiError, InvalidUpdateVersion
+from ottla.protocol.features import FEATURES
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from ottla.protocol.messages.rpc.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ottla.protocol.metadata_versions import (
     CONTROLLER_REGISTRATION,
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSIONS,
-)
-from ottla.messages.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
-from ottla.messages.update_features import (
-    FeatureUpdateKey,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
 )
 
 _DISABLED = FeatureRange(0, 0)

@@ -4,7 +4,10 @@ from ottla.controller.decision import Decision, once
 from ottla.controller.partition_change import Election, Target, change_partition
 from ottla.controller.registration import registered
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.image import Placed
+from ottla.image.partitions import LEADER_UNCHANGED, changed_partition
+from ottla.image.values import LeaderRecovery, Partition, Topic
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -15,10 +18,8 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.image.image import Placed
-from ottla.image.partitions import LEADER_UNCHANGED, changed_partition
-from ottla.image.values import LeaderRecovery, Partition, Topic
-from ottla.messages.alter_partition import (
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
+from ottla.protocol.messages.rpc.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
@@ -26,7 +27,6 @@ from ottla.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from ottla.messages.metadata_records import PartitionChangeRecord
 
 _RECOVERIES = frozenset(LeaderRecovery)
 

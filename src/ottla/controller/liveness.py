@@ -9,8 +9,8 @@ from ottla.controller.registration import registered
 from ottla.controller.view import View
 from ottla.image.image import Image
 from ottla.image.values import Broker
-from ottla.image.versions import CORDONED_LOG_DIRS
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 
 
 class BrokerState(Enum):

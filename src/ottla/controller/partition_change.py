@@ -17,8 +17,8 @@ from ottla.controller.view import View, has_online_directory
 from ottla.image.image import Placed
 from ottla.image.partitions import LEADER_UNCHANGED, RECOVERY_UNCHANGED
 from ottla.image.values import NO_LEADER, LeaderRecovery
-from ottla.image.versions import NO_EPOCH_BUMP_ON_ISR_SHRINK
-from ottla.messages.metadata_records import PartitionChangeRecord
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
+from ottla.protocol.metadata_versions import NO_EPOCH_BUMP_ON_ISR_SHRINK
 
 MayLead: TypeAlias = Callable[[int], bool]
 

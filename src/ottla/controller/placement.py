@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from ottla.controller.decision import Chance
 from ottla.controller.view import View, has_room
-from ottla.errors import InvalidReplicationFactor
 from ottla.image.values import Broker
+from ottla.protocol.errors import InvalidReplicationFactor
 
 T = TypeVar("T")
 

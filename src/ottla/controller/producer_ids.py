@@ -3,9 +3,9 @@
 from ottla.controller.decision import Decision
 from ottla.controller.registration import registered
 from ottla.controller.view import View
-from ottla.errors import UnknownServerError
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from ottla.messages.metadata_records import ProducerIdsRecord
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.records.metadata_records import ProducerIdsRecord
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 BLOCK_SIZE = 1_000
 _LAST = (1 << 63) - 1

@@ -4,10 +4,10 @@ from collections.abc import Container, Sequence
 
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
-from ottla.errors import ApiError, InvalidRequest
 from ottla.image.values import quota_entity
-from ottla.messages import alter_client_quotas as wire
-from ottla.messages.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.records.metadata_records import ClientQuotaRecord, EntityData
+from ottla.protocol.messages.rpc import alter_client_quotas as wire
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 _CLIENT_KEYS = {

@@ -10,29 +10,29 @@ from ottla.controller.assignments import check_assignment
 from ottla.controller.decision import Decision, decide_all, once
 from ottla.controller.partition_change import Election, Target, change_partition
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.image import Placed
+from ottla.image.placement import partitions_in
+from ottla.image.values import Partition, Topic
+from ottla.protocol.errors import (
     ApiError,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from ottla.image.image import Placed
-from ottla.image.placement import partitions_in
-from ottla.image.values import Partition, Topic
-from ottla.messages.alter_partition_reassignments import (
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ottla.messages.list_partition_reassignments import (
+from ottla.protocol.messages.rpc.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from ottla.messages.metadata_records import PartitionChangeRecord
 
 
 def alter_reassignments(

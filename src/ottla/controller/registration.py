@@ -6,7 +6,8 @@ from ottla.controller.decision import Decision
 from ottla.controller.departures import restart, unregister
 from ottla.controller.heartbeats import Heartbeats
 from ottla.controller.view import RESERVED_DIRECTORIES, View
-from ottla.errors import (
+from ottla.image.values import Broker, SecurityProtocol
+from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
@@ -14,17 +15,7 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from ottla.image.values import Broker, SecurityProtocol
-from ottla.image.versions import CONTROLLER_REGISTRATION, KRAFT_VERSION, METADATA_VERSION
-from ottla.messages.broker_registration import (
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    Feature,
-    Listener,
-)
-from ottla.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from ottla.messages.controller_registration import Listener as ControllerListener
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     ControllerEndpoint,
@@ -32,7 +23,19 @@ from ottla.messages.metadata_records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
-from ottla.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.messages.rpc.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from ottla.protocol.messages.rpc.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from ottla.protocol.messages.rpc.controller_registration import Listener as ControllerListener
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION, KRAFT_VERSION, METADATA_VERSION
 
 _PROTOCOLS = frozenset(SecurityProtocol)
 

@@ -7,7 +7,8 @@ from collections import Counter
 
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.values import ScramUser
+from ottla.protocol.errors import (
     ApiError,
     DuplicateResource,
     ResourceNotFound,
@@ -15,16 +16,15 @@ from ottla.errors import (
     UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
-from ottla.image.values import ScramUser
-from ottla.image.versions import SCRAM
-from ottla.messages.alter_user_scram_credentials import (
+from ottla.protocol.messages.records.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.protocol.messages.rpc.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ottla.messages.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.protocol.metadata_versions import SCRAM
 from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, keys_of
 
 _BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}

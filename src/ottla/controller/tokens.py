@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ottla.controller.decision import Decision
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.values import DelegationToken
+from ottla.protocol.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenExpired,
     DelegationTokenNotFound,
@@ -14,12 +15,17 @@ from ottla.errors import (
     InvalidPrincipalType,
     UnsupportedVersion,
 )
-from ottla.image.values import DelegationToken
-from ottla.image.versions import DELEGATION_TOKENS
-from ottla.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from ottla.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from ottla.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
-from ottla.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.messages.records.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from ottla.protocol.messages.rpc.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from ottla.protocol.messages.rpc.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.metadata_versions import DELEGATION_TOKENS
 from ottla.security.delegation import USER, token_hmac
 from ottla.settings.values import Password
 

@@ -7,7 +7,8 @@ from ottla.controller.assignments import NewPartitions, check_assignment, check_
 from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
 from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.view import View
-from ottla.errors import (
+from ottla.image.values import Topic
+from ottla.protocol.errors import (
     ApiError,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -18,21 +19,20 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.image.values import Topic
-from ottla.messages.create_partitions import (
+from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
+from ottla.protocol.messages.rpc.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ottla.messages.delete_topics import (
+from ottla.protocol.messages.rpc.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ottla.messages.metadata_records import RemoveTopicRecord
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 
 def delete_topics(

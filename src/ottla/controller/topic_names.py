@@ -2,7 +2,7 @@
 
 import re
 
-from ottla.errors import InvalidTopic
+from ottla.protocol.errors import InvalidTopic
 
 METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249

@@ -11,7 +11,8 @@ from ottla.controller.decision import MAX_RECORDS, Chance, Charge, Decision, dec
 from ottla.controller.placement import Racks, usable_brokers
 from ottla.controller.topic_names import METADATA_TOPIC, check_topic_name
 from ottla.controller.view import NewTopic, View
-from ottla.errors import (
+from ottla.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import (
     ApiError,
     InvalidConfig,
     InvalidPartitions,
@@ -23,15 +24,14 @@ from ottla.errors import (
     TopicAlreadyExists,
     TopicAuthorizationFailed,
 )
-from ottla.image.values import ConfigResource, ResourceType
-from ottla.messages.create_topics import (
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, TopicRecord
+from ottla.protocol.messages.rpc.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.messages.metadata_records import ConfigRecord, TopicRecord
 
 Configs = dict[str, str]
 """What a topic sets itself."""

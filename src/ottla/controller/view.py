@@ -7,7 +7,6 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.image.features import SUPPORTED
 from ottla.image.image import Image
 from ottla.image.values import (
     DIRECTORY_LOST,
@@ -18,7 +17,8 @@ from ottla.image.values import (
     FeatureRange,
     Topic,
 )
-from ottla.image.versions import DIRECTORY_ASSIGNMENT, ELR_VERSION
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.metadata_versions import DIRECTORY_ASSIGNMENT, ELR_VERSION
 from ottla.settings.catalogue import broker_settings
 from ottla.settings.topics import EffectiveSetting, effective_topic_settings
 from ottla.settings.values import Value

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.connection import Connection
-from ottla.errors import ApiError, NetworkFailed
 from ottla.image.image import Image
 from ottla.image.values import Endpoint
+from ottla.protocol.errors import ApiError, NetworkFailed
 from ottla.security.settings import Security, SecurityNow, plaintext
 
 _CONNECT_S: Final = 5.0

@@ -16,7 +16,8 @@ from ottla.coordination.broker_links import Batched, BrokerLinks, Spawn
 from ottla.coordination.marker_writing import Codes, MarkerWriter
 from ottla.coordination.shard import Shard
 from ottla.coordination.shards import Shards
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     InvalidProducerEpoch,
@@ -26,8 +27,7 @@ from ottla.errors import (
     UnsupportedVersion,
     name_of,
 )
-from ottla.image.image import Image
-from ottla.messages.write_txn_markers import (
+from ottla.protocol.messages.rpc.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

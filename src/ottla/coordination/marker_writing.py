@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from ottla.coordination.shards import Shards
-from ottla.errors import (
+from ottla.groups.state import GroupsState
+from ottla.groups.transactions import complete_transaction
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     CoordinatorLoading,
@@ -22,8 +24,6 @@ from ottla.errors import (
     StorageFailed,
     UnknownTopicOrPartition,
 )
-from ottla.groups.state import GroupsState
-from ottla.groups.transactions import complete_transaction
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Operation, Timer, complete_or_wait

@@ -15,7 +15,13 @@ from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
-from ottla.errors import (
+from ottla.image.changes import Changes
+from ottla.log.partition_log import Isolation
+from ottla.log.producers import Origin
+from ottla.log.reading import read
+from ottla.log.scan import CorruptLog
+from ottla.metrics.counts import record
+from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -27,12 +33,9 @@ from ottla.errors import (
     StorageFailed,
     UnknownServerError,
 )
-from ottla.image.changes import Changes
-from ottla.log.partition_log import Isolation
-from ottla.log.producers import Origin
-from ottla.log.reading import read
-from ottla.log.scan import CorruptLog
-from ottla.metrics.counts import record
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions, Operation
 from ottla.replicated.deadlines import Deadlines
@@ -40,9 +43,6 @@ from ottla.replicated.decision import PARKED, Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
 from ottla.replicated.times import EventTimes
-from ottla.wire.batch import batches
-from ottla.wire.compression import Compression
-from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 

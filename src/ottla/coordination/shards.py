@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
 from ottla.coordination.shard import Shard
-from ottla.errors import NotCoordinator
 from ottla.image.changes import Changes
+from ottla.protocol.errors import NotCoordinator
+from ottla.protocol.wire.compression import Compression
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
 from ottla.replicated.times import EventTimes
-from ottla.wire.compression import Compression
 
 S = TypeVar("S")
 

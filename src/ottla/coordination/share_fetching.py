@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from ottla.coordination.share_partition import FENCING, LedSharePartition
 from ottla.coordination.share_reader import ShareReader, ShareWatch
-from ottla.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.reading import Fetched, available_bytes
+from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
+from ottla.protocol.wire.batch import BatchHeader, batches
+from ottla.protocol.wire.varint import Buffer
 from ottla.replica.partition import Diverging
 from ottla.replica.waiting import Operation
 from ottla.share.aborted import aborted_spans, without_spans
@@ -21,8 +23,6 @@ from ottla.share.acquiring import Acquired, Asked, Span, acquire
 from ottla.share.delivery import State
 from ottla.share.partition import Limits, SharePartition
 from ottla.share.sessions import Where
-from ottla.wire.batch import BatchHeader, batches
-from ottla.wire.varint import Buffer
 
 _NOTHING = b""
 

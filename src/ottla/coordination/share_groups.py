@@ -15,7 +15,6 @@ from ottla.coordination.broker_links import Spawn
 from ottla.coordination.shards import Shards
 from ottla.coordination.share_states import DELETE, INITIALIZE, SUMMARIZE
 from ottla.coordination.sharing import Sharing
-from ottla.errors import ApiError, LeaderNotAvailable, by_code
 from ottla.groups.context import Context
 from ottla.groups.describing import delete_group
 from ottla.groups.share import states as rules
@@ -24,10 +23,11 @@ from ottla.groups.share.partitions import Wanted
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
 from ottla.log.partition_log import Isolation
-from ottla.messages import delete_share_group_state as deleting
-from ottla.messages import initialize_share_group_state as initializing
-from ottla.messages import read_share_group_state_summary as summarizing
-from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.errors import ApiError, LeaderNotAvailable, by_code
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.replica.partitions import Partitions
 from ottla.replicated.decision import Ticket
 from ottla.share.sessions import Where

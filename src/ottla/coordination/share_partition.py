@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.coordination.share_reader import ShareReader, ShareWatch
 from ottla.coordination.share_states import READ, WRITE, ShareStateClient
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -25,8 +25,8 @@ from ottla.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from ottla.messages import read_share_group_state as reading
-from ottla.messages import write_share_group_state as writing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions
 from ottla.share.acknowledging import Ack, acknowledge

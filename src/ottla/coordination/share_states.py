@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from ottla.coordination.broker_links import Batched, BrokerLinks, Spawn
 from ottla.coordination.shards import Shards, java_hash
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -22,12 +23,11 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     by_code,
 )
-from ottla.image.image import Image
-from ottla.messages import delete_share_group_state as deleting
-from ottla.messages import initialize_share_group_state as initializing
-from ottla.messages import read_share_group_state as reading
-from ottla.messages import read_share_group_state_summary as summarizing
-from ottla.messages import write_share_group_state as writing
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.replica.waiting import Completions
 from ottla.replicated.decision import Decision
 from ottla.share import coordinator

@@ -17,11 +17,12 @@ from ottla.coordination.share_fetching import Part, ShareFetch
 from ottla.coordination.share_partition import Done, LedSharePartition, Surroundings
 from ottla.coordination.share_reader import ShareReader
 from ottla.coordination.share_states import ShareStateClient
-from ottla.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.image.changes import Changes
-from ottla.image.versions import SHARE_VERSION
 from ottla.log.partition_log import Isolation
 from ottla.log.reading import searches
+from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
+from ottla.protocol.metadata_versions import SHARE_VERSION
+from ottla.protocol.wire.compression import Compression
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions, Timer
@@ -34,7 +35,6 @@ from ottla.share.partition import Limits
 from ottla.share.sessions import Session, SessionKey, ShareSessions, Where
 from ottla.share.settings import beginning_of, limits_of, reads_committed
 from ottla.share.state import Key, ShareStates
-from ottla.wire.compression import Compression
 
 logger = logging.getLogger(__name__)
 

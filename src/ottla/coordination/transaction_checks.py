@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ottla.coordination.broker_links import Batched, BrokerLinks, Spawn
 from ottla.coordination.shards import Shards, java_hash
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,
     CoordinatorNotAvailable,
@@ -25,8 +26,7 @@ from ottla.errors import (
     UnsupportedVersion,
     by_code,
 )
-from ottla.image.image import Image
-from ottla.messages.add_partitions_to_txn import (
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,

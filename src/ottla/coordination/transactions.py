@@ -11,9 +11,9 @@ from ottla.coordination.marker_sending import MarkerSender
 from ottla.coordination.marker_writing import MarkerWriter
 from ottla.coordination.shards import Shards
 from ottla.coordination.transaction_checks import TransactionChecks
-from ottla.errors import CoordinatorLoading
 from ottla.groups.state import GroupsState
-from ottla.image.versions import TRANSACTION_VERSION
+from ottla.protocol.errors import CoordinatorLoading
+from ottla.protocol.metadata_versions import TRANSACTION_VERSION
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer

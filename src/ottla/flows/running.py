@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ottla.errors import ApiError
 from ottla.flows.definitions import Registry, register
 from ottla.flows.events import Event, make_event
 from ottla.flows.expectations import METRIC, notes_of
@@ -25,6 +24,7 @@ from ottla.flows.failures import plain
 from ottla.flows.project import Project
 from ottla.flows.topics import offsets_of
 from ottla.pipeline.positions import Offsets, to_json
+from ottla.protocol.errors import ApiError
 
 _FLOW: Final = re.compile(r"^Flow '?(?P<flow>[^\s']+)'? (?:is|has) (?P<state>[A-Z]+)", re.DOTALL)
 _UNRESOLVED: Final = re.compile(r"^Failed to resolve flow: '(?P<flow>[^']+)'\.", re.DOTALL)

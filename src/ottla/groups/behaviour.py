@@ -30,15 +30,15 @@ from ottla.groups.streams.timers import expired as expired_in_streams
 from ottla.groups.streams.timers import take_over as take_over_streams
 from ottla.groups.timers import Due, TimerKey
 from ottla.image.changes import Changes
-from ottla.messages.consumer_group_records import CONSUMER_GROUP_RECORDS
-from ottla.messages.group_records import (
+from ottla.protocol.messages.records.consumer_group_records import CONSUMER_GROUP_RECORDS
+from ottla.protocol.messages.records.group_records import (
     GROUP_RECORDS,
     GroupMetadataKey,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
 )
-from ottla.messages.share_group_records import SHARE_GROUP_RECORDS
-from ottla.messages.streams_group_records import STREAMS_GROUP_RECORDS
+from ottla.protocol.messages.records.share_group_records import SHARE_GROUP_RECORDS
+from ottla.protocol.messages.records.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, Marker, Stored
 

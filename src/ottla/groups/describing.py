@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.errors import GroupIdNotFound
 from ottla.groups.classic.group import ClassicGroup, State
 from ottla.groups.offset_records import offset_tombstone
 from ottla.groups.state import NO_OFFSETS, GroupsState
-from ottla.messages.delete_groups import DeletableGroupResult
-from ottla.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from ottla.messages.list_groups import ListedGroup, ListGroupsRequest
+from ottla.protocol.errors import GroupIdNotFound
+from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest
 from ottla.replicated.decision import Decision
 
 DEAD: Final = "Dead"

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from immutables import Map
 
-from ottla.errors import NonEmptyGroup, UnknownMemberId
+from ottla.protocol.errors import NonEmptyGroup, UnknownMemberId
 from ottla.replicated.decision import Ticket
 
 FIRST_EPOCH: Final = 1

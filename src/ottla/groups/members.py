@@ -11,10 +11,10 @@ from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.group import StreamsGroup
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.messages.join_group import JoinGroupRequest
-from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from ottla.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.replicated.decision import Decision, Ticket
 
 

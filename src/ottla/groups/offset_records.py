@@ -13,15 +13,15 @@ from immutables import Map
 
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.state import NO_OFFSETS, NO_TIMESTAMP, Committed, GroupsState, OffsetKey, Offsets
-from ottla.messages.group_records import (
+from ottla.protocol.messages.records.group_records import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.protocol.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.protocol.wire.types import ZERO_UUID
 from ottla.replicated.entries import Marker, Stored
-from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.wire.types import ZERO_UUID
 
 _WITH_EXPIRY: Final = 1
 """The one version that can say when an offset expires: clients up to v4 of OffsetCommit may ask for it."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
-from ottla.errors import (
+from ottla.groups.classic.group import ClassicGroup, State
+from ottla.groups.consumer.group import CommittedPartition, ConsumerGroup
+from ottla.groups.context import Context
+from ottla.groups.offset_records import offset_record, offset_tombstone
+from ottla.groups.state import NO_EPOCH, NO_OFFSET, NO_OFFSETS, NO_TIMESTAMP, Committed, GroupsState, OffsetKey
+from ottla.groups.streams.group import StreamsGroup
+from ottla.groups.timers import session_of
+from ottla.image.values import Topic
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     GroupIdNotFound,
@@ -21,15 +29,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
-from ottla.groups.classic.group import ClassicGroup, State
-from ottla.groups.consumer.group import CommittedPartition, ConsumerGroup
-from ottla.groups.context import Context
-from ottla.groups.offset_records import offset_record, offset_tombstone
-from ottla.groups.state import NO_EPOCH, NO_OFFSET, NO_OFFSETS, NO_TIMESTAMP, Committed, GroupsState, OffsetKey
-from ottla.groups.streams.group import StreamsGroup
-from ottla.groups.timers import session_of
-from ottla.image.values import Topic
-from ottla.messages.offset_commit import (
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -37,29 +37,29 @@ from ottla.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.messages.offset_delete import (
+from ottla.protocol.messages.rpc.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ottla.messages.offset_fetch import (
+from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from ottla.messages.txn_offset_commit import (
+from ottla.protocol.messages.rpc.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.protocol.wire.types import ZERO_UUID
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored
-from ottla.wire.types import ZERO_UUID
 
 _FIRST_BY_ID: Final = 10
 _FIRST_TO_TELL_OF_MISSING_GROUPS: Final = 9

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 from immutables import Map
 
+from ottla.protocol.wire.types import ZERO_UUID
 from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
-from ottla.wire.types import ZERO_UUID
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1

@@ -34,8 +34,8 @@ from ottla.image.values import (
     ScramUser,
     quota_entity,
 )
-from ottla.image.versions import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
-from ottla.messages import metadata_records as records
+from ottla.protocol.messages.records import metadata_records as records
+from ottla.protocol.metadata_versions import KRAFT_VERSION, METADATA_VERSION, METADATA_VERSIONS
 
 K = TypeVar("K")
 V = TypeVar("V")

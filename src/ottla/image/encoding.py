@@ -9,21 +9,21 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ottla.messages.metadata_records import METADATA_RECORDS
-from ottla.messages.raft_records import (
+from ottla.protocol.messages.records.metadata_records import METADATA_RECORDS
+from ottla.protocol.messages.records.raft_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from ottla.wire.batch import BatchHeader, read_header
-from ottla.wire.codec import decode, encode, reader_of, writer_of
-from ottla.wire.control import ControlType, control_key, control_type
-from ottla.wire.declare import Reader, Writer, schema_of
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, build_batch_of_values, records
-from ottla.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
+from ottla.protocol.wire.batch import BatchHeader, read_header
+from ottla.protocol.wire.codec import decode, encode, reader_of, writer_of
+from ottla.protocol.wire.control import ControlType, control_key, control_type
+from ottla.protocol.wire.declare import Reader, Writer, schema_of
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, records
+from ottla.protocol.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
 

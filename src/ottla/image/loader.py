@@ -13,9 +13,13 @@ from ottla.image.delta import Delta
 from ottla.image.encoding import MetadataEntry, entries
 from ottla.image.errors import ReplayError
 from ottla.image.image import EMPTY, Image
-from ottla.messages.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
-from ottla.wire.batch import batches
-from ottla.wire.varint import Buffer
+from ottla.protocol.messages.records.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.varint import Buffer
 
 
 class Update(NamedTuple):

@@ -8,7 +8,7 @@ from immutables import Map
 
 from ottla.image.errors import ReplayError
 from ottla.image.values import Broker, Controller, Endpoint, FeatureRange
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,

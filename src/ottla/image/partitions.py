@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.image.errors import ReplayError
 from ottla.image.values import DIRECTORY_MIGRATING, LeaderRecovery, Partition
-from ottla.messages.metadata_records import PartitionChangeRecord, PartitionRecord
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, PartitionRecord
 
 LEADER_UNCHANGED = -2
 RECOVERY_UNCHANGED = -1

@@ -13,19 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ottla.image.errors import UnwritableImage
 from ottla.image.image import Image
 from ottla.image.values import DIRECTORY_MIGRATING, Broker, Controller, Topic
-from ottla.image.versions import (
-    CONTROLLER_REGISTRATION,
-    CORDONED_LOG_DIRS,
-    DELEGATION_TOKENS,
-    DIRECTORY_ASSIGNMENT,
-    ELR_VERSION,
-    METADATA_VERSION,
-    METADATA_VERSIONS,
-    SCRAM,
-    ZK_MIGRATION,
-    record_version,
-)
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
@@ -42,6 +30,18 @@ from ottla.messages.metadata_records import (
     RegisterControllerRecord,
     TopicRecord,
     UserScramCredentialRecord,
+)
+from ottla.protocol.metadata_versions import (
+    CONTROLLER_REGISTRATION,
+    CORDONED_LOG_DIRS,
+    DELEGATION_TOKENS,
+    DIRECTORY_ASSIGNMENT,
+    ELR_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    SCRAM,
+    ZK_MIGRATION,
+    record_version,
 )
 
 

@@ -13,7 +13,7 @@ from ottla.image.errors import ReplayError
 from ottla.image.image import Image
 from ottla.image.partitions import changed_partition, new_partition, without_elr
 from ottla.image.values import Partition, Topic
-from ottla.messages.metadata_records import (
+from ottla.protocol.messages.records.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,

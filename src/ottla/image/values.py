@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.wire.types import ZERO_UUID
 
 NO_ENTRIES: Map[Any, Any] = Map()
 """What every map is at first."""

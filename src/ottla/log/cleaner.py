@@ -29,9 +29,9 @@ from ottla.log.producers import LastEntry
 from ottla.log.scan import CorruptLog
 from ottla.log.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import MAX_INT32, BatchHeader, read_header
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import keys
+from ottla.protocol.wire.batch import MAX_INT32, BatchHeader, read_header
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import keys
 
 logger = logging.getLogger(__name__)
 

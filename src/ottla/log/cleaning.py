@@ -14,9 +14,9 @@ from ottla.log.aborted import Aborted
 from ottla.log.offset_map import OffsetMap, give_way
 from ottla.log.producers import LastEntry
 from ottla.log.validate import rebuild
-from ottla.wire.batch import DELETE_HORIZON_BIT, LENGTH_PREFIX_BYTES, MAX_INT64, BatchHeader
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import build_batch, keys, records
+from ottla.protocol.wire.batch import DELETE_HORIZON_BIT, LENGTH_PREFIX_BYTES, MAX_INT64, BatchHeader
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import build_batch, keys, records
 
 
 class Transactions:

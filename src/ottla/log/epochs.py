@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
 from ottla.log.disk import Disk, read_file, replace_file
-from ottla.wire.batch import NO_LEADER_EPOCH
+from ottla.protocol.wire.batch import NO_LEADER_EPOCH
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from ottla.log.segment import (
 )
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import load_snapshot, rebuild_producers, truncate_fully, truncate_to
-from ottla.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.errors import RecordListTooLarge
 from ottla.log.aborted import Aborted
 from ottla.log.disk import write_all
 from ottla.log.epochs import LeaderEpochs
@@ -28,7 +27,8 @@ from ottla.log.scan import in_segments
 from ottla.log.segment import SUFFIXES, Segment
 from ottla.log.settings import LogSettings
 from ottla.log.validate import Data, accept, confirm, rules_of
-from ottla.wire.batch import (
+from ottla.protocol.errors import RecordListTooLarge
+from ottla.protocol.wire.batch import (
     CONTROL_BIT,
     MAX_INT32,
     NO_TIMESTAMP,
@@ -41,8 +41,8 @@ from ottla.wire.batch import (
     read_header,
     write_start,
 )
-from ottla.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.wire.records import records
+from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
+from ottla.protocol.wire.records import records
 
 NEVER_ASKED = -1
 """The time from which on a log rolls, while nobody has asked for it: no batch is so early."""

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, Self
 
 from ottla.log.disk import Disk, read_file, write_all
-from ottla.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
-from ottla.wire.crc import crc32c
+from ottla.protocol.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from ottla.protocol.wire.crc import crc32c
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 NO_OFFSET: Final = -1

@@ -14,10 +14,15 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
 from ottla.log.producer_snapshot import BatchSeen, Producer, SnapshotEntry
 from ottla.log.verification import Guard, Guards
-from ottla.wire.batch import (
+from ottla.protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
+from ottla.protocol.wire.batch import (
     MAX_INT32,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -7,15 +7,15 @@ the reader's isolation sets. Records are decoded only to find one by its timesta
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ottla.errors import OffsetOutOfRange
 from ottla.log.aborted import Aborted
 from ottla.log.disk import FileRange
 from ottla.log.partition_log import Isolation, PartitionLog
 from ottla.log.scan import CorruptLog
 from ottla.log.segment import Segment
-from ottla.wire.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import keys
+from ottla.protocol.errors import OffsetOutOfRange
+from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import keys
 
 
 class Location(NamedTuple):

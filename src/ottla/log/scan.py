@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ottla.log.disk import Disk
-from ottla.wire.batch import (
+from ottla.protocol.wire.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAX_INT32,
@@ -13,7 +13,7 @@ from ottla.wire.batch import (
     check_stored,
     read_header,
 )
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.errors import ProtocolError
 
 _BLOCK_BYTES = 1024 * 1024
 _HOP_BYTES = 4096

@@ -13,7 +13,7 @@ from ottla.log.aborted import ABORTED_SUFFIX, AbortedTransactions
 from ottla.log.disk import Disk, FileRange, LogFile, write_all
 from ottla.log.index import SPILL_ENTRIES, CorruptIndex, Index, Layout
 from ottla.log.scan import CorruptLog, scan_batches, scan_headers
-from ottla.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAX_INT32, NO_TIMESTAMP, BatchHeader
+from ottla.protocol.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAX_INT32, NO_TIMESTAMP, BatchHeader
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"

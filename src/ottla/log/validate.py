@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NoReturn
 
-from ottla.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
 from ottla.log.producers import Origin
 from ottla.log.settings import LogSettings
-from ottla.wire.batch import (
+from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
+from ottla.protocol.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     CRC_START,
@@ -33,12 +33,18 @@ from ottla.wire.batch import (
     read_header,
     set_max_timestamp,
 )
-from ottla.wire.compression import PIECE_BYTES, Compression, compress_in_pieces, decompress, decompress_in_pieces
-from ottla.wire.crc import crc32c
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, with_parts, with_payload
-from ottla.wire.summary import inspect, shift_timestamps, summarize, summarize_pieces
-from ottla.wire.varint import Buffer, read_varint, read_varlong
+from ottla.protocol.wire.compression import (
+    PIECE_BYTES,
+    Compression,
+    compress_in_pieces,
+    decompress,
+    decompress_in_pieces,
+)
+from ottla.protocol.wire.crc import crc32c
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, with_parts, with_payload
+from ottla.protocol.wire.summary import inspect, shift_timestamps, summarize, summarize_pieces
+from ottla.protocol.wire.varint import Buffer, read_varint, read_varlong
 
 Data = bytearray | memoryview
 Rules = tuple[int, int, int, bool]

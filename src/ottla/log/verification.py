@@ -8,8 +8,8 @@ the batch is appended only if its guard is still the partition's. Once the trans
 
 from __future__ import annotations
 
-from ottla.errors import InvalidTxnState, OutOfOrderSequenceNumber
-from ottla.wire.batch import BatchHeader
+from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber
+from ottla.protocol.wire.batch import BatchHeader
 
 
 class Guard:

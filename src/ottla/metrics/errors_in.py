@@ -7,7 +7,7 @@ and at nothing else. Almost every response has none, and then this is all that c
 from collections.abc import Callable
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ottla.wire.declare import is_declared, schema_of
+from ottla.protocol.wire.declare import is_declared, schema_of
 
 Look = Callable[[Any, Any], None]
 """Takes the note of a request and its response; tells the note (`failed`) of the error codes in it, if any."""

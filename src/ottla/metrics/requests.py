@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any, Final, Protocol
 
-from ottla.errors import name_of
-from ottla.messages.apis import Api
 from ottla.metrics.counts import Counts, fill_noughts, merge, new_counts, record, record_all, since, total
 from ottla.metrics.errors_in import Look, errors_in
 from ottla.metrics.family import Family, counter, histogram, summary
+from ottla.protocol.errors import name_of
+from ottla.protocol.messages.apis import Api
 
 logger = logging.getLogger(__name__)
 

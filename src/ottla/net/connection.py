@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from ottla.log.disk import FileRange
 from ottla.net.request import Request
-from ottla.wire.types import Chunk
-from ottla.wire.varint import Buffer
+from ottla.protocol.wire.types import Chunk
+from ottla.protocol.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener

@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from ottla.wire.types import Chunk
+from ottla.protocol.wire.types import Chunk
 
 if TYPE_CHECKING:
     from ottla.net.connection import Connection

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.log.disk import FileRange
 from ottla.net.connection import Connection
-from ottla.wire.types import Chunk
-from ottla.wire.varint import Buffer
+from ottla.protocol.wire.types import Chunk
+from ottla.protocol.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import NO_LEADER, Partition, Topic, TopicPartition
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
-from ottla.errors import UnknownTopicOrPartition
 from ottla.pipeline.client_settings import ClientSettings
 from ottla.pipeline.link import Link
 from ottla.pipeline.read_options import Subscription
+from ottla.protocol.errors import UnknownTopicOrPartition
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from ottla.client.addresses import Address, InvalidAddress, parse_addresses
 from ottla.pipeline.option_values import OptionError, parse_boolean, parse_choice, parse_number
+from ottla.protocol.wire.compression import LEVELS, Compression
 from ottla.security.errors import InvalidSecurity
 from ottla.security.settings import NAMES as SECURITY
 from ottla.security.settings import Security, read_security
-from ottla.wire.compression import LEVELS, Compression
 
 PREFIX: Final = "kafka."
 

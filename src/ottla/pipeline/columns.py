@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, decoded
+from ottla.protocol.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, decoded
 
 try:
     from ottla.pipeline._columns import fill as _compiled

@@ -4,7 +4,7 @@ from typing import Final
 
 from ottla.client.cluster import Cluster
 from ottla.client.retrying import check
-from ottla.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

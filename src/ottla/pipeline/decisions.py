@@ -17,15 +17,15 @@ import pyarrow as pa
 from ottla.client.admin import Admin
 from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.retrying import Deadline
-from ottla.errors import RequestTimedOut, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.pipeline.access import Access
 from ottla.pipeline.client_settings import ClientSettings
 from ottla.pipeline.columns import TYPES
 from ottla.pipeline.fetching import Range, RangeReader
 from ottla.pipeline.sending import Sender
 from ottla.pipeline.transactions import Transaction, TransactionCalls
-from ottla.wire.batch import HEADER_BYTES
-from ottla.wire.records import Record, build_batch
+from ottla.protocol.errors import RequestTimedOut, TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.protocol.wire.batch import HEADER_BYTES
+from ottla.protocol.wire.records import Record, build_batch
 
 _PARTITION: Final = 0
 _SETTINGS: Final = {

@@ -20,7 +20,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ottla.errors import (
+from ottla.pipeline.access import Access, shared
+from ottla.pipeline.decisions import Decision, Decisions
+from ottla.pipeline.sending import Sender
+from ottla.pipeline.transactions import ONGOING, Transaction, TransactionCalls
+from ottla.pipeline.write_options import WriteOptions
+from ottla.pipeline.writing import TaskWriter
+from ottla.protocol.errors import (
     ApiError,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -28,12 +34,6 @@ from ottla.errors import (
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
-from ottla.pipeline.access import Access, shared
-from ottla.pipeline.decisions import Decision, Decisions
-from ottla.pipeline.sending import Sender
-from ottla.pipeline.transactions import ONGOING, Transaction, TransactionCalls
-from ottla.pipeline.write_options import WriteOptions
-from ottla.pipeline.writing import TaskWriter
 
 _log = logging.getLogger(__name__)
 

@@ -15,17 +15,17 @@ import pyarrow as pa
 from ottla.client.fetched import Aborted
 from ottla.client.metadata import where
 from ottla.client.retrying import Deadline, failure, located, passes, wait_s
-from ottla.errors import ApiError, CorruptMessage, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.pipeline.access import Access
 from ottla.pipeline.client_settings import ClientSettings
 from ottla.pipeline.columns import Columns, Piece
 from ottla.pipeline.link import Link
-from ottla.wire.batch import HEADER_BYTES, BatchHeader, batches, check_crc, check_stored
-from ottla.wire.compression import Compression, decompress
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import MAX_PAYLOAD_BYTES, records
-from ottla.wire.types import ZERO_UUID
+from ottla.protocol.errors import ApiError, CorruptMessage, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.wire.batch import HEADER_BYTES, BatchHeader, batches, check_crc, check_stored
+from ottla.protocol.wire.compression import Compression, decompress
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, records
+from ottla.protocol.wire.types import ZERO_UUID
 
 _FETCH: Final = 1
 _LAST_WITH_NAMES: Final = 12

@@ -10,13 +10,13 @@ from typing import Final
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check
-from ottla.messages.offset_commit import (
+from ottla.pipeline.coordinators import GROUP, find_coordinator
+from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from ottla.pipeline.coordinators import GROUP, find_coordinator
 
 _OFFSET_COMMIT: Final = 8
 _LAST_WITH_NAMES: Final = 9

@@ -15,15 +15,15 @@ from ottla import __version__
 from ottla.client.addresses import Address
 from ottla.client.authenticating import AUTHENTICATE, HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
 from ottla.client.framing import LENGTH, answer_size
-from ottla.errors import NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
-from ottla.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.messages.apis import BY_KEY, Api
-from ottla.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.errors import NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
+from ottla.protocol.messages.apis import BY_KEY, Api
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.security.settings import Sasl, Security
 from ottla.security.tls import client_context
-from ottla.wire.codec import decode, encode, is_flexible
-from ottla.wire.declare import schema_of
-from ottla.wire.errors import ProtocolError
 
 _API_VERSIONS: Final = 18
 _FIRST_BUFFER_BYTES: Final = 1 << 16

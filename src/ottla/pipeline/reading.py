@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from ottla.client.metadata import where
 from ottla.client.retrying import passes
-from ottla.errors import ApiError, UnknownTopicOrPartition
 from ottla.pipeline.access import shared
 from ottla.pipeline.fetching import DataLost, Range, RangeReader
 from ottla.pipeline.group_commits import commit_offsets
@@ -21,6 +20,7 @@ from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.planning import limit, ranges_between, split
 from ottla.pipeline.positions import Offsets, resolve
 from ottla.pipeline.read_options import ReadOptions
+from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.client.partitioning import partition_of
-from ottla.wire.varint import write_varint
+from ottla.protocol.wire.varint import write_varint
 
 try:
     from ottla.pipeline import _rows as _compiled

@@ -11,18 +11,18 @@ from typing import Final
 from ottla.client.delivery import Identity
 from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.retrying import Deadline, failure, located, passes, wait_s
-from ottla.errors import ApiError, DuplicateSequenceNumber, NetworkFailed, UnknownTopicOrPartition
-from ottla.messages.produce import (
+from ottla.pipeline.access import Access
+from ottla.pipeline.client_settings import ClientSettings
+from ottla.pipeline.link import Link
+from ottla.protocol.errors import ApiError, DuplicateSequenceNumber, NetworkFailed, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.pipeline.access import Access
-from ottla.pipeline.client_settings import ClientSettings
-from ottla.pipeline.link import Link
-from ottla.wire.batch import (
+from ottla.protocol.wire.batch import (
     HEADER,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -34,7 +34,7 @@ from ottla.wire.batch import (
     TRANSACTIONAL_BIT,
     assign_crc,
 )
-from ottla.wire.compression import compress
+from ottla.protocol.wire.compression import compress
 
 _PRODUCE: Final = 0
 _VERSION: Final = 11

@@ -12,17 +12,17 @@ from ottla.client.cluster import Cluster
 from ottla.client.delivery import Identity
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check, failure
-from ottla.errors import ApiError, CoordinatorError, NetworkFailed, OperationNotAttempted
-from ottla.messages.add_partitions_to_txn import (
+from ottla.pipeline.coordinators import TRANSACTION, find_coordinator
+from ottla.protocol.errors import ApiError, CoordinatorError, NetworkFailed, OperationNotAttempted
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from ottla.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from ottla.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ottla.pipeline.coordinators import TRANSACTION, find_coordinator
+from ottla.protocol.messages.rpc.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 T = TypeVar("T")
 

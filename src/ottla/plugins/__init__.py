@@ -36,9 +36,9 @@ does with resources of one kind is one question:
             return [user == "admin" or action.name.startswith(f"{user}.") for action in actions]
 
 If it raises, does not answer within 10 s or answers something else than a list of as many booleans, the request fails
-with UNKNOWN_SERVER_ERROR and does nothing; an ApiError (`ottla.errors`) that it raises is answered instead. Principals
-of the cluster's own nodes need CLUSTER_ACTION on the cluster. The ACLs in the cluster's metadata are for Kafka's
-StandardAuthorizer: an authorizer that has rules of its own keeps them itself, and may offer to change them.
+with UNKNOWN_SERVER_ERROR and does nothing; an ApiError (`ottla.protocol.errors`) that it raises is answered instead.
+Principals of the cluster's own nodes need CLUSTER_ACTION on the cluster. The ACLs in the cluster's metadata are for
+Kafka's StandardAuthorizer: an authorizer that has rules of its own keeps them itself, and may offer to change them.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from ottla.access.actions import Action, Operation
 from ottla.access.actions import Kind as ResourceType
 from ottla.controller.acls import matches
 from ottla.controller.view import NewTopic
-from ottla.errors import PolicyViolation
 from ottla.groups.consumer.assignor import AssignmentFailed
 from ottla.image.values import Acl
-from ottla.messages.delete_acls import DeleteAclsFilter
+from ottla.protocol.errors import PolicyViolation
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter
 
 __all__ = [
     "Acl",

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ottla.errors import ApiError, CoordinatorLoading, UnknownServerError
 from ottla.groups.consumer import assignor as coordinator
 from ottla.groups.consumer.member import Target
 from ottla.image.image import Image
@@ -19,6 +18,7 @@ from ottla.image.values import Topic as KnownTopic
 from ottla.plugins import AssignmentFailed, Group, Member, Topic
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
 from ottla.plugins.values import numbers
+from ottla.protocol.errors import ApiError, CoordinatorLoading, UnknownServerError
 
 logger = logging.getLogger(__name__)
 

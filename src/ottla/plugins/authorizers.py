@@ -14,19 +14,19 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.access.actions import Action, Answers, Kind, Operation, Unanswered
-from ottla.errors import ApiError, SecurityDisabled, UnknownServerError, by_code
 from ottla.image.values import Acl
-from ottla.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ottla.messages.delete_acls import (
+from ottla.plugins import AclFilter, RequestContext, ServerInfo
+from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
+from ottla.plugins.policies import PluginThread
+from ottla.protocol.errors import ApiError, SecurityDisabled, UnknownServerError, by_code
+from ottla.protocol.messages.rpc.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.messages.rpc.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.plugins import AclFilter, RequestContext, ServerInfo
-from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
-from ottla.plugins.policies import PluginThread
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.controller.view import NewTopic
-from ottla.errors import ApiError, PolicyViolation, UnknownServerError, by_code
 from ottla.image.values import ResourceType
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
 from ottla.plugins.values import numbers
+from ottla.protocol.errors import ApiError, PolicyViolation, UnknownServerError, by_code
 
 logger = logging.getLogger(__name__)
 

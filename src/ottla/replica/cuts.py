@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ottla.errors import StorageFailed
 from ottla.log.logs import Logs
+from ottla.protocol.errors import StorageFailed
 from ottla.replica.following import Following
 
 logger = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from ottla.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.wire.batch import MAX_INT32
 from ottla.replica.following import Following, Key, Phase
 from ottla.replica.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from ottla.wire.batch import MAX_INT32
 
 _LATEST = -1
 _EARLIEST = -2

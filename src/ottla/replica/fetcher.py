@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
-from ottla.errors import (
+from ottla.log.logs import Logs
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     FencedLeaderEpoch,
@@ -27,14 +28,13 @@ from ottla.errors import (
     by_code,
     name_of,
 )
-from ottla.log.logs import Logs
-from ottla.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ottla.messages.list_offsets import ListOffsetsResponse
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsResponse
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import Asked, FetchLimits, FollowerSession, Requests, asked_of
 from ottla.replica.following import Following, Key, Phase, common_end, take
 from ottla.replica.partition import Partition
-from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 

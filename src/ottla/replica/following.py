@@ -10,9 +10,9 @@ from enum import Enum
 from ottla.log.logs import Logs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.truncation import advance_log_start
-from ottla.messages.fetch import PartitionData
+from ottla.protocol.messages.rpc.fetch import PartitionData
+from ottla.protocol.wire.batch import LENGTH_PREFIX_BYTES, read_header
 from ottla.replica.partition import Partition
-from ottla.wire.batch import LENGTH_PREFIX_BYTES, read_header
 
 Key = tuple[bytes, int]
 """Topic id and partition."""

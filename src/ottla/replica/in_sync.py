@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     IneligibleReplica,
@@ -21,7 +22,6 @@ from ottla.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ottla.image.image import Image
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition

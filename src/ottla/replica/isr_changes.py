@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ottla.errors import NONE, ApiError, UnknownServerError, by_code
-from ottla.messages.alter_partition import (
+from ottla.protocol.errors import NONE, ApiError, UnknownServerError, by_code
+from ottla.protocol.messages.rpc.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,

@@ -14,7 +14,13 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.errors import (
+from ottla.image.values import Partition as Assignment
+from ottla.log.partition_log import Appended, Isolation, PartitionLog
+from ottla.log.producers import Origin
+from ottla.log.reading import Fetched, read
+from ottla.log.truncation import advance_log_start
+from ottla.log.validate import Data
+from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -24,13 +30,7 @@ from ottla.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
-from ottla.image.values import Partition as Assignment
-from ottla.log.partition_log import Appended, Isolation, PartitionLog
-from ottla.log.producers import Origin
-from ottla.log.reading import Fetched, read
-from ottla.log.truncation import advance_log_start
-from ottla.log.validate import Data
-from ottla.messages.alter_partition import ResponsePartitionData
+from ottla.protocol.messages.rpc.alter_partition import ResponsePartitionData
 from ottla.replica.followers import NO_OFFSET, Follower
 from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
 from ottla.replica.waiting import Completions, WaitingList

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from ottla.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.image.changes import Changes, PartitionChange
 from ottla.image.image import Image
 from ottla.image.values import DIRECTORY_UNASSIGNED, ResourceType
@@ -23,6 +22,7 @@ from ottla.image.values import Partition as Assignment
 from ottla.log.logs import Logs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.settings import LogSettings
+from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.replica.in_sync import InSyncRules
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import CallLater, Completions

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ottla.errors import ApiError, CoordinatorLoading, by_code
-from ottla.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.errors import ApiError, CoordinatorLoading, by_code
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 logger = logging.getLogger(__name__)
 

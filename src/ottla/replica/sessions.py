@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
-from ottla.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
+from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.wire.batch import MAX_INT32
 from ottla.replica.watches import Watch, WatchSet, position
-from ottla.wire.batch import MAX_INT32
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

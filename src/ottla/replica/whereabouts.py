@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ottla.errors import NONE, ApiError, UnsupportedVersion, by_code, name_of
 from ottla.log.logs import Logs
-from ottla.messages.assign_replicas_to_dirs import (
+from ottla.protocol.errors import NONE, ApiError, UnsupportedVersion, by_code, name_of
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryData,

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 
 R = TypeVar("R")
 

@@ -11,14 +11,14 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
-from ottla.wire.codec import decode, encode
-from ottla.wire.compression import Compression
-from ottla.wire.control import ControlType, control_type, coordinator_epoch
-from ottla.wire.declare import schema_of
-from ottla.wire.errors import ProtocolError
-from ottla.wire.records import Record, build_batch, records
-from ottla.wire.varint import Buffer
+from ottla.protocol.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.varint import Buffer
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.errors import ApiError, RequestTimedOut, UnknownServerError
 from ottla.metrics.counts import record
+from ottla.protocol.errors import ApiError, RequestTimedOut, UnknownServerError
 from ottla.replicated.decision import PARKED, Decision, Ticket
 from ottla.replicated.times import EventTimes
 

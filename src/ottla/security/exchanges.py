@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Protocol
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.scram import ScramClient
 
 _SEPARATOR = "\x01"

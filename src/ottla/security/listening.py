@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.scram import MECHANISMS, Keys, xor
 
 _client_first = re.compile(

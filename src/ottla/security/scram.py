@@ -11,7 +11,7 @@ import hmac
 import re
 from typing import Final, NamedTuple
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.protocol.errors import SaslAuthenticationFailed
 
 
 class Mechanism(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.tls import Tls, client_context
 from ottla.settings.values import Password
 

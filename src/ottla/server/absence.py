@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 
 from ottla.api.call import Call
 from ottla.image.values import Broker
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.net.connection import Connection
 from ottla.net.listener import Listener
 from ottla.net.request import Request
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.active_controller import ActiveController
 from ottla.server.knocking import is_refused
 from ottla.server.metadata import Metadata

@@ -24,19 +24,19 @@ from ottla.controller.liveness import fence_one_expired
 from ottla.controller.state_tracker import StateTracker
 from ottla.controller.tokens import remove_expired_tokens
 from ottla.controller.view import Options, View
-from ottla.errors import ApiError, NotController, NotLeader
 from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.encoding import metadata_batch
 from ottla.image.image import Image
 from ottla.image.loader import Update
-from ottla.image.versions import METADATA_VERSION, version_to_write
-from ottla.messages.metadata_records import (
+from ottla.protocol.errors import ApiError, NotController, NotLeader
+from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
+from ottla.protocol.metadata_versions import METADATA_VERSION, version_to_write
 from ottla.replicated.machine import Machine
 from ottla.server.decisions import TIMED, Asker, Decide, Decisions, name_of
 from ottla.server.metadata import Decided, Metadata

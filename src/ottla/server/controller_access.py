@@ -16,18 +16,19 @@ from ottla.api.call import Call
 from ottla.api.envelope import Enclosed
 from ottla.api.throttling import Throttling
 from ottla.consensus.effects import RoleChanged
-from ottla.errors import NotController, RequestTimedOut, by_code
-from ottla.messages.add_raft_voter import AddRaftVoterRequest
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
-from ottla.messages.alter_partition import AlterPartitionRequest
-from ottla.messages.apis import BY_KEY
-from ottla.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.messages.broker_registration import BrokerRegistrationRequest
-from ottla.messages.create_acls import CreateAclsRequest
-from ottla.messages.delete_acls import DeleteAclsRequest
-from ottla.messages.describe_quorum import DescribeQuorumRequest
-from ottla.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.errors import NotController, RequestTimedOut, by_code
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.messages.rpc.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.wire.declare import schema_of
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.server.absence import Absence
 from ottla.server.active_controller import ITSELF, ActiveController
@@ -36,7 +37,6 @@ from ottla.server.decisions import Asker
 from ottla.server.enveloping import enclose, open_answer
 from ottla.server.hosts import unknown_hosts
 from ottla.server.quorum import Quorum
-from ottla.wire.declare import schema_of
 
 if TYPE_CHECKING:
     from ottla.server.policies import Policies

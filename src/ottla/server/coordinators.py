@@ -16,12 +16,12 @@ from ottla.groups.behaviour import GroupsBehaviour
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
+from ottla.protocol.wire.compression import Compression
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer
 from ottla.security.settings import SecurityNow
 from ottla.server.node_settings import NodeSettings
-from ottla.wire.compression import Compression
 
 Setting = Callable[[str], Any]
 """Gives a setting of this broker as it is now."""

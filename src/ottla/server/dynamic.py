@@ -14,11 +14,11 @@ from typing import Final
 from immutables import Map
 
 from ottla.api.setting_entries import layers_of
-from ottla.errors import InvalidRequest
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
 from ottla.log.settings import LogSettings, log_settings
+from ottla.protocol.errors import InvalidRequest
 from ottla.replica.moves import UNLIMITED
 from ottla.server.listeners import WrongSetting
 from ottla.server.node_settings import NodeSettings

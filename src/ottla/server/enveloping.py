@@ -13,12 +13,12 @@ import logging
 from typing import Any, Final
 
 from ottla.api.call import Call, Client, CloseConnection
-from ottla.errors import NotController, UnknownServerError, UnsupportedVersion, by_code
-from ottla.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.messages.headers import RequestHeader, ResponseHeader
-from ottla.messages.principal import DefaultPrincipal
-from ottla.wire.codec import decode, decode_from, encode, is_flexible
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.errors import NotController, UnknownServerError, UnsupportedVersion, by_code
+from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.wire.codec import decode, decode_from, encode, is_flexible
+from ottla.protocol.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 

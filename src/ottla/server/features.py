@@ -6,8 +6,15 @@ apart. `kraft.version` follows from how the quorum is formed, and is written wit
 
 from collections.abc import Mapping
 
-from ottla.image.features import FEATURES
-from ottla.image.versions import KRAFT_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, OLDEST, MetadataVersion
+from ottla.protocol.features import FEATURES
+from ottla.protocol.metadata_versions import (
+    KRAFT_VERSION,
+    LATEST,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    OLDEST,
+    MetadataVersion,
+)
 
 
 class UnknownFeature(Exception):

@@ -13,10 +13,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.consensus.voters import VoterSet
-from ottla.image.versions import KRAFT_VERSION, LATEST, METADATA_VERSION, METADATA_VERSIONS, SCRAM, MetadataVersion
 from ottla.log.disk import Disk, SystemDisk
 from ottla.log.node_files import META_PROPERTIES, MalformedFile, NodeMeta, read_meta, show_id, write_meta
-from ottla.messages.metadata_records import FeatureLevelRecord
+from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
+from ottla.protocol.metadata_versions import (
+    KRAFT_VERSION,
+    LATEST,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    SCRAM,
+    MetadataVersion,
+)
 from ottla.server.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
 from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
 from ottla.server.node_settings import NodeSettings

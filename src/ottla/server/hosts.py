@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ottla.controller.quotas import IP
 from ottla.image.values import QuotaEntity
-from ottla.messages.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
 
 
 def host_of(entity: QuotaEntity) -> str | None:

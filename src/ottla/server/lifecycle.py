@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from ottla.errors import (
+from ottla.image.loader import Update
+from ottla.log.logs import Logs
+from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
     InconsistentClusterId,
@@ -21,16 +23,14 @@ from ottla.errors import (
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
-from ottla.image.loader import Update
-from ottla.image.versions import CORDONED_LOG_DIRS
-from ottla.log.logs import Logs
-from ottla.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from ottla.messages.broker_registration import (
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.rpc.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,
     Listener,
 )
+from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 from ottla.server.advertised import features_told, listeners_told
 from ottla.server.formatting import random_id
 from ottla.server.metadata import Metadata

@@ -23,9 +23,9 @@ from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
 from ottla.image.snapshot import versioned_records_of
 from ottla.log.home import Background
-from ottla.messages.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from ottla.protocol.wire.batch import batches
 from ottla.server.quorum import Quorum
-from ottla.wire.batch import batches
 
 logger = logging.getLogger(__name__)
 

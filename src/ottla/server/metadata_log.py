@@ -19,9 +19,9 @@ from ottla.log.reading import read
 from ottla.log.retention import remove_expired
 from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
+from ottla.protocol.wire.batch import MAX_INT64
 from ottla.server.bootstrap import METADATA_PARTITION
 from ottla.server.node_settings import NodeSettings
-from ottla.wire.batch import MAX_INT64
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024

@@ -30,11 +30,11 @@ from ottla.log.directory import LogDirectory
 from ottla.log.home import Home
 from ottla.log.logs import Logs
 from ottla.log.threads import Threads
-from ottla.messages.apis import Listeners
 from ottla.metrics.requests import on_sent
 from ottla.net.connection import Connection
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
+from ottla.protocol.messages.apis import Listeners
 from ottla.replica.departures import Departures
 from ottla.replica.moves import Moves
 from ottla.replica.partitions import Partitions

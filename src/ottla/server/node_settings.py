@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ottla.image.features import supported_features
 from ottla.image.values import FeatureRange
 from ottla.net.listener import Limits
+from ottla.protocol.features import supported_features
 from ottla.server.listeners import Address, ListenerEndpoint
 from ottla.settings.values import Value
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from ottla.client.connection import Connection
 from ottla.consensus.voters import Node
-from ottla.errors import ApiError, UnsupportedVersion
-from ottla.messages.vote import VoteRequest
+from ottla.protocol.errors import ApiError, UnsupportedVersion
+from ottla.protocol.messages.rpc.vote import VoteRequest
+from ottla.protocol.wire.declare import schema_of
 from ottla.security.settings import SecurityNow, plaintext
-from ottla.wire.declare import schema_of
 
 logger = logging.getLogger(__name__)
 

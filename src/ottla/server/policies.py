@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ottla.controller.view import NewTopic, Options
-from ottla.errors import PolicyViolation
 from ottla.image.values import ConfigResource, ResourceType
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Policy, Verdict
+from ottla.protocol.errors import PolicyViolation
 from ottla.server.decisions import Asker, name_of
 
 _JUDGED: Final = frozenset({"CreateTopics", "AlterConfigs", "IncrementalAlterConfigs"})

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.log.disk import Disk, read_file, replace_file
 from ottla.log.node_files import MalformedFile, parse_id, show_id
-from ottla.messages.raft_records import QuorumState, QuorumStateVoter
+from ottla.protocol.messages.records.raft_records import QuorumState, QuorumStateVoter
 
 QUORUM_STATE: Final = "quorum-state"
 

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from ottla.client.connection import Connection
-from ottla.errors import ApiError, BrokerNotAvailable, NetworkFailed
 from ottla.image.changes import Changes
-from ottla.messages.fetch import FetchRequest
+from ottla.protocol.errors import ApiError, BrokerNotAvailable, NetworkFailed
+from ottla.protocol.messages.rpc.fetch import FetchRequest
+from ottla.protocol.wire.declare import schema_of
 from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import FetchLimits
 from ottla.replica.fetcher import Fetcher, Lane
@@ -28,7 +29,6 @@ from ottla.replica.waiting import Completions
 from ottla.replica.whereabouts import Whereabouts
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.server.node_settings import NodeSettings
-from ottla.wire.declare import schema_of
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 
-from ottla.messages.metadata_records import UserScramCredentialRecord
+from ottla.protocol.messages.records.metadata_records import UserScramCredentialRecord
 from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, Mechanism, keys_of, salted_password
 
 _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch

@@ -20,11 +20,11 @@ from typing import Any, Final
 from ottla.api.authentication import SaslGate, SaslRules
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.image.image import Image
 from ottla.image.values import ScramUser, SecurityProtocol
 from ottla.net.connection import Connection
 from ottla.net.tls import TlsConnection
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.security.delegation import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from ottla.protocol.wire.batch import NO_PRODUCER_ID, BatchHeader
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import records
+from ottla.protocol.wire.varint import Buffer
 from ottla.share.acquiring import Acquired, Span
-from ottla.wire.batch import NO_PRODUCER_ID, BatchHeader
-from ottla.wire.control import ControlType, control_type
-from ottla.wire.records import records
-from ottla.wire.varint import Buffer
 
 
 class _Aborted(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.errors import ApiError, InvalidRecordState, InvalidRequest
+from ottla.protocol.errors import ApiError, InvalidRecordState, InvalidRequest
 from ottla.share.delivery import NOBODY, Batch, Delivery, State
 from ottla.share.partition import Change, Limits, SharePartition
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from ottla.image.changes import Changes
-from ottla.messages.share_state_records import SHARE_STATE_RECORDS
+from ottla.protocol.messages.records.share_state_records import SHARE_STATE_RECORDS
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, Kinds, Marker
 from ottla.share.context import Context

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
-from ottla.messages import delete_share_group_state as deleting
-from ottla.messages import initialize_share_group_state as initializing
-from ottla.messages import read_share_group_state as reading
-from ottla.messages import read_share_group_state_summary as summarizing
-from ottla.messages import write_share_group_state as writing
+from ottla.protocol.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.replicated.decision import Decision
 from ottla.share.batches import StateBatch, combined
 from ottla.share.context import Context

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.messages.share_state_records import (
+from ottla.protocol.messages.records.share_state_records import (
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
 )
-from ottla.messages.share_state_records import StateBatch as BatchRecord
+from ottla.protocol.messages.records.share_state_records import StateBatch as BatchRecord
 from ottla.replicated.entries import Stored
 from ottla.share.batches import StateBatch, combined
 from ottla.share.state import NO_EPOCH, NO_START, Key, ShareState, ShareStates

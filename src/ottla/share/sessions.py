@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     InvalidRequest,
     InvalidShareSessionEpoch,
     ShareSessionLimitReached,
     ShareSessionNotFound,
 )
-from ottla.wire.batch import MAX_INT32
+from ottla.protocol.wire.batch import MAX_INT32
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from ottla.errors import ApiError
+from ottla.protocol.errors import ApiError
 from ottla.tables.definition import Definition, Home
 from ottla.tables.failures import TableError
 from ottla.tables.keeper import Keeper

@@ -14,11 +14,11 @@ from typing import Final
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from ottla.errors import ApiError, UnknownTopicOrPartition
 from ottla.pipeline.fetching import DataLost
 from ottla.pipeline.option_values import OptionError
 from ottla.pipeline.read_options import parse_read_options
 from ottla.pipeline.reading import Stream
+from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.tables.definition import Definition, Home
 from ottla.tables.failures import Stumbled, TableError
 from ottla.tables.keeper import Done, Keeper, source_options

@@ -10,7 +10,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
-from ottla.errors import (
+from ottla.image.image import Image
+from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
     TelemetryTooLarge,
@@ -18,10 +19,9 @@ from ottla.errors import (
     UnknownSubscriptionId,
     UnsupportedCompressionType,
 )
-from ottla.image.image import Image
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.types import ZERO_UUID
 from ottla.telemetry.subscriptions import Subscription, Wanted, subscriptions_of, wanted_from
-from ottla.wire.compression import Compression
-from ottla.wire.types import ZERO_UUID
 
 MOST_INSTANCES: Final = 16_384
 SILENCE_MS: Final = 60_000

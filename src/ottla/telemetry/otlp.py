@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.errors import ProtocolError
 
 MOST_STEPS: Final = 200_000
 """Fields that one push may have: more than a megabyte of honest metrics holds."""

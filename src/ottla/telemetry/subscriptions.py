@@ -11,7 +11,7 @@ import re2
 
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
-from ottla.wire.crc import crc32c
+from ottla.protocol.wire.crc import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from ottla.image.changes import Changes
-from ottla.messages.transaction_records import TRANSACTION_RECORDS
+from ottla.protocol.messages.records.transaction_records import TRANSACTION_RECORDS
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Entry, Kinds
 from ottla.transactions.context import Context

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.errors import UnsupportedVersion
+from ottla.protocol.errors import UnsupportedVersion
 from ottla.replicated.decision import Decision, Ticket
 from ottla.transactions.records import record_of
 from ottla.transactions.state import EPOCH_BUMPING, Transaction, TransactionsState

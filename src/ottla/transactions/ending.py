@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTxnState,
     ProducerFenced,
 )
-from ottla.messages.end_txn import EndTxnResponse
+from ottla.protocol.messages.rpc.end_txn import EndTxnResponse
 from ottla.replicated.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.state import (

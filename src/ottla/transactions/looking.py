@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from ottla.errors import TransactionalIdNotFound
-from ottla.messages import describe_transactions, list_transactions
+from ottla.protocol.errors import TransactionalIdNotFound
+from ottla.protocol.messages.rpc import describe_transactions, list_transactions
 from ottla.transactions.state import BY_LABEL, Status, TransactionsState
 
 

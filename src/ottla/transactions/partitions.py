@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
     InvalidProducerIdMapping,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.errors import (
+from ottla.protocol.errors import (
     ConcurrentTransactions,
     InvalidTransactionTimeout,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
-from ottla.messages.init_producer_id import InitProducerIdResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdResponse
 from ottla.replicated.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.ending import fence

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from ottla.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.messages.records.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.replicated.entries import Entry, Marker, Stored
 from ottla.transactions.state import (
     FORGOTTEN,

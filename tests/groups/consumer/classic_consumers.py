@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from ottla.errors import NONE, ApiError, MemberIdRequired, RebalanceInProgress, UnknownMemberId
 from ottla.groups import members
-from ottla.messages.consumer_protocol import (
+from ottla.protocol.errors import NONE, ApiError, MemberIdRequired, RebalanceInProgress, UnknownMemberId
+from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from ottla.messages.heartbeat import HeartbeatRequest
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.wire.codec import decode, encode
 from ottla.replicated.decision import PARKED
-from ottla.wire.codec import decode, encode
 from tests.groups.consumer.world import GROUP, World
 
 VERSION = 2

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ottla.errors import ApiError, FencedInstanceId, FencedMemberEpoch, UnknownMemberId, UnreleasedInstanceId
+from ottla.protocol.errors import ApiError, FencedInstanceId, FencedMemberEpoch, UnknownMemberId, UnreleasedInstanceId
 from tests.groups.consumer.world import GROUP, World
 
 

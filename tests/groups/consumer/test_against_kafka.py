@@ -10,15 +10,15 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.errors import InvalidRegularExpression
 from ottla.groups.consumer.assignor import Group, Reader
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.consumer.member import Target
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.consumer.regexes import compiled
 from ottla.groups.consumer.targets import ASSIGNORS
 from ottla.image.image import Image
 from ottla.image.values import Broker, Partition, Topic
+from ottla.protocol.errors import InvalidRegularExpression
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_jars import java, kafka_libs
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from ottla.errors import (
+from ottla.groups.consumer.group import CommittedPartition
+from ottla.groups.consumer.member import MemberState
+from ottla.protocol.errors import (
     FencedMemberEpoch,
     GroupIdNotFound,
     GroupMaxSizeReached,
@@ -10,10 +12,7 @@ from ottla.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
-from ottla.groups.consumer.group import CommittedPartition
-from ottla.groups.consumer.member import MemberState
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.messages.consumer_group_records import (
+from ottla.protocol.messages.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -22,6 +21,7 @@ from ottla.messages.consumer_group_records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored
 from tests.groups.consumer.consumers import SimulatedConsumer

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from ottla.errors import GroupIdNotFound, InconsistentGroupProtocol, RebalanceInProgress
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.protocol.errors import GroupIdNotFound, InconsistentGroupProtocol, RebalanceInProgress
 from tests.groups.consumer.classic_consumers import ClassicConsumer, Ticket
 from tests.groups.consumer.consumers import SimulatedConsumer
 from tests.groups.consumer.world import GROUP, World

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.errors import InvalidRegularExpression
 from ottla.groups.consumer import regexes
 from ottla.groups.consumer.group import Matching
-from ottla.messages.consumer_group_records import ConsumerGroupRegularExpressionKey
+from ottla.protocol.errors import InvalidRegularExpression
+from ottla.protocol.messages.records.consumer_group_records import ConsumerGroupRegularExpressionKey
 from tests.groups.consumer.consumers import SimulatedConsumer
 from tests.groups.consumer.world import World
 

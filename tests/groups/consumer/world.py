@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from ottla.errors import ApiError
 from ottla.groups.behaviour import GroupsBehaviour
 from ottla.groups.consumer.checking import check_heartbeat
 from ottla.groups.consumer.group import ConsumerGroup
@@ -19,17 +18,18 @@ from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ConfigResource, Partition, ResourceType, Topic
-from ottla.messages.consumer_group_heartbeat import (
+from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.protocol.wire.batch import batches
 from ottla.replicated.deadlines import Deadlines
 from ottla.replicated.decision import PARKED, Decision
 from ottla.replicated.entries import Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
 from ottla.settings.catalogue import broker_settings
-from ottla.wire.batch import batches
 
 START_MS = 1_700_000_000_000
 GROUP = "g"

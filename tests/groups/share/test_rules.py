@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import GroupIdNotFound, NonEmptyGroup, UnknownMemberId
 from ottla.groups.describing import delete_group
 from ottla.groups.share import states
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.heartbeat import Beat, NewStates, check_heartbeat, heartbeat
-from ottla.messages.alter_share_group_offsets import (
+from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownMemberId
+from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
-from ottla.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.groups.consumer.world import GROUP, World
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ottla.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
 from ottla.groups.consumer.group import CommittedPartition
 from ottla.groups.describing import delete_group
 from ottla.groups.streams.heartbeat import Heard
 from ottla.groups.streams.partition_counts import Status
-from ottla.messages.streams_group_heartbeat import Endpoint
-from ottla.messages.streams_group_records import StreamsGroupMetadataKey
+from ottla.protocol.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
+from ottla.protocol.messages.records.streams_group_records import StreamsGroupMetadataKey
+from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint
 from tests.groups.consumer.world import GROUP, World
 from tests.groups.streams.threads import create_missing, group_of, join, say, task_ids, tasks_of, word_count
 

@@ -17,20 +17,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ottla.errors import (
+from ottla.groups.state import NO_TIMESTAMP, Committed
+from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
     NonEmptyGroup,
     RebalanceInProgress,
     UnknownMemberId,
 )
-from ottla.groups.state import NO_TIMESTAMP, Committed
-from ottla.messages.consumer_protocol import ConsumerProtocolSubscription
-from ottla.messages.group_records import GroupMetadataKey, GroupMetadataValue
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.records.group_records import GroupMetadataKey, GroupMetadataValue
+from ottla.protocol.wire.codec import decode_from
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
-from ottla.wire.codec import decode_from
-from ottla.wire.errors import ProtocolError
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers, the only one whose subscriptions the coordinator can read."""

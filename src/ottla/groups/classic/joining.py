@@ -10,17 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.errors import (
-    ApiError,
-    FencedInstanceId,
-    GroupMaxSizeReached,
-    InconsistentGroupProtocol,
-    InvalidGroupId,
-    InvalidSessionTimeout,
-    MemberIdRequired,
-    RebalanceInProgress,
-    UnknownMemberId,
-)
 from ottla.groups.classic.group import ClassicGroup, Member, Protocol, State
 from ottla.groups.classic.rebalance import (
     Turn,
@@ -34,7 +23,18 @@ from ottla.groups.classic.records import recorded_as_empty
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import session_of
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.errors import (
+    ApiError,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.replicated.decision import PARKED, Decision, Parked, Ticket
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000

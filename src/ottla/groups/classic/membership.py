@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.errors import (
+from ottla.groups.classic.group import ClassicGroup, State
+from ottla.groups.classic.rebalance import Turn, complete_if_all_joined, prepare, sync_refused, synced
+from ottla.groups.context import Context
+from ottla.groups.state import GroupsState
+from ottla.groups.timers import session_of, sync_of
+from ottla.protocol.errors import (
     NONE,
     ApiError,
     IllegalGeneration,
@@ -13,14 +18,14 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from ottla.groups.classic.group import ClassicGroup, State
-from ottla.groups.classic.rebalance import Turn, complete_if_all_joined, prepare, sync_refused, synced
-from ottla.groups.context import Context
-from ottla.groups.state import GroupsState
-from ottla.groups.timers import session_of, sync_of
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from ottla.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.rpc.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.replicated.decision import PARKED, Decision, Ticket
 
 

@@ -10,14 +10,14 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ottla.errors import NONE, ApiError, RebalanceInProgress, UnknownMemberId
 from ottla.groups.classic.group import ClassicGroup, InitialDelay, Member, State
 from ottla.groups.classic.records import recorded
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import join_of, session_of, sync_of
-from ottla.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from ottla.messages.sync_group import SyncGroupResponse
+from ottla.protocol.errors import NONE, ApiError, RebalanceInProgress, UnknownMemberId
+from ottla.protocol.messages.rpc.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse
 from ottla.replicated.decision import Decision, Ticket
 from ottla.replicated.entries import Stored
 

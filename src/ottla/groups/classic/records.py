@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.groups.classic.group import ClassicGroup, Member, Protocol, State
 from ottla.groups.state import GroupsState
-from ottla.messages.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.protocol.messages.records.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.replicated.entries import Stored
 
 VERSION: Final = 3

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.errors import InvalidRequest, UnsupportedAssignor
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC
 from ottla.groups.consumer.settings import assignors
 from ottla.groups.context import Context
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _FIRST_WITH_OWN_ID: Final = 1
 """Members make their ids themselves (KIP-1082)."""

@@ -10,16 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ottla.errors import (
-    NONE,
-    ApiError,
-    IllegalGeneration,
-    InconsistentGroupProtocol,
-    MemberIdRequired,
-    RebalanceInProgress,
-    UnknownMemberId,
-    UnknownServerError,
-)
 from ottla.groups.classic.group import CONSUMER
 from ottla.groups.consumer.advancing import Advance
 from ottla.groups.consumer.downgrading import downgrade, must_downgrade_for
@@ -36,13 +26,23 @@ from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import session_of
 from ottla.image.image import Image
-from ottla.messages.consumer_protocol import ConsumerProtocolSubscription
-from ottla.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from ottla.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.errors import (
+    NONE,
+    ApiError,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnknownServerError,
+)
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replicated.decision import Decision
-from ottla.wire.errors import ProtocolError
 
 _NO_EPOCH: Final = -1
 _FIRST_TO_REQUIRE_AN_ID: Final = 4

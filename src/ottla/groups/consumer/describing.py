@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.consumer.leaving import consumer_group
 from ottla.groups.consumer.member import NO_TARGET
 from ottla.groups.consumer.member import Member as GroupMember
@@ -13,7 +12,8 @@ from ottla.groups.consumer.settings import assignor_of
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
-from ottla.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from ottla.protocol.java.hash_order import versioned_order
+from ottla.protocol.messages.rpc.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 _CLASSIC = 0
 _CONSUMER = 1

@@ -10,19 +10,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.errors import GroupIdNotFound
 from ottla.groups.classic import group as classic
 from ottla.groups.classic.rebalance import Turn, prepare
 from ottla.groups.consumer.embedded import version_of, write_assignment
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.consumer.member import NO_TARGET, Member, Target
 from ottla.groups.consumer.settings import CLASSIC_MAX_SIZE, may_downgrade
 from ottla.groups.consumer.timer_keys import all_cancelled
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
+from ottla.protocol.errors import GroupIdNotFound
+from ottla.protocol.java.hash_order import versioned_order
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replicated.decision import Decision
-from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 

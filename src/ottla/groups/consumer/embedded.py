@@ -11,13 +11,13 @@ from typing import Final
 
 from ottla.groups.consumer.member import Target
 from ottla.image.image import Image
-from ottla.messages.consumer_protocol import (
+from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
 )
-from ottla.wire.codec import decode_from, encode
-from ottla.wire.errors import ProtocolError
+from ottla.protocol.wire.codec import decode_from, encode
+from ottla.protocol.wire.errors import ProtocolError
 
 _LATEST: Final = 3
 _version = struct.Struct(">h")

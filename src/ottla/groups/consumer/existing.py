@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.errors import GroupIdNotFound
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.upgrading import upgraded
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey
+from ottla.protocol.errors import GroupIdNotFound
 from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
 

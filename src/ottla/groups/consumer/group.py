@@ -15,12 +15,6 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from ottla.errors import (
-    IllegalGeneration,
-    StaleMemberEpoch,
-    UnsupportedVersion,
-)
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.consumer.member import NO_TARGET, Member, MemberState, Owned, Target
 from ottla.groups.consumer.records import group_tombstones
 from ottla.groups.epoch_group import (
@@ -34,6 +28,12 @@ from ottla.groups.epoch_group import (
 )
 from ottla.groups.state import Committed
 from ottla.image.values import NO_ENTRIES
+from ottla.protocol.errors import (
+    IllegalGeneration,
+    StaleMemberEpoch,
+    UnsupportedVersion,
+)
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.replicated.entries import Stored
 
 

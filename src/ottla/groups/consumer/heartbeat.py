@@ -19,7 +19,7 @@ from ottla.groups.consumer.settings import heartbeat_interval_ms, session_timeou
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import session_of
-from ottla.messages.consumer_group_heartbeat import (
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.leaving import holder
 from ottla.groups.consumer.member import JOINING, LEAVING_STATIC, NO_TARGET, Member
@@ -15,6 +14,7 @@ from ottla.groups.consumer.reconciling import Reported
 from ottla.groups.consumer.records import current_record, member_record, member_tombstones, target_record
 from ottla.groups.consumer.settings import MAX_SIZE
 from ottla.groups.context import Context
+from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
 from ottla.replicated.entries import Stored
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.errors import FencedInstanceId, GroupIdNotFound, UnknownMemberId
 from ottla.groups.consumer.downgrading import downgrade, must_downgrade
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.member import LEAVING_STATIC, NOTHING_OWNED, Member
@@ -15,7 +14,11 @@ from ottla.groups.consumer.records import current_record, epoch_record, member_t
 from ottla.groups.consumer.timer_keys import Timers, all_cancelled
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
-from ottla.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.protocol.errors import FencedInstanceId, GroupIdNotFound, UnknownMemberId
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored
 

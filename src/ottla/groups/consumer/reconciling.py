@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ottla.errors import FencedMemberEpoch
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.member import NOTHING_OWNED, Member, MemberState, Owned, Target
 from ottla.image.image import Image
+from ottla.protocol.errors import FencedMemberEpoch
 
 Reported = Sequence[tuple[bytes, Sequence[int]]] | None
 """The partitions that a member says it has, by topic id; None if it says nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.groups.consumer.member import Member, Owned, Target
-from ottla.messages.consumer_group_records import (
+from ottla.protocol.messages.records.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import re2
 
-from ottla.errors import InvalidRegularExpression
 from ottla.groups.consumer.group import ConsumerGroup, Matching, Resolved
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.consumer.records import epoch_record, regex_record
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey
+from ottla.protocol.errors import InvalidRegularExpression
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored
 

@@ -17,7 +17,7 @@ from ottla.groups.consumer.member import (
     Owned,
 )
 from ottla.groups.replayed import Replay, change_target_epoch, replay_to, without_member
-from ottla.messages.consumer_group_records import (
+from ottla.protocol.messages.records.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.errors import UnknownServerError
 from ottla.groups.consumer.assignor import AssignmentFailed, Assignor, Group, Reader
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash, versioned_order
 from ottla.groups.consumer.member import NO_TARGET, Member, Target
 from ottla.groups.consumer.range_assignor import assign_ranges
 from ottla.groups.consumer.uniform_assignor import assign_uniformly
 from ottla.image.image import Image
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
 
 ASSIGNORS: Final[Mapping[str, Callable[[Group], dict[str, Target]]]] = {
     "uniform": assign_uniformly,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ottla.groups.consumer.assignor import AssignmentFailed, Group, Reader
-from ottla.groups.consumer.java_order import copied, grown, hash_order, number_order, uuid_hash
 from ottla.groups.consumer.member import Target
 from ottla.groups.consumer.mixed_assignor import assign_mixed
+from ottla.protocol.java.hash_order import copied, grown, hash_order, number_order, uuid_hash
 
 
 def assign_uniformly(group: Group) -> dict[str, Target]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ottla.errors import GroupIdNotFound, RebalanceInProgress
 from ottla.groups.classic import group as classic
 from ottla.groups.consumer.embedded import read_assignment, read_subscription
 from ottla.groups.consumer.group import ConsumerGroup
@@ -29,11 +28,12 @@ from ottla.groups.consumer.timer_keys import Timers
 from ottla.groups.context import Context
 from ottla.groups.timers import join_of, session_of, sync_of
 from ottla.image.image import Image
-from ottla.messages.join_group import JoinGroupResponse
-from ottla.messages.sync_group import SyncGroupResponse
+from ottla.protocol.errors import GroupIdNotFound, RebalanceInProgress
+from ottla.protocol.messages.rpc.join_group import JoinGroupResponse
+from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse
+from ottla.protocol.wire.errors import ProtocolError
 from ottla.replicated.decision import Ticket
 from ottla.replicated.entries import Stored
-from ottla.wire.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
 

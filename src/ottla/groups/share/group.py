@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from ottla.errors import GroupIdNotFound
 from ottla.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh, have_common
 from ottla.groups.share.member import NO_TARGET, Member, Target
 from ottla.groups.share.partitions import SharePartitions
 from ottla.groups.share.records import group_tombstones
 from ottla.groups.state import Committed
 from ottla.image.values import NO_ENTRIES
+from ottla.protocol.errors import GroupIdNotFound
 from ottla.replicated.entries import Stored
 
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.context import Context
 from ottla.groups.epoch_group import Refresh
@@ -38,7 +37,8 @@ from ottla.groups.share.settings import (
 from ottla.groups.share.targets import new_targets
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import session_of
-from ottla.messages.share_group_heartbeat import (
+from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

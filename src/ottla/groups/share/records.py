@@ -8,7 +8,7 @@ from typing import Final
 from ottla.groups.share.member import STABLE, Member, Target
 from ottla.groups.share.partitions import UNKNOWN_NAME, SharePartitions, Topics
 from ottla.image.image import Image
-from ottla.messages.share_group_records import (
+from ottla.protocol.messages.records.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataKey,

@@ -12,7 +12,7 @@ from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import LEAVING, NO_TARGET, Member
 from ottla.groups.share.partitions import Known, SharePartitions
 from ottla.groups.state import GroupsState
-from ottla.messages.share_group_records import (
+from ottla.protocol.messages.records.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,
     ShareGroupMetadataKey,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ottla.groups.consumer.java_order import grown, hash_order, number_hash, number_order, uuid_hash
 from ottla.groups.share.member import Target
+from ottla.protocol.java.hash_order import grown, hash_order, number_hash, number_order, uuid_hash
 
 _MASK: Final = 0xFFFF_FFFF
 _LOAD: Final = 0.75

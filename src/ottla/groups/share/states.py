@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.errors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
 from ottla.groups.context import Context
 from ottla.groups.share.group import ShareGroup, share_group
 from ottla.groups.share.heartbeat import NewStates
 from ottla.groups.share.partitions import NO_PARTITIONS, Known, SharePartitions, Wanted
 from ottla.groups.share.records import partitions_record
 from ottla.groups.state import GroupsState
-from ottla.messages.alter_share_group_offsets import (
+from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from ottla.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
+from ottla.protocol.messages.rpc.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
 from ottla.replicated.decision import Decision
 
 _UNKNOWN = UnknownTopicOrPartition.code

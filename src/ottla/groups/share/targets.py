@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash, versioned_order
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import NO_TARGET, Target
 from ottla.groups.share.simple_assignor import Reader, assign
 from ottla.image.image import Image
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
 
 
 def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dict[str, Target]:

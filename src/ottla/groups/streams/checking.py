@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.errors import InvalidRequest, StreamsInvalidTopology
 from ottla.groups.streams.member import JOINING, LEAVING_STATIC
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+from ottla.protocol.errors import InvalidRequest, StreamsInvalidTopology
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 
 _ALL_OR_NONE: Final = "If one task-type is non-null, all must be non-null."
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.errors import UnknownServerError
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.streams.partition_counts import PartitionCounts, Status, TopicProblem, read_together
 from ottla.groups.streams.topology import Topology, source_names
 from ottla.image.image import Image
-from ottla.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from ottla.messages.streams_group_records import Subtopology, TopicInfo
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.messages.records.streams_group_records import Subtopology, TopicInfo
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig
 
 _CONTROLLERS_CHOICE: Final = -1
 _NAMED: Final = 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.errors import UnknownServerError
-from ottla.groups.consumer.java_order import versioned_order
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.configuring import Configured, InternalTopic
 from ottla.groups.streams.group import StreamsGroup
@@ -13,8 +11,10 @@ from ottla.groups.streams.leaving import streams_group
 from ottla.groups.streams.member import Member as GroupMember
 from ottla.groups.streams.tasks import TaskEpochs, TaskIds
 from ottla.groups.streams.topology import Topology as GroupTopology
-from ottla.messages import streams_group_records as stored
-from ottla.messages.streams_group_describe import (
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import versioned_order
+from ottla.protocol.messages.records import streams_group_records as stored
+from ottla.protocol.messages.rpc.streams_group_describe import (
     Assignment,
     DescribedGroup,
     Endpoint,
@@ -24,7 +24,7 @@ from ottla.messages.streams_group_describe import (
     TopicInfo,
     Topology,
 )
-from ottla.messages.streams_group_describe import TaskIds as DescribedTaskIds
+from ottla.protocol.messages.rpc.streams_group_describe import TaskIds as DescribedTaskIds
 
 
 def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:

@@ -8,7 +8,7 @@ from ottla.groups.streams.configuring import Configured, ConfiguredSubtopology
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import Member
 from ottla.image.image import Image
-from ottla.messages.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
+from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
 
 
 def endpoints_of(

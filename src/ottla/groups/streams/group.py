@@ -14,7 +14,6 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.errors import StaleMemberEpoch, UnsupportedVersion
 from ottla.groups.consumer.group import CommittedPartition
 from ottla.groups.epoch_group import (
     FIRST_COMMIT_WITH_EPOCH,
@@ -31,6 +30,7 @@ from ottla.groups.streams.records import group_tombstones
 from ottla.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, each_task
 from ottla.groups.streams.topology import Topology
 from ottla.image.values import NO_ENTRIES
+from ottla.protocol.errors import StaleMemberEpoch, UnsupportedVersion
 from ottla.replicated.entries import Stored
 
 NOT_VALIDATED: Final = -1

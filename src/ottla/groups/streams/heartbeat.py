@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ottla.errors import InvalidRequest, UnknownServerError
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.context import Context
 from ottla.groups.epoch_group import Refresh
@@ -36,9 +35,13 @@ from ottla.groups.streams.tasks import NO_TASKS, TaskEpochs, TaskIds, Tasks
 from ottla.groups.streams.timer_keys import Timers, first_target_of, rebalance_of
 from ottla.groups.streams.topology import Topology, recorded, topology_of
 from ottla.groups.timers import session_of
-from ottla.messages import streams_group_heartbeat as messages
-from ottla.messages.create_topics import CreatableTopic
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ottla.protocol.errors import InvalidRequest, UnknownServerError
+from ottla.protocol.messages.rpc import streams_group_heartbeat as messages
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from ottla.replicated.decision import Decision
 from ottla.replicated.entries import Stored
 

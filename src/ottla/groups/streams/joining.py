@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
@@ -15,8 +14,9 @@ from ottla.groups.streams.member import JOINING, Endpoint, Member
 from ottla.groups.streams.reconciling import Reported
 from ottla.groups.streams.settings import MAX_SIZE
 from ottla.groups.streams.tasks import TaskIds, Tasks
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from ottla.messages.streams_group_heartbeat import TaskIds as HeardTaskIds
+from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import TaskIds as HeardTaskIds
 from ottla.replicated.entries import Stored
 
 _UNCHANGED = -1

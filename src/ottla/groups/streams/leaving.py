@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.errors import GroupIdNotFound
 from ottla.groups.state import GroupsState
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import Member
 from ottla.groups.streams.records import epoch_record, member_tombstones
 from ottla.groups.streams.timer_keys import all_cancelled
-from ottla.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ottla.protocol.errors import GroupIdNotFound
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from ottla.replicated.decision import Decision
 
 R = TypeVar("R")

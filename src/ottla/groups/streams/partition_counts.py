@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import IntEnum
 
-from ottla.errors import StreamsInvalidTopology, UnknownServerError
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
 from ottla.groups.streams.topology import Topology, source_names
 from ottla.image.image import Image
-from ottla.messages.streams_group_records import CopartitionGroup, Subtopology
+from ottla.protocol.errors import StreamsInvalidTopology, UnknownServerError
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.messages.records.streams_group_records import CopartitionGroup, Subtopology
 
 
 class Status(IntEnum):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ottla.errors import FencedMemberEpoch
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import Member, MemberState
 from ottla.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskId, TaskIds, Tasks
+from ottla.protocol.errors import FencedMemberEpoch
 
 Reported = Tasks | None
 """The tasks that a member says it has; None if it says nothing."""

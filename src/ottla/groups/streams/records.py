@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.groups.streams.member import Member
 from ottla.groups.streams.tasks import TaskEpochs, TaskIds, Tasks
-from ottla.messages.streams_group_records import (
+from ottla.protocol.messages.records.streams_group_records import (
     Endpoint,
     KeyValue,
     LastAssignmentConfig,
@@ -24,8 +24,10 @@ from ottla.messages.streams_group_records import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from ottla.messages.streams_group_records import StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds
-from ottla.messages.streams_group_records import TaskIds as TargetTaskIds
+from ottla.protocol.messages.records.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds,
+)
+from ottla.protocol.messages.records.streams_group_records import TaskIds as TargetTaskIds
 from ottla.replicated.entries import Stored
 
 VERSION: Final = 0

@@ -11,8 +11,10 @@ from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import LEAVING, Endpoint, Member, MemberState
 from ottla.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskIds, Tasks
 from ottla.groups.streams.topology import topology_of
-from ottla.messages import streams_group_records as stored
-from ottla.messages.streams_group_records import StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds
+from ottla.protocol.messages.records import streams_group_records as stored
+from ottla.protocol.messages.records.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds,
+)
 
 
 def _epoch(

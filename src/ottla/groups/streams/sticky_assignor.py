@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.errors import UnknownServerError
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
-from ottla.groups.streams.java_queue import JavaQueue
 from ottla.groups.streams.tasks import TaskId, TaskIds, Tasks, each_task
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.priority_queue import JavaQueue
 
 
 class Runner(NamedTuple):

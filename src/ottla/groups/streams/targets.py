@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash, versioned_order
 from ottla.groups.context import Context
 from ottla.groups.streams.configuring import Configured
 from ottla.groups.streams.group import StreamsGroup
@@ -14,6 +13,7 @@ from ottla.groups.streams.records import target_epoch_record, target_record
 from ottla.groups.streams.settings import STANDBYS, assignment_interval_ms
 from ottla.groups.streams.sticky_assignor import Runner, Width, assign_tasks
 from ottla.groups.streams.tasks import NO_TASKS, Tasks
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
 from ottla.replicated.entries import Stored
 
 _NO_STANDBYS: Final = "0"

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ottla.errors import UnknownServerError
-from ottla.groups.consumer.java_order import grown, hash_order, text_hash
-from ottla.messages import streams_group_heartbeat as heard
-from ottla.messages.streams_group_records import (
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.messages.records.streams_group_records import (
     CopartitionGroup,
     StreamsGroupTopologyValue,
     Subtopology,
     TopicConfig,
     TopicInfo,
 )
+from ottla.protocol.messages.rpc import streams_group_heartbeat as heard
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Records that logs and snapshots store, one file a family."""

@@ -1,0 +1,1 @@
+"""Requests and responses, one file an API, declared once for all versions."""

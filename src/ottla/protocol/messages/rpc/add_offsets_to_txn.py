@@ -1,0 +1,22 @@
+"""AddOffsetsToTxn (key 25): add the committed offsets of a group to a transaction.
+
+v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FENCED (KIP-588) · v3 flexible · v4 may
+answer TRANSACTION_ABORTABLE (KIP-890).
+"""
+
+from ottla.protocol.wire.declare import request, response, since
+from ottla.protocol.wire.types import Int16, Int32, Int64
+
+
+@request(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnRequest:
+    transactional_id: str = since("0+", default="")
+    producer_id: Int64 = since("0+", default=0)
+    producer_epoch: Int16 = since("0+", default=0)
+    group_id: str = since("0+", default="")
+
+
+@response(key=25, versions="0-4", flexible="3+")
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: Int32 = since("0+", default=0)
+    error_code: Int16 = since("0+", default=0)

@@ -1,0 +1,40 @@
+"""AlterConfigs (key 33): replace all settings of a resource; IncrementalAlterConfigs is the better way.
+
+v1 answers before it throttles (KIP-219) · v2 flexible.
+"""
+
+from ottla.protocol.wire.declare import request, response, since, struct
+from ottla.protocol.wire.types import Int8, Int16, Int32
+
+
+@struct
+class AlterableConfig:
+    name: str = since("0+", default="")
+    value: str | None = since("0+", default="")
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: Int8 = since("0+", default=0)
+    resource_name: str = since("0+", default="")
+    configs: list[AlterableConfig] = since("0+", factory=list)
+
+
+@request(key=33, versions="0-2", flexible="2+")
+class AlterConfigsRequest:
+    resources: list[AlterConfigsResource] = since("0+", factory=list)
+    validate_only: bool = since("0+", default=False)
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: Int16 = since("0+", default=0)
+    error_message: str | None = since("0+", default="")
+    resource_type: Int8 = since("0+", default=0)
+    resource_name: str = since("0+", default="")
+
+
+@response(key=33, versions="0-2", flexible="2+")
+class AlterConfigsResponse:
+    throttle_time_ms: Int32 = since("0+", default=0)
+    responses: list[AlterConfigsResourceResponse] = since("0+", factory=list)

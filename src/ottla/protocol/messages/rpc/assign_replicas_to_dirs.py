@@ -1,0 +1,53 @@
+"""AssignReplicasToDirs (key 73): a broker tells the controller in which directory each replica lies."""
+
+from ottla.protocol.wire.declare import request, response, since, struct
+from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
+
+
+@struct
+class PartitionData:
+    partition_index: Int32 = since("0+", default=0)
+
+
+@struct
+class TopicData:
+    topic_id: Uuid = since("0+", default=ZERO_UUID)
+    partitions: list[PartitionData] = since("0+", factory=list)
+
+
+@struct
+class DirectoryData:
+    id: Uuid = since("0+", default=ZERO_UUID)
+    topics: list[TopicData] = since("0+", factory=list)
+
+
+@request(key=73, versions="0", flexible="0+")
+class AssignReplicasToDirsRequest:
+    broker_id: Int32 = since("0+", default=0)
+    broker_epoch: Int64 = since("0+", default=-1)
+    directories: list[DirectoryData] = since("0+", factory=list)
+
+
+@struct
+class ResponsePartitionData:
+    partition_index: Int32 = since("0+", default=0)
+    error_code: Int16 = since("0+", default=0)
+
+
+@struct
+class ResponseTopicData:
+    topic_id: Uuid = since("0+", default=ZERO_UUID)
+    partitions: list[ResponsePartitionData] = since("0+", factory=list)
+
+
+@struct
+class ResponseDirectoryData:
+    id: Uuid = since("0+", default=ZERO_UUID)
+    topics: list[ResponseTopicData] = since("0+", factory=list)
+
+
+@response(key=73, versions="0", flexible="0+")
+class AssignReplicasToDirsResponse:
+    throttle_time_ms: Int32 = since("0+", default=0)
+    error_code: Int16 = since("0+", default=0)
+    directories: list[ResponseDirectoryData] = since("0+", factory=list)

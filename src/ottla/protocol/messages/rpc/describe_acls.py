@@ -1,0 +1,42 @@
+"""DescribeAcls (key 29): the access rules that match a filter.
+
+v2 flexible · v3 users as a resource (KIP-373).
+"""
+
+from ottla.protocol.wire.declare import request, response, since, struct
+from ottla.protocol.wire.types import Int8, Int16, Int32
+
+
+@request(key=29, versions="1-3", flexible="2+")
+class DescribeAclsRequest:
+    resource_type_filter: Int8 = since("1+", default=0)
+    resource_name_filter: str | None = since("1+", default="")
+    pattern_type_filter: Int8 = since("1+", default=3)
+    principal_filter: str | None = since("1+", default="")
+    host_filter: str | None = since("1+", default="")
+    operation: Int8 = since("1+", default=0)
+    permission_type: Int8 = since("1+", default=0)
+
+
+@struct
+class AclDescription:
+    principal: str = since("1+", default="")
+    host: str = since("1+", default="")
+    operation: Int8 = since("1+", default=0)
+    permission_type: Int8 = since("1+", default=0)
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: Int8 = since("1+", default=0)
+    resource_name: str = since("1+", default="")
+    pattern_type: Int8 = since("1+", default=3)
+    acls: list[AclDescription] = since("1+", factory=list)
+
+
+@response(key=29, versions="1-3", flexible="2+")
+class DescribeAclsResponse:
+    throttle_time_ms: Int32 = since("1+", default=0)
+    error_code: Int16 = since("1+", default=0)
+    error_message: str | None = since("1+", default="")
+    resources: list[DescribeAclsResource] = since("1+", factory=list)

@@ -1,0 +1,22 @@
+"""Heartbeat (key 12): a member of a classic group is alive, and hears whether the group rebalances.
+
+v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 static members (KIP-345) · v4
+flexible.
+"""
+
+from ottla.protocol.wire.declare import request, response, since
+from ottla.protocol.wire.types import Int16, Int32
+
+
+@request(key=12, versions="0-4", flexible="4+")
+class HeartbeatRequest:
+    group_id: str = since("0+", default="")
+    generation_id: Int32 = since("0+", default=0)
+    member_id: str = since("0+", default="")
+    group_instance_id: str | None = since("3+", default=None)
+
+
+@response(key=12, versions="0-4", flexible="4+")
+class HeartbeatResponse:
+    throttle_time_ms: Int32 = since("1+", default=0)
+    error_code: Int16 = since("0+", default=0)

@@ -1,0 +1,41 @@
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings.
+
+v1 flexible.
+"""
+
+from ottla.protocol.wire.declare import request, response, since, struct
+from ottla.protocol.wire.types import Int8, Int16, Int32
+
+
+@struct
+class AlterableConfig:
+    name: str = since("0+", default="")
+    config_operation: Int8 = since("0+", default=0)
+    value: str | None = since("0+", default="")
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: Int8 = since("0+", default=0)
+    resource_name: str = since("0+", default="")
+    configs: list[AlterableConfig] = since("0+", factory=list)
+
+
+@request(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest:
+    resources: list[AlterConfigsResource] = since("0+", factory=list)
+    validate_only: bool = since("0+", default=False)
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: Int16 = since("0+", default=0)
+    error_message: str | None = since("0+", default="")
+    resource_type: Int8 = since("0+", default=0)
+    resource_name: str = since("0+", default="")
+
+
+@response(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    throttle_time_ms: Int32 = since("0+", default=0)
+    responses: list[AlterConfigsResourceResponse] = since("0+", factory=list)

@@ -1,0 +1,206 @@
+"""Declaring messages: one class a message, for all its versions.
+
+    @request(key=10, versions="0-6", flexible="3+")
+    class FindCoordinatorRequest:
+        key: str = since("0-3", default="")
+        keys: list[str] = since("4+", factory=list)
+
+A declared class has slots, a keyword-only constructor, equality and a repr. Declaring is cheap on purpose: nothing is
+compiled until a class is first constructed, or first read or written in some version (see `codec`).
+
+A struct field that is tagged but not nullable is `... | None` here, and None means "not given": Kafka's own classes
+carry a struct full of defaults instead, which on the wire is the same absence.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
+
+from ottla.protocol.wire.types import Chunk
+
+T = TypeVar("T")
+Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
+Writer: TypeAlias = Callable[[Any, Callable[[Chunk], None]], None]
+MISSING: Any = object()
+LAST_VERSION = 32_767
+
+
+class Versions:
+    """A closed range of versions, written "3", "0-6" or "3+"; "" is the empty range."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, text: str) -> None:
+        first, dash, last = text.partition("-")
+        if not text:
+            self.first, self.last = 0, -1
+        elif first.endswith("+"):
+            self.first, self.last = int(first[:-1]), LAST_VERSION
+        else:
+            self.first = int(first)
+            self.last = int(last) if dash else self.first
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    def __repr__(self) -> str:
+        return f"{self.first}-{self.last}" if self.last < LAST_VERSION else f"{self.first}+"
+
+
+class Field:
+    """What `since` was told of one field; its name and type are the class's annotation."""
+
+    __slots__ = ("compact", "default", "factory", "nullable", "shared", "tag", "versions")
+
+    def __init__(
+        self,
+        versions: str,
+        default: Any,
+        factory: Callable[[], Any] | None,
+        nullable: str | None,
+        tag: int | None,
+        compact: bool,
+        shared: bool,
+    ) -> None:
+        self.versions = versions
+        self.default = default
+        self.factory = factory
+        self.nullable = nullable
+        self.tag = tag
+        self.compact = compact
+        self.shared = shared
+
+    def make_default(self) -> Any:
+        return self.default if self.factory is None else self.factory()
+
+
+def since(
+    versions: str,
+    *,
+    default: Any = MISSING,
+    factory: Callable[[], Any] | None = None,
+    nullable: str | None = None,
+    tag: int | None = None,
+    compact: bool = True,
+    shared: bool = False,
+) -> Any:
+    """A field that exists in these versions of its message; elsewhere it reads as its default and is not written.
+
+    `nullable` narrows the versions in which a `... | None` field may be null on the wire (default: all of them). With a
+    `tag` the field is a tagged one, written only when it differs from its default. `compact=False` keeps the old length
+    prefix in flexible versions (the request header's client id is the only such field). A `shared` list is often the
+    same object in neighbouring structs, and is then written once.
+    """
+    return Field(versions, default, factory, nullable, tag, compact, shared)
+
+
+class Schema:
+    """What was declared of a class, and its readers and writers by version, made as they are first asked for."""
+
+    __slots__ = ("cls", "fields", "flexible", "key", "name", "readers", "versions", "writers")
+
+    def __init__(self, cls: type, fields: dict[str, Field], key: int, versions: str, flexible: str) -> None:
+        self.cls = cls
+        self.name = cls.__name__
+        self.fields = fields
+        self.key = key
+        self.versions = Versions(versions)
+        self.flexible = Versions(flexible)
+        self.readers: dict[int, Reader] = {}
+        self.writers: dict[int, Writer] = {}
+
+
+def schema_of(cls: type) -> Schema:
+    schema: Schema = cls.__schema__  # type: ignore[attr-defined]
+    return schema
+
+
+def is_declared(cls: Any) -> bool:
+    return isinstance(getattr(cls, "__schema__", None), Schema)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(since,))
+def struct(cls: type[T]) -> type[T]:
+    """A struct inside messages. Its versions are those of the message around it."""
+    return _declare(cls, key=-1, versions="", flexible="")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(since,))
+def request(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
+    """The body of a request of the API `key`."""
+    return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(since,))
+def response(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
+    """The body of a response of the API `key`."""
+    return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(since,))
+def stored(*, key: int = -1, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
+    """A header, or a record that a log or a file keeps; `key` is the record's type where it has one."""
+    return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
+
+
+def _declare(cls: type[T], *, key: int, versions: str, flexible: str) -> type[T]:
+    # Slots must be there when a class is made, so the declared class is made once more, with them.
+    body = dict(vars(cls))
+    fields = {name: body.pop(name) for name in cls.__annotations__}
+    for name in ("__dict__", "__weakref__"):
+        body.pop(name, None)
+    body.update(__slots__=(*fields, "unknown_tags"), __init__=_first_init, __eq__=_equal, __hash__=None, __repr__=_show)
+    made: Any = type(cls.__name__, cls.__bases__, body)
+    made.__schema__ = Schema(made, fields, key, versions, flexible)
+    declared: type[T] = made
+    return declared
+
+
+def _first_init(self: Any, **values: Any) -> None:
+    """Stands in for the constructor until the first call, which compiles the real one."""
+    cls: Any = type(self)
+    cls.__init__ = _compile_init(schema_of(cls))
+    cls.__init__(self, **values)
+
+
+def _compile_init(schema: Schema) -> Callable[..., None]:
+    names: dict[str, Any] = {"MISSING": MISSING}
+    parameters = []
+    lines = []
+    for name, field in schema.fields.items():
+        if field.factory is None:
+            names[f"default_{name}"] = field.default
+            parameters.append(f"{name}=default_{name}")
+            lines.append(f"    self.{name} = {name}")
+        else:
+            names[f"make_{name}"] = field.factory
+            parameters.append(f"{name}=MISSING")
+            lines.append(f"    self.{name} = make_{name}() if {name} is MISSING else {name}")
+    star = "*, " if parameters else ""
+    source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, "    self.unknown_tags = None"])
+    exec(compile(source, f"<{schema.name} constructor>", "exec"), names)  # noqa: S102 (our own source)
+    made: Callable[..., None] = names["__init__"]
+    return made
+
+
+def _equal(self: Any, other: Any) -> bool:
+    if type(self) is not type(other):
+        return False
+    return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+
+def _show(self: Any) -> str:
+    """Only what differs from the defaults, so that a log line stays readable."""
+    shown = []
+    for name, field in schema_of(type(self)).fields.items():
+        value = getattr(self, name)
+        if value != field.make_default():
+            shown.append(f"{name}={_shorten(value)}")
+    if self.unknown_tags:
+        shown.append(f"unknown_tags={sorted(self.unknown_tags)}")
+    return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _shorten(value: Any) -> str:
+    if isinstance(value, memoryview | bytes | bytearray) and len(value) > 32:
+        return f"<{len(value)} bytes>"
+    return repr(value)
