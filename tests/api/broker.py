@@ -20,6 +20,8 @@ from ottla.api import api_versions, fetch, group_table, metadata, produce, readi
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.topics import effective_topic_settings
 from ottla.coordination.share_groups import ShareGroups
 from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
@@ -59,8 +61,6 @@ from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
 from ottla.server.coordinators import group_context, group_coordinators
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.topics import effective_topic_settings
 from tests.clock import Clock
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk

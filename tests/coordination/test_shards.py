@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.config.settings.catalogue import broker_settings
 from ottla.groups.expiry import expire_offsets
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import OFFSET_EXPIRY
@@ -35,7 +36,6 @@ from ottla.protocol.messages.rpc.offset_fetch import (
 )
 from ottla.protocol.wire.compression import Compression
 from ottla.replicated.decision import Decision
-from ottla.settings.catalogue import broker_settings
 from tests.api.broker import ME, Broker, Exchange
 
 TOPIC = "__consumer_offsets"

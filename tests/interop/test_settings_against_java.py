@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
+from ottla.config.settings.properties import InvalidProperties, parse_properties, show_properties
+from ottla.config.settings.setting import InvalidSetting
+from ottla.config.settings.topics import validate_topic_settings
+from ottla.config.settings.values import SettingType, show_value
 from ottla.log.node_files import DirectoryLock, NotAPartition, Role, marked_directory_name, parse_directory_name
-from ottla.settings.catalogue import broker_settings, group_settings, topic_settings
-from ottla.settings.properties import InvalidProperties, parse_properties, show_properties
-from ottla.settings.setting import InvalidSetting
-from ottla.settings.topics import validate_topic_settings
-from ottla.settings.values import SettingType, show_value
 from tests.interop.java_peer import JavaError, JavaPeer
 
 KINDS = {"broker": broker_settings, "topic": topic_settings, "group": group_settings}

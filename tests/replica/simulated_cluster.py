@@ -25,6 +25,7 @@ from ottla.api import fetch, list_offsets, produce
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
+from ottla.config.settings.topics import effective_topic_settings
 from ottla.controller.decision import Decision
 from ottla.controller.isr import alter_partition
 from ottla.controller.reassignment import alter_reassignments
@@ -62,7 +63,6 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Expirations, Timer
-from ottla.settings.topics import effective_topic_settings
 from tests.clock import Call
 from tests.controller import cluster as controllers
 from tests.log.simulated_disk import SimulatedDisk, Survival

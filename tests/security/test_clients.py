@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from ottla.settings.properties import show_properties
+from ottla.config.settings.properties import show_properties
 from tests.interop.kafka_jars import java, kafka_libs
 from tests.security.secured import MECHANISMS, PASSWORDS, Secured
 from tests.security.talk import encoded

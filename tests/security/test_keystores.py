@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
 from ottla.security.keystores import Store, identity_pem, trusted_pem
 from ottla.security.tls import Tls, client_context
-from ottla.settings.values import Password
 from tests.security.certificates import PASSWORD, Authority, Identity
 
 LOCATION = "ssl.keystore.location"

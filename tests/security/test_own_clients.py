@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ottla.client.addresses import parse_addresses
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
+from ottla.config.settings.properties import show_properties
 from ottla.pipeline.columns import TYPES
 from ottla.pipeline.link import Link
 from ottla.pipeline.option_values import OptionError
@@ -26,7 +27,6 @@ from ottla.pipeline.reading import plan_batch, read_range
 from ottla.protocol.errors import ApiError, AuthenticationError, NetworkFailed
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.security.settings import parse_security
-from ottla.settings.properties import show_properties
 from tests.cli.commands import ottla, refuses, says
 from tests.security.certificates import PASSWORD
 from tests.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of

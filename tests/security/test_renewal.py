@@ -13,11 +13,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from ottla.config.settings.properties import show_properties
 from ottla.image.image import Image
 from ottla.security.tls import client_context
 from ottla.server.securing import Securing
 from ottla.server.settings import load_settings
-from ottla.settings.properties import show_properties
 from tests.cluster.ottla_cluster import eventually
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS

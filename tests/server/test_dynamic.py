@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from ottla.config.node_settings import NodeSettings
 from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
@@ -15,7 +16,6 @@ from ottla.net.listener import Connections, Limits, Listener
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.server.dynamic import DynamicSettings
-from ottla.server.node_settings import NodeSettings
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.settings import load_settings

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from ottla.config.defaults import data_directory
+from ottla.config.listeners import Address, ListenerEndpoint
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.topics import Source, effective_topic_settings
+from ottla.config.settings.values import Password
 from ottla.image.values import SecurityProtocol
 from ottla.net.listener import Limits
-from ottla.server.defaults import data_directory
-from ottla.server.listeners import Address, ListenerEndpoint
 from ottla.server.plugins import STANDARD
 from ottla.server.settings import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.topics import Source, effective_topic_settings
-from ottla.settings.values import Password
 
 PLAIN = SecurityProtocol.PLAINTEXT
 FILE = """\

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.settings.properties import InvalidProperties, Property, parse_properties, show_properties
+from ottla.config.settings.properties import InvalidProperties, Property, parse_properties, show_properties
 
 SERVER = rb"""# a comment
 ! another

@@ -7,11 +7,11 @@ from itertools import chain
 
 import pytest
 
-from ottla.settings.catalogue import broker_settings, group_settings, nearest, topic_settings
-from ottla.settings.checks import check_of
-from ottla.settings.setting import Importance, InvalidSetting, Setting, Update
-from ottla.settings.topic_table import SYNONYMS
-from ottla.settings.values import Password, SettingType, Value, parse_value, show_value
+from ottla.config.settings.catalogue import broker_settings, group_settings, nearest, topic_settings
+from ottla.config.settings.checks import check_of
+from ottla.config.settings.setting import Importance, InvalidSetting, Setting, Update
+from ottla.config.settings.topic_table import SYNONYMS
+from ottla.config.settings.values import Password, SettingType, Value, parse_value, show_value
 
 ALL = list(chain(broker_settings().values(), topic_settings().values(), group_settings().values()))
 
@@ -114,7 +114,7 @@ def test_a_topics_defaults_are_those_of_the_broker() -> None:
 def test_the_tables_are_read_quickly_and_only_when_asked_for() -> None:
     script = """if True:
         import json, time
-        from ottla.settings.catalogue import broker_settings, topic_settings, group_settings
+        from ottla.config.settings.catalogue import broker_settings, topic_settings, group_settings
         before = broker_settings.cache_info().currsize
         start = time.perf_counter()
         broker_settings(), topic_settings(), group_settings()

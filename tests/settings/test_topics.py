@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.settings.setting import InvalidSetting
-from ottla.settings.topics import Source, effective_topic_settings, validate_topic_settings
+from ottla.config.settings.setting import InvalidSetting
+from ottla.config.settings.topics import Source, effective_topic_settings, validate_topic_settings
 
 
 def test_a_topic_goes_before_its_broker_and_that_before_the_default() -> None:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from zlib import crc32
 
 from ottla.client import consumer, producer, retrying
+from ottla.config.node_settings import NodeSettings
 from ottla.consensus.effects import RoleChanged
 from ottla.image.loader import Update
 from ottla.net import connection, listener
@@ -23,7 +24,6 @@ from ottla.protocol.wire.batch import batches
 from ottla.server import coordinators, directories, formatting, observation
 from ottla.server import node as nodes
 from ottla.server.formatting import format_directories
-from ottla.server.node_settings import NodeSettings
 from ottla.server.settings import load_settings
 from tests.log.simulated_disk import SimulatedDisk, Survival
 from tests.simulate.loop import Life, SimulatedLoop, current_life

@@ -14,13 +14,13 @@ from ottla.api import broker_loggers
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
+from ottla.config.settings.brokers import broker_setting, without_invalid
+from ottla.config.settings.values import SettingType
 from ottla.controller.configs import Operation
 from ottla.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
-from ottla.settings.brokers import broker_setting, without_invalid
-from ottla.settings.values import SettingType
 
 _KEPT_BY_CONTROLLER: Final = (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
 

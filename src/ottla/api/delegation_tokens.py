@@ -17,6 +17,7 @@ from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.forwarded import forward
 from ottla.api.guarding import allowed, answered, may
 from ottla.api.node import BrokerNode
+from ottla.config.settings.values import Password
 from ottla.image.values import DelegationToken
 from ottla.protocol.errors import (
     ApiError,
@@ -43,7 +44,6 @@ from ottla.protocol.messages.rpc.expire_delegation_token import (
 )
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.security.delegation import USER, token_hmac
-from ottla.settings.values import Password
 
 _NO_TIME: Final = -1
 """Of a token that was refused; one that could not be decided on has 0."""

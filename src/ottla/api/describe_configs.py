@@ -19,6 +19,9 @@ from ottla.api.setting_entries import (
     layers_of,
     topic_entries,
 )
+from ottla.config.settings.brokers import BrokerLayers
+from ottla.config.settings.setting import InvalidSetting
+from ottla.config.settings.topics import Source
 from ottla.controller.topic_names import check_topic_name
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
@@ -31,9 +34,6 @@ from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ottla.settings.brokers import BrokerLayers
-from ottla.settings.setting import InvalidSetting
-from ottla.settings.topics import Source
 
 
 class Described(Protocol):

@@ -3,13 +3,20 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from ottla.config.settings.brokers import (
+    BrokerLayers,
+    Synonym,
+    broker_setting,
+    broker_synonyms,
+    is_dynamic,
+    without_invalid,
+)
+from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
+from ottla.config.settings.setting import Importance, Setting
+from ottla.config.settings.topic_table import SYNONYMS
+from ottla.config.settings.topics import Source, effective_topic_settings
+from ottla.config.settings.values import SettingType, show_value
 from ottla.image.image import Image
-from ottla.settings.brokers import BrokerLayers, Synonym, broker_setting, broker_synonyms, is_dynamic, without_invalid
-from ottla.settings.catalogue import broker_settings, group_settings, topic_settings
-from ottla.settings.setting import Importance, Setting
-from ottla.settings.topic_table import SYNONYMS
-from ottla.settings.topics import Source, effective_topic_settings
-from ottla.settings.values import SettingType, show_value
 
 TYPE_NUMBERS: Final = {
     SettingType.BOOLEAN: 1,

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _cluster(arguments: argparse.Namespace) -> LocalCluster:
-    from ottla.server.defaults import data_directory
+    from ottla.config.defaults import data_directory
 
     racks = [rack.strip() for rack in arguments.racks.split(",") if rack.strip()]
     if arguments.base_port + 2 * arguments.nodes - 1 > _MAX_PORT:

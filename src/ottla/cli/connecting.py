@@ -80,9 +80,9 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
 
 
 def _security(file: str | None) -> "Security":
+    from ottla.config.settings.properties import InvalidProperties, parse_properties
     from ottla.security.errors import InvalidSecurity
     from ottla.security.settings import PLAINTEXT, read_security
-    from ottla.settings.properties import InvalidProperties, parse_properties
 
     if file is None:
         return PLAINTEXT

@@ -10,8 +10,8 @@ from ottla.cli.command import CommandFailed, add_overrides, overrides
 if TYPE_CHECKING:
     import asyncio
 
+    from ottla.config.node_settings import NodeSettings
     from ottla.server.node import Node
-    from ottla.server.node_settings import NodeSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

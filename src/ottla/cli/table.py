@@ -36,7 +36,7 @@ def _add_home(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
 def _home(arguments: argparse.Namespace) -> "Home":
     from pathlib import Path
 
-    from ottla.server.defaults import data_directory
+    from ottla.config.defaults import data_directory
     from ottla.tables.definition import Home
 
     given = arguments.home or os.environ.get(HOME)

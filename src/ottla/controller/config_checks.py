@@ -3,6 +3,10 @@
 import re
 from collections.abc import Mapping
 
+from ottla.config.settings.catalogue import broker_settings, group_settings
+from ottla.config.settings.setting import InvalidSetting, Setting, Update
+from ottla.config.settings.topics import NOTHING, validate_topic_settings
+from ottla.config.settings.values import SettingType, WrongValue, parse_value
 from ottla.controller.topic_names import check_topic_name
 from ottla.controller.view import View
 from ottla.image.values import ConfigResource, ResourceType
@@ -14,10 +18,6 @@ from ottla.protocol.errors import (
     UnsupportedVersion,
 )
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS, METADATA_VERSIONS
-from ottla.settings.catalogue import broker_settings, group_settings
-from ottla.settings.setting import InvalidSetting, Setting, Update
-from ottla.settings.topics import NOTHING, validate_topic_settings
-from ottla.settings.values import SettingType, WrongValue, parse_value
 
 MIN_ISR = "min.insync.replicas"
 CORDONED = "cordoned.log.dirs"

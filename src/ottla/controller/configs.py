@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
+from ottla.config.settings.setting import Setting
+from ottla.config.settings.values import SettingType
 from ottla.controller.config_checks import MIN_ISR, check_alteration, check_name, check_settings
 from ottla.controller.decision import Decision, decide_all
 from ottla.controller.view import View
@@ -17,9 +20,6 @@ from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
-from ottla.settings.catalogue import broker_settings, group_settings, topic_settings
-from ottla.settings.setting import Setting
-from ottla.settings.values import SettingType
 
 V = TypeVar("V")
 Asked = TypeVar("Asked", incremental.AlterConfigsResource, legacy.AlterConfigsResource)

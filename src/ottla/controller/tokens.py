@@ -4,6 +4,7 @@ by a secret that all nodes share, can know."""
 import hmac
 from collections.abc import Callable
 
+from ottla.config.settings.values import Password
 from ottla.controller.decision import Decision
 from ottla.controller.view import View
 from ottla.image.values import DelegationToken
@@ -27,7 +28,6 @@ from ottla.protocol.messages.rpc.expire_delegation_token import (
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.protocol.metadata_versions import DELEGATION_TOKENS
 from ottla.security.delegation import USER, token_hmac
-from ottla.settings.values import Password
 
 _FOREVER = (1 << 63) - 1
 

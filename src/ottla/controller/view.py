@@ -7,6 +7,9 @@ from typing import Final
 
 from immutables import Map
 
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.topics import EffectiveSetting, effective_topic_settings
+from ottla.config.settings.values import Value
 from ottla.image.image import Image
 from ottla.image.values import (
     DIRECTORY_LOST,
@@ -19,9 +22,6 @@ from ottla.image.values import (
 )
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.metadata_versions import DIRECTORY_ASSIGNMENT, ELR_VERSION
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.topics import EffectiveSetting, effective_topic_settings
-from ottla.settings.values import Value
 
 RESERVED_DIRECTORIES: Final = frozenset(number.to_bytes(16, "big") for number in range(100))
 """Ids that no directory may have; the first three of them mean something."""

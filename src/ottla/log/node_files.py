@@ -21,8 +21,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self
 
+from ottla.config.settings.properties import InvalidProperties, parse_properties, show_properties
 from ottla.log.disk import Disk, read_file, replace_file
-from ottla.settings.properties import InvalidProperties, parse_properties, show_properties
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"

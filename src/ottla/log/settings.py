@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, Self
 
+from ottla.config.settings.topics import NOTHING, EffectiveSetting, effective_topic_settings
 from ottla.protocol.wire.batch import TimestampType
 from ottla.protocol.wire.compression import Compression
-from ottla.settings.topics import NOTHING, EffectiveSetting, effective_topic_settings
 
 _FOREVER: Final = (1 << 63) - 1
 _TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE, "LogAppendTime": TimestampType.LOG_APPEND}

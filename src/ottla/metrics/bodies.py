@@ -9,10 +9,10 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import Any, Final
 
+from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
 from ottla.protocol.wire.declare import Schema, schema_of
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
 from ottla.protocol.wire.types import Fixed
-from ottla.settings.catalogue import broker_settings, group_settings, topic_settings
 
 _MAX_ITEMS: Final = 10
 _MAX_TEXT: Final = 200

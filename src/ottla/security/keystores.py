@@ -14,8 +14,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
-from ottla.settings.values import Password
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates

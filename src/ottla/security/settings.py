@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
 from ottla.security.exchanges import BearerExchange, Exchange, PlainExchange, scram_exchange
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
@@ -15,7 +16,6 @@ from ottla.security.keystores import Store
 from ottla.security.scram import MECHANISMS
 from ottla.security.tls import PROTOCOLS, Tls, client_context
 from ottla.security.tokens import TokenSource, token_of
-from ottla.settings.values import Password
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
 from ottla.security.keystores import Store, identity_pem, trusted_pem
-from ottla.settings.values import Password
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,

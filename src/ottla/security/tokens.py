@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ottla.config.settings.values import Password
 from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.tls import Tls, client_context
-from ottla.settings.values import Password
 
 _KEPT_SHARE: Final = 0.8
 _MOST_BYTES: Final = 1 << 20

@@ -21,6 +21,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
 from ottla.api.call import Call
+from ottla.config.node_settings import NodeSettings
+from ottla.config.settings.own import DISCONNECT_GRACE_MS
 from ottla.image.values import Broker
 from ottla.net.connection import Connection
 from ottla.net.listener import Listener
@@ -29,9 +31,7 @@ from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.active_controller import ActiveController
 from ottla.server.knocking import is_refused
 from ottla.server.metadata import Metadata
-from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
-from ottla.settings.own import DISCONNECT_GRACE_MS
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from ottla.access.quotas import ClientQuotas, Windows
 from ottla.access.standard import StandardAuthorizer, super_users
 from ottla.api.dispatch import Dispatch
 from ottla.api.throttling import BrokerThrottling, ControllerThrottling, Throttling
+from ottla.config.listeners import WrongSetting
+from ottla.config.node_settings import NodeSettings
 from ottla.controller.quotas import IP
 from ottla.image.loader import Update
 from ottla.image.values import QuotaEntity, quota_entity
 from ottla.net.listener import Connections
 from ottla.server.hosts import address_of, host_of, spelled_out
-from ottla.server.listeners import WrongSetting
-from ottla.server.node_settings import NodeSettings
 from ottla.server.plugins import AUTHORIZER, STANDARD
 
 logger = logging.getLogger(__name__)

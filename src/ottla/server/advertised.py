@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from ottla.config.listeners import ListenerEndpoint
 from ottla.image.values import FeatureRange
-from ottla.server.listeners import ListenerEndpoint
 
 M = TypeVar("M", covariant=True)
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.config.listeners import ALL_INTERFACES, WrongSetting
+from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
+from ottla.config.settings.catalogue import broker_settings
 from ottla.image.values import SecurityProtocol
 from ottla.protocol.wire.compression import Compression
 from ottla.replica.read_replica import RACK_AWARE
 from ottla.server.access_control import standard_authorizer
-from ottla.server.listeners import ALL_INTERFACES, WrongSetting
-from ottla.server.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
-from ottla.settings.catalogue import broker_settings
 
 _host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch
 _MIB: Final = 1 << 20

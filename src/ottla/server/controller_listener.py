@@ -7,11 +7,11 @@ from ottla.api import controller_apis
 from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch, Route, Spawn
 from ottla.api.guards import OF_CONTROLLERS
+from ottla.config.node_settings import NodeSettings
 from ottla.image.image import Image
 from ottla.protocol.features import supported_features
 from ottla.protocol.messages.apis import Listeners
 from ottla.server.controller_access import ControllerAccess
-from ottla.server.node_settings import NodeSettings
 
 
 def controller_dispatch(

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from ottla.config.node_settings import NodeSettings
 from ottla.image.loader import Update
 from ottla.protocol.errors import ApiError, by_code
 from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
 from ottla.server.advertised import features_told, listeners_told
 from ottla.server.formatting import random_id
-from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 

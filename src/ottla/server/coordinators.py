@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
 
+from ottla.config.node_settings import NodeSettings
 from ottla.coordination.broker_links import Spawn
 from ottla.coordination.shards import Shards
 from ottla.coordination.share_groups import ShareGroups
@@ -21,7 +22,6 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.waiting import Completions, Timer
 from ottla.security.settings import SecurityNow
-from ottla.server.node_settings import NodeSettings
 
 Setting = Callable[[str], Any]
 """Gives a setting of this broker as it is now."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.config.node_settings import NodeSettings
 from ottla.log.disk import Disk
 from ottla.log.node_files import DirectoryLock, NodeMeta, read_meta
 from ottla.server.formatting import format_directories, random_cluster_id
-from ottla.server.node_settings import NodeSettings
 
 
 class NodeFailed(Exception):

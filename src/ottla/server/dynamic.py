@@ -14,18 +14,18 @@ from typing import Final
 from immutables import Map
 
 from ottla.api.setting_entries import layers_of
+from ottla.config.listeners import WrongSetting
+from ottla.config.node_settings import NodeSettings
+from ottla.config.settings.brokers import BrokerLayers, broker_setting, listener_override
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.setting import InvalidSetting, Update
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
 from ottla.log.settings import LogSettings, log_settings
 from ottla.protocol.errors import InvalidRequest
 from ottla.replica.moves import UNLIMITED
-from ottla.server.listeners import WrongSetting
-from ottla.server.node_settings import NodeSettings
 from ottla.server.settings import rebuild_settings
-from ottla.settings.brokers import BrokerLayers, broker_setting, listener_override
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.setting import InvalidSetting, Update
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ottla.config.node_settings import NodeSettings
 from ottla.consensus.voters import VoterSet
 from ottla.log.disk import Disk, SystemDisk
 from ottla.log.node_files import META_PROPERTIES, MalformedFile, NodeMeta, read_meta, show_id, write_meta
@@ -26,7 +27,6 @@ from ottla.protocol.metadata_versions import (
 )
 from ottla.server.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
 from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
-from ottla.server.node_settings import NodeSettings
 from ottla.server.scram import InvalidCredential, credential_record
 from ottla.server.voters import InvalidVoters, make_voter, parse_initial_controllers
 

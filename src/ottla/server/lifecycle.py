@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from ottla.config.node_settings import NodeSettings
 from ottla.image.loader import Update
 from ottla.log.logs import Logs
 from ottla.protocol.errors import (
@@ -34,7 +35,6 @@ from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 from ottla.server.advertised import features_told, listeners_told
 from ottla.server.formatting import random_id
 from ottla.server.metadata import Metadata
-from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 

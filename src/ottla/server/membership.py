@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla import __version__
+from ottla.config.node_settings import NodeSettings
 from ottla.consensus.config import ConsensusConfig
 from ottla.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
-from ottla.server.node_settings import NodeSettings
 
 
 def consensus_config(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.config.node_settings import NodeSettings
 from ottla.consensus.log_view import OffsetAndEpoch
 from ottla.log.disk import Disk, FileRange, LogFile, write_all
 from ottla.log.home import Home
@@ -21,7 +22,6 @@ from ottla.log.settings import LogSettings
 from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.protocol.wire.batch import MAX_INT64
 from ottla.server.bootstrap import METADATA_PARTITION
-from ottla.server.node_settings import NodeSettings
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024

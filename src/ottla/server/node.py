@@ -19,6 +19,8 @@ from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.guards import OF_BROKERS
 from ottla.api.node import BrokerNode
+from ottla.config.node_settings import NodeSettings
+from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.consensus.effects import RoleChanged
 from ottla.controller.view import Options
 from ottla.image.changes import Changes
@@ -60,7 +62,6 @@ from ottla.server.membership import consensus_config, static_voters
 from ottla.server.memory import Memory
 from ottla.server.metadata import Metadata
 from ottla.server.metadata_log import MetadataLog
-from ottla.server.node_settings import NodeSettings
 from ottla.server.observation import Observation
 from ottla.server.peers import QuorumPeers
 from ottla.server.plugins import Plugins
@@ -72,7 +73,6 @@ from ottla.server.securing import Handle, Securing
 from ottla.server.tasks import Tasks
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
-from ottla.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.telemetry.pushed import PushedMetrics
 
 logger = logging.getLogger(__name__)

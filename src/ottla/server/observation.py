@@ -14,6 +14,9 @@ from typing import Final
 
 from ottla import __version__
 from ottla.api.node import BrokerNode
+from ottla.config.listeners import parse_address
+from ottla.config.node_settings import NodeSettings
+from ottla.config.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
 from ottla.controller.state_tracker import StateTracker
 from ottla.image.changes import Changes
 from ottla.image.image import EMPTY
@@ -36,15 +39,12 @@ from ottla.server.broker_measures import watch_broker, watch_logs, watch_network
 from ottla.server.event_measures import watch_coordinators
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
-from ottla.server.listeners import parse_address
 from ottla.server.metadata import Metadata
-from ottla.server.node_settings import NodeSettings
 from ottla.server.quorum import Quorum
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.topic_states import TopicStates
-from ottla.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.node_settings import NodeSettings
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.consumer.settings import ASSIGNORS, built_in
 from ottla.server.directories import NodeFailed
-from ottla.server.node_settings import NodeSettings
 
 if TYPE_CHECKING:
     from ottla.plugins import ServerInfo

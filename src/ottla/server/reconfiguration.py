@@ -6,10 +6,10 @@ What topics inherit is looked up with each image by those who hold the logs; her
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.config.node_settings import NodeSettings
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.net.listener import Listener
-from ottla.server.node_settings import NodeSettings
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.upkeep import Upkeep
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.client.connection import Connection
+from ottla.config.node_settings import NodeSettings
 from ottla.image.changes import Changes
 from ottla.protocol.errors import ApiError, BrokerNotAvailable, NetworkFailed
 from ottla.protocol.messages.rpc.fetch import FetchRequest
@@ -28,7 +29,6 @@ from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions
 from ottla.replica.whereabouts import Whereabouts
 from ottla.security.settings import SecurityNow, plaintext
-from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 

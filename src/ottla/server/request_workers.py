@@ -15,9 +15,9 @@ from functools import partial
 from threading import Condition, Thread, current_thread
 from typing import Any, TypeVar
 
+from ottla.config.node_settings import NodeSettings
 from ottla.net.intake import Intake
 from ottla.net.request import Request
-from ottla.server.node_settings import NodeSettings
 
 T = TypeVar("T")
 

@@ -20,6 +20,9 @@ from typing import Any, Final
 from ottla.api.authentication import SaslGate, SaslRules
 from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
+from ottla.config.listeners import WrongSetting
+from ottla.config.node_settings import NodeSettings
+from ottla.config.settings.values import Password
 from ottla.image.image import Image
 from ottla.image.values import ScramUser, SecurityProtocol
 from ottla.net.connection import Connection
@@ -46,9 +49,6 @@ from ottla.security.settings import PLAINTEXT, Security, parse_tls, read_securit
 from ottla.security.signed import KeySource, Signed, keys_at
 from ottla.security.tls import client_context, server_context
 from ottla.server.directories import NodeFailed
-from ottla.server.listeners import WrongSetting
-from ottla.server.node_settings import NodeSettings
-from ottla.settings.values import Password
 
 logger = logging.getLogger(__name__)
 

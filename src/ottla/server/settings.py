@@ -1,8 +1,8 @@
 """A node's configuration: a Kafka `server.properties`, unchanged, and what was set on the command line.
 
-Every setting is checked alone (`ottla.settings`) and beside the others (`consistency.py`) before anything starts. What
-is wrong leaves as one `InvalidConfiguration` that names the file and line, the setting, its value and what is allowed.
-A name that no Kafka knows is only worth a warning: it may be meant for a plugin.
+Every setting is checked alone (`ottla.config.settings`) and beside the others (`consistency.py`) before anything
+starts. What is wrong leaves as one `InvalidConfiguration` that names the file and line, the setting, its value and what
+is allowed. A name that no Kafka knows is only worth a warning: it may be meant for a plugin.
 """
 
 import re
@@ -12,10 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.image.values import SecurityProtocol
-from ottla.server.consistency import check_consistency, doubts
-from ottla.server.defaults import is_own_quorum, one_node_settings
-from ottla.server.listeners import (
+from ottla.config.defaults import is_own_quorum, one_node_settings
+from ottla.config.listeners import (
     Address,
     WrongSetting,
     advertised_controllers,
@@ -25,13 +23,15 @@ from ottla.server.listeners import (
     parse_protocol,
     protocol_map,
 )
-from ottla.server.node_settings import NodeSettings, ProcessRole
-from ottla.server.unknown import warning_about
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.own import own_settings
-from ottla.settings.properties import InvalidProperties, parse_properties
-from ottla.settings.setting import InvalidSetting
-from ottla.settings.values import Value
+from ottla.config.node_settings import NodeSettings, ProcessRole
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.own import own_settings
+from ottla.config.settings.properties import InvalidProperties, parse_properties
+from ottla.config.settings.setting import InvalidSetting
+from ottla.config.settings.values import Value
+from ottla.config.unrecognized import warning_about
+from ottla.image.values import SecurityProtocol
+from ottla.server.consistency import check_consistency, doubts
 
 __all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]
 

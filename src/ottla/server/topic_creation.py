@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.api.call import Call, CloseConnection
 from ottla.api.forwarded import on_behalf
+from ottla.config.node_settings import NodeSettings
 from ottla.protocol.errors import ApiError, TopicAlreadyExists, by_code
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 

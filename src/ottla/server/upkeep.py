@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ottla.config.node_settings import NodeSettings
 from ottla.log.compaction import Compaction
 from ottla.log.logs import Logs
 from ottla.net.listener import Listener
-from ottla.server.node_settings import NodeSettings
 
 logger = logging.getLogger(__name__)
 

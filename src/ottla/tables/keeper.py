@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
+from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.pipeline.access import Access, shared
 from ottla.pipeline.read_options import EARLIEST, ReadOptions, parse_read_options
 from ottla.protocol.errors import UnknownTopicOrPartition
-from ottla.settings.properties import InvalidProperties, parse_properties
 from ottla.tables.definition import Definition, Home
 from ottla.tables.evolution import extended, needs_rewrite
 from ottla.tables.failures import TableError

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from ottla.config.settings.catalogue import broker_settings
 from ottla.groups.behaviour import GroupsBehaviour
 from ottla.groups.consumer.checking import check_heartbeat
 from ottla.groups.consumer.group import ConsumerGroup
@@ -29,7 +30,6 @@ from ottla.replicated.deadlines import Deadlines
 from ottla.replicated.decision import PARKED, Decision
 from ottla.replicated.entries import Stored, batch_of, entries_of
 from ottla.replicated.machine import Machine
-from ottla.settings.catalogue import broker_settings
 
 START_MS = 1_700_000_000_000
 GROUP = "g"

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.settings.catalogue import broker_settings, nearest
-from ottla.settings.own import PREFIX, own_settings
+from ottla.config.settings.catalogue import broker_settings, nearest
+from ottla.config.settings.own import PREFIX, own_settings
 
 # Settings of what Kafka loads by name: its authorizer, its remote storage, config providers, metrics reporters.
 _OF_PLUGINS: Final = ("super.users", "allow.everyone.if.no.acl.found")

@@ -1,6 +1,6 @@
 """What a node runs with: every setting typed, and those that take more than one to understand put together.
 
-Made by `settings.py`, which checks all of it first.
+Made by `node/settings_loader.py`, which checks all of it first.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ottla.config.listeners import Address, ListenerEndpoint
+from ottla.config.settings.values import Value
 from ottla.image.values import FeatureRange
 from ottla.net.listener import Limits
 from ottla.protocol.features import supported_features
-from ottla.server.listeners import Address, ListenerEndpoint
-from ottla.settings.values import Value
 
 LISTENER_LIMITS: Final = {
     "max_listener_connections": "max.connections",

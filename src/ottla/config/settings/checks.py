@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ottla.settings.values import SettingType, Value, WrongValue, trim
+from ottla.config.settings.values import SettingType, Value, WrongValue, trim
 
 Check: TypeAlias = Callable[[Value], Value]
 """Returns the value, without repetitions if it is a list; raises WrongValue."""

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ottla.settings.catalogue import broker_settings
-from ottla.settings.setting import Importance, InvalidSetting, Setting, Update
-from ottla.settings.topics import NOTHING, Source
-from ottla.settings.values import SettingType
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.setting import Importance, InvalidSetting, Setting, Update
+from ottla.config.settings.topics import NOTHING, Source
+from ottla.config.settings.values import SettingType
 
 listener_override = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL).fullmatch
 """Finds the setting's own name in one for a listener."""

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.settings.setting import Importance, Setting, Update
-from ottla.settings.values import SettingType
+from ottla.config.settings.setting import Importance, Setting, Update
+from ottla.config.settings.values import SettingType
 
 PREFIX: Final = "ottla."
 DISCONNECT_GRACE_MS: Final = "ottla.broker.disconnect.grace.ms"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ottla.settings.checks import check_of
-from ottla.settings.values import SettingType, Value, WrongValue, parse_value
+from ottla.config.settings.checks import check_of
+from ottla.config.settings.values import SettingType, Value, WrongValue, parse_value
 
 
 class InvalidSetting(Exception):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ottla.settings.values import trim
+from ottla.config.settings.values import trim
 
 NODE_ID = "1"
 CONTROLLER_LISTENER = "CONTROLLER"

@@ -4,11 +4,11 @@ import difflib
 import functools
 from collections.abc import Iterable, Mapping
 
-from ottla.settings.broker_table import BROKER_ROWS
-from ottla.settings.group_table import GROUP_ROWS
-from ottla.settings.setting import Importance, Setting, Update
-from ottla.settings.topic_table import TOPIC_ROWS
-from ottla.settings.values import SettingType
+from ottla.config.settings.broker_table import BROKER_ROWS
+from ottla.config.settings.group_table import GROUP_ROWS
+from ottla.config.settings.setting import Importance, Setting, Update
+from ottla.config.settings.topic_table import TOPIC_ROWS
+from ottla.config.settings.values import SettingType
 
 
 @functools.cache

@@ -12,10 +12,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from ottla.settings.catalogue import broker_settings, nearest, topic_settings
-from ottla.settings.setting import InvalidSetting, Setting
-from ottla.settings.topic_table import SYNONYMS
-from ottla.settings.values import Value, show_value
+from ottla.config.settings.catalogue import broker_settings, nearest, topic_settings
+from ottla.config.settings.setting import InvalidSetting, Setting
+from ottla.config.settings.topic_table import SYNONYMS
+from ottla.config.settings.values import Value, show_value
 
 
 class Source(IntEnum):
