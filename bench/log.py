@@ -7,15 +7,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from ottla.log.directory import LogDirectory
-from ottla.log.disk import SystemDisk
-from ottla.log.home import Home
-from ottla.log.node_files import NodeMeta
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import DEFAULT_LOG_SETTINGS
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import DEFAULT_LOG_SETTINGS
+from ottla.storage.log_environment import LogEnvironment
 
 PARTITIONS = 10_000
 RECOVERED_BYTES = 1_000_000_000
@@ -74,7 +74,9 @@ def recover(folder: str) -> None:
         size, end = log.size, log.log_end_offset
         del log
         took = time.perf_counter()
-        log = open_log(Home(), f"{folder}/recovered", "topic", 0, DEFAULT_LOG_SETTINGS, clean=False, now_ms=now_ms)
+        log = open_log(
+            LogEnvironment(), f"{folder}/recovered", "topic", 0, DEFAULT_LOG_SETTINGS, clean=False, now_ms=now_ms
+        )
         took = time.perf_counter() - took
         assert log.log_end_offset == end
         print(f"recovery of {size / 1e9:.1f} GB in batches of {name:7} {took:6.2f} s {size / took / 1e9:6.2f} GB/s")
@@ -129,7 +131,7 @@ def make_batch(records: int, value_bytes: int, *, producer_id: int = -1, sequenc
 
 def new_log(path: str, now_ms: int) -> PartitionLog:
     """An empty log with default settings."""
-    return create_log(Home(), path, "topic", 0, DEFAULT_LOG_SETTINGS, now_ms=now_ms)
+    return create_log(LogEnvironment(), path, "topic", 0, DEFAULT_LOG_SETTINGS, now_ms=now_ms)
 
 
 def resident_bytes() -> int:

@@ -19,13 +19,6 @@ from bench.figures import OTTLA
 from bench.measure import cpu_seconds
 from bench.systems import SYSTEMS, running
 from bench.timing import Work, compare
-from ottla.log.home import Home
-from ottla.log.opening import create_log
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.producers import Origin
-from ottla.log.reading import read
-from ottla.log.settings import DEFAULT_LOG_SETTINGS
-from ottla.log.validate import accept, confirm, rules_of
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,
@@ -47,6 +40,13 @@ from ottla.protocol.wire.batch import compute_crc
 from ottla.protocol.wire.codec import encode, reader_of, writer_of
 from ottla.protocol.wire.declare import Writer
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.storage.log.opening import create_log
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import DEFAULT_LOG_SETTINGS
+from ottla.storage.log.validate import accept, confirm, rules_of
+from ottla.storage.log_environment import LogEnvironment
 
 VERSION, FETCH_VERSION = 12, 12
 NOW_MS = 1_700_000_000_000
@@ -59,8 +59,8 @@ def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, ExitStack() as stack:
         pair = stack.enter_context(_connection())
-        log = create_log(Home(), f"{folder}/t-0", "t", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
-        other = create_log(Home(), f"{folder}/u-0", "u", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
+        log = create_log(LogEnvironment(), f"{folder}/t-0", "t", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
+        other = create_log(LogEnvironment(), f"{folder}/u-0", "u", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
         _tell("a produce of one record of 100 bytes", _produce_steps(log, pair))
         _tell("a fetch that finds 64 KiB", _fetch_steps(other, pair))
         file = os.open(Path(folder) / "plain", os.O_RDWR | os.O_CREAT)

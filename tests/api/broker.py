@@ -28,14 +28,6 @@ from ottla.coordination.transactions import Transactions
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import DIRECTORY_UNASSIGNED
-from ottla.log.directory import LogDirectory
-from ottla.log.disk import FileRange
-from ottla.log.home import Inline
-from ottla.log.logs import Logs
-from ottla.log.node_files import NodeMeta
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.space import Space
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.records.metadata_records import (
@@ -61,6 +53,14 @@ from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
 from ottla.server.coordinators import group_context, group_coordinators
+from ottla.storage.directories.disk_space import Space
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.disk import FileRange
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import Inline
 from tests.clock import Clock
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk

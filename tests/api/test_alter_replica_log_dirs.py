@@ -3,7 +3,6 @@
 import errno
 from typing import Any
 
-from ottla.log.partition_log import PartitionLog
 from ottla.protocol.errors import LogDirNotFound, NotLeader, ReplicaNotAvailable, StaleBrokerEpoch, StorageFailed
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
@@ -13,6 +12,7 @@ from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
 )
 from ottla.protocol.messages.rpc.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
+from ottla.storage.log.partition_log import PartitionLog
 from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 

@@ -1,6 +1,5 @@
 """DescribeLogDirs and OffsetForLeaderEpoch on what one node of each kind cannot show."""
 
-from ottla.log.settings import DEFAULT_LOG_SETTINGS
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
@@ -10,6 +9,7 @@ from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS, METADATA_VERSION
+from ottla.storage.log.settings import DEFAULT_LOG_SETTINGS
 from tests.api.broker import Broker
 from tests.log.logs_in_memory import batch
 

@@ -11,12 +11,12 @@ from ottla.api.broker_table import BROKER_ENDPOINTS
 from ottla.api.call import LATER, Call
 from ottla.api.endpoint import Endpoint
 from ottla.api.produce import produce_failed
-from ottla.log.partition_log import PartitionLog
 from ottla.protocol.errors import ClusterAuthorizationFailed, UnknownServerError
 from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.storage.log.partition_log import PartitionLog
 from tests.api.broker import Broker, Exchange
 from tests.log.logs_in_memory import batch
 from tests.metrics.service import Handler, serving

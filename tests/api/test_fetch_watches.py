@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log.truncation import advance_log_start
 from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
 from ottla.protocol.messages.rpc.fetch import (
@@ -19,6 +18,7 @@ from ottla.protocol.messages.rpc.fetch import (
     PartitionData,
     ReplicaState,
 )
+from ottla.storage.log.truncation import advance_log_start
 from tests.api.broker import BROKER_EPOCH, Broker, Exchange
 from tests.log.logs_in_memory import batch
 

@@ -10,12 +10,12 @@ import pytest
 
 from ottla.api.call import LATER, NOTHING, Call
 from ottla.api.dispatch import Route
-from ottla.log.disk import FileRange
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.wire.codec import decode
+from ottla.storage.disk import FileRange
 from tests.metrics.service import Service, serving
 
 HEARTBEAT, FETCH, VERSIONS = 12, 1, 18

@@ -12,10 +12,10 @@ import pytest
 
 import ottla
 from ottla.cli.main import COMMANDS
-from ottla.log.disk import SystemDisk
-from ottla.log.node_files import read_meta
 from ottla.protocol.messages.records.metadata_records import UserScramCredentialRecord
 from ottla.server.formatting import read_bootstrap
+from ottla.storage.directories.node_files import read_meta
+from ottla.storage.disk import SystemDisk
 
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"
 FILE = """\

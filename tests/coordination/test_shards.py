@@ -35,7 +35,7 @@ from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.wire.compression import Compression
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from tests.api.broker import ME, Broker, Exchange
 
 TOPIC = "__consumer_offsets"

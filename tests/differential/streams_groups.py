@@ -25,7 +25,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
 )
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.declare import schema_of
-from ottla.replicated.entries import Stored, entries_of
+from ottla.storage.state_machine.entries import Stored, entries_of
 from tests.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
 from tests.differential.normal import Messages
 from tests.differential.requests import Part, fetch

@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetF
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.declare import schema_of
-from ottla.replicated.entries import Stored, entries_of
+from ottla.storage.state_machine.entries import Stored, entries_of
 from tests.differential.groups import Member, coordinators_ready, member, subscription
 from tests.differential.harness import Both, Side
 from tests.differential.requests import Part, fetch

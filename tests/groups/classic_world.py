@@ -28,8 +28,8 @@ from ottla.protocol.messages.rpc.txn_offset_commit import (
 )
 from ottla.protocol.wire.codec import encode
 from ottla.protocol.wire.control import transaction_marker
-from ottla.replicated.decision import PARKED
-from ottla.replicated.entries import Entry, Marker
+from ottla.storage.state_machine.decision import PARKED
+from ottla.storage.state_machine.entries import Entry, Marker
 from tests.groups.consumer.world import World
 
 GROUP = "g"

@@ -12,12 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ottla.log.cleaner import clean, install, plan
-from ottla.log.dirt import look
-from ottla.log.disk import SystemDisk
-from ottla.log.home import Home
-from ottla.log.offset_map import capacity_of
-from ottla.log.partition_log import PartitionLog
+from ottla.storage.compaction.cleanable import look
+from ottla.storage.compaction.cleaner import clean, install, plan
+from ottla.storage.compaction.offset_map import capacity_of
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log_environment import LogEnvironment
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_jars import class_path, java
 from tests.log.compaction_histories import DELETE_RETENTION_MS, SETTINGS, History, producer_states, reopened
@@ -76,7 +76,7 @@ def index_of(log: PartitionLog) -> list[Any]:
 def test_kafka_leaves_the_same(tmp_path: Path) -> None:
     disk = SystemDisk()
     start_ms = int(time.time() * 1000) - 3_600_000  # Java forgets producers that were idle for long
-    homes = [Home(disk=disk, random=Random(seed)) for seed in range(LOGS)]
+    homes = [LogEnvironment(disk=disk, random=Random(seed)) for seed in range(LOGS)]
     histories = [
         History(seed, home=home, directory=str(tmp_path / f"{seed}" / "topic-0"), start_ms=start_ms)
         for seed, home in enumerate(homes)

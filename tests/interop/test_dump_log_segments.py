@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import cleaner
-from ottla.log.directory import LogDirectory
-from ottla.log.node_files import NodeMeta
-from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.protocol.wire.batch import MAX_INT32, TimestampType
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.storage.compaction import cleaner
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, truncate_fully, truncate_to
 from tests.interop.dumped_segments import Dump, DumpedBatch, DumpedRecord, dump_files, latest_producers
 from tests.interop.java_peer import JavaPeer
 

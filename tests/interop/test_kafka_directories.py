@@ -36,17 +36,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.log import cleaner, producer_snapshot
-from ottla.log.checkpoints import CLEANED, read_checkpoint
-from ottla.log.directory import LogDirectory
-from ottla.log.disk import SystemDisk
-from ottla.log.node_files import DirectoryLock, read_clean_shutdown, read_meta
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import LogSettings
 from ottla.protocol.wire.batch import TimestampType, assign_offset, batches, check_crc
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.storage.compaction import cleaner
+from ottla.storage.directories.checkpoints import CLEANED, read_checkpoint
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.node_files import DirectoryLock, read_clean_shutdown, read_meta
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log import producer_snapshot
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import LogSettings
 from tests.interop.dumped_segments import dump_files
 from tests.interop.java_peer import JavaPeer
 from tests.interop.kafka_broker import KafkaNode

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from ottla.log import producer_snapshot
-from ottla.log.aborted import Aborted, AbortedTransactions
-from ottla.log.disk import SystemDisk
-from ottla.log.epochs import EPOCHS_FILE, LeaderEpochs
-from ottla.log.producers import Completed, Origin, Producers
 from ottla.protocol.errors import ApiError
 from ottla.protocol.wire.batch import MAX_INT32, batches
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
 from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log import producer_snapshot
+from ottla.storage.log.aborted import Aborted, AbortedTransactions
+from ottla.storage.log.epochs import EPOCHS_FILE, LeaderEpochs
+from ottla.storage.log.producers import Completed, Origin, Producers
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_jars import class_path, java
 

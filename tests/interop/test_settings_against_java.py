@@ -14,7 +14,13 @@ from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.topics import validate_topic_settings
 from ottla.config.settings.values import SettingType, show_value
-from ottla.log.node_files import DirectoryLock, NotAPartition, Role, marked_directory_name, parse_directory_name
+from ottla.storage.directories.node_files import (
+    DirectoryLock,
+    NotAPartition,
+    Role,
+    marked_directory_name,
+    parse_directory_name,
+)
 from tests.interop.java_peer import JavaError, JavaPeer
 
 KINDS = {"broker": broker_settings, "topic": topic_settings, "group": group_settings}

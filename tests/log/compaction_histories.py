@@ -2,15 +2,15 @@
 
 from random import Random
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import LogSettings
 from ottla.protocol.wire.batch import TimestampType, batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.simulated_disk import SimulatedDisk
 
 DIRECTORY = "/logs/topic-0"
@@ -32,10 +32,10 @@ class History:
     """A log on some disk, and one random source for all that happens to it."""
 
     def __init__(
-        self, seed: int, *, home: Home | None = None, directory: str = DIRECTORY, start_ms: int = START_MS
+        self, seed: int, *, home: LogEnvironment | None = None, directory: str = DIRECTORY, start_ms: int = START_MS
     ) -> None:
         self.random = Random(seed)
-        self.home = home or Home(disk=SimulatedDisk(seed), random=Random(seed))
+        self.home = home or LogEnvironment(disk=SimulatedDisk(seed), random=Random(seed))
         self.directory = directory
         self.now_ms = start_ms
         self.settings = SETTINGS
@@ -129,7 +129,9 @@ class History:
         return self.log
 
 
-def reopened(home: Home, directory: str, *, clean: bool, recovery_point: int, now_ms: int = START_MS) -> PartitionLog:
+def reopened(
+    home: LogEnvironment, directory: str, *, clean: bool, recovery_point: int, now_ms: int = START_MS
+) -> PartitionLog:
     return open_log(
         home,
         directory,

@@ -11,10 +11,10 @@ import time
 from random import Random
 from zlib import crc32
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.workbench import FOREVER, Producer, batch
 
 SETTINGS = LogSettings(segment_bytes=20_000, index_interval_bytes=500)
@@ -31,9 +31,9 @@ def digest(data: bytes | bytearray) -> str:
 def open_or_create(directory: str, *, clean: bool, recovery_point: int = 0) -> PartitionLog:
     """The log in the directory, or a new one."""
     if not os.path.exists(directory):  # noqa: PTH110
-        return create_log(Home(), directory, "t", 0, SETTINGS, now_ms=now_ms())
+        return create_log(LogEnvironment(), directory, "t", 0, SETTINGS, now_ms=now_ms())
     return open_log(
-        Home(),
+        LogEnvironment(),
         directory,
         "t",
         0,

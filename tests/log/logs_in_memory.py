@@ -4,12 +4,12 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from ottla.log.directory import LogDirectory
-from ottla.log.disk import Disk
-from ottla.log.logs import Logs
-from ottla.log.node_files import NodeMeta
-from ottla.log.settings import LogSettings
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.disk import Disk
+from ottla.storage.log.settings import LogSettings
 
 T = TypeVar("T")
 NOW_MS = 1_700_000_000_000

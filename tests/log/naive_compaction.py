@@ -7,12 +7,12 @@ and a record is the newest of its key if no later one in the mapped range has th
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ottla.log.partition_log import PartitionLog
-from ottla.log.producers import LastEntry
 from ottla.protocol.wire.batch import BatchHeader
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import Record, records
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producers import LastEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ _Change = tuple[tuple[str, _Node | None], ...]
 
 
 class SimulatedDisk:
-    """An `ottla.log.disk.Disk` whose files are in memory, with crashes and failures on demand.
+    """An `ottla.storage.disk.Disk` whose files are in memory, with crashes and failures on demand.
 
     `calls` counts the calls that change something, syncs included; `fail_after` and `crash_after` count the same.
     A call that is refused anyway (no such file) is not counted.

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.aborted import ENTRY_BYTES, Aborted, AbortedTransactions
-from ottla.log.disk import SystemDisk
-from ottla.log.index import CorruptIndex
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.aborted import ENTRY_BYTES, Aborted, AbortedTransactions
+from ottla.storage.log.index import CorruptIndex
 
 DISK = SystemDisk()
 ENTRIES = [Aborted(7, 0, 10, 2), Aborted(8, 2, 20, 15), Aborted(7, 15, 30, 31), Aborted(9, 35, 50, 51)]

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.checkpoints import (
+from ottla.storage.directories.checkpoints import (
     RECOVERY_POINTS,
     MalformedCheckpoint,
     parse_checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
-from ottla.log.disk import SystemDisk
+from ottla.storage.disk import SystemDisk
 
 
 def test_what_is_written_is_what_kafka_writes(tmp_path: Path) -> None:

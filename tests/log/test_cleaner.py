@@ -9,20 +9,20 @@ from random import Random
 
 import pytest
 
-from ottla.log.cleaner import Cleaned, CleaningAborted, clean, group_segments, install, plan
-from ottla.log.dirt import cleanable_ratio, look
-from ottla.log.disk import SystemDisk
-from ottla.log.home import Home
-from ottla.log.offset_map import capacity_of
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.producers import Origin
-from ottla.log.reading import read
-from ottla.log.retention import remove_expired
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import CLEANED, DELETED, SWAP, Segment
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import truncate_to
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.storage.compaction.cleanable import cleanable_ratio, look
+from ottla.storage.compaction.cleaner import Cleaned, CleaningAborted, clean, group_segments, install, plan
+from ottla.storage.compaction.offset_map import capacity_of
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import read
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import CLEANED, DELETED, SWAP, Segment
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import truncate_to
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.compaction_histories import (
     DELETE_RETENTION_MS,
     DIRECTORY,
@@ -460,7 +460,7 @@ def test_the_throttle_hears_of_all_bytes_read_and_written() -> None:
 
 
 def test_a_log_is_cleaned_in_a_thread_while_it_grows(tmp_path: Path) -> None:
-    history = History(5, home=Home(disk=SystemDisk(), random=Random(5)), directory=str(tmp_path / "topic-0"))
+    history = History(5, home=LogEnvironment(disk=SystemDisk(), random=Random(5)), directory=str(tmp_path / "topic-0"))
     history.live(300)
     log = history.log
     planned = plan(log, first_dirty_offset=None, now_ms=history.now_ms)
@@ -565,7 +565,7 @@ def test_producers_are_the_same_when_the_log_is_all_there_is(seed: int) -> None:
 
 def grown(seed: int, fate: int) -> History:
     """The same log for a seed, in several segments, all of it durable; what a crash does to it is the fate's matter."""
-    history = History(seed, home=Home(disk=SimulatedDisk(fate), random=Random(seed)))
+    history = History(seed, home=LogEnvironment(disk=SimulatedDisk(fate), random=Random(seed)))
     history.live(30)
     history.finish()
     history.log.settings = history.settings = replace(SETTINGS, segment_bytes=400)
@@ -592,7 +592,7 @@ def crashed(disk: SimulatedDisk, *, by_power: bool) -> SimulatedDisk:
 
 def check_either(disk: SimulatedDisk, history: History, outcomes: Sequence[object], *, recovery_point: int) -> int:
     """Open what a crash left: it is one of the outcomes, and goes on from there. Returns which."""
-    home = Home(disk=disk, random=Random(1))
+    home = LogEnvironment(disk=disk, random=Random(1))
     log = reopened(home, DIRECTORY, clean=False, recovery_point=recovery_point, now_ms=history.now_ms)
     assert leftovers(log) == []
     found = outcomes.index(everything_in(log))
@@ -625,7 +625,7 @@ def test_a_crash_leaves_the_log_as_it_was_or_cleaned(seed: int, by_power: bool) 
             again = Random(calls).randint(1, 40)
             left.crash_after(again)
             try:
-                reopened(Home(disk=left), DIRECTORY, clean=False, recovery_point=end, now_ms=history.now_ms)
+                reopened(LogEnvironment(disk=left), DIRECTORY, clean=False, recovery_point=end, now_ms=history.now_ms)
                 left.crash_after(1 << 40)
             except PowerLoss:
                 left = crashed(left, by_power=by_power)
@@ -642,7 +642,7 @@ def test_what_was_settled_is_durable() -> None:
     expected = batches_of(history.log)
     disk = history.home.disk
     assert isinstance(disk, SimulatedDisk)
-    home = Home(disk=disk.crash())
+    home = LogEnvironment(disk=disk.crash())
     log = reopened(home, DIRECTORY, clean=False, recovery_point=history.log.log_end_offset, now_ms=history.now_ms)
     assert batches_of(log) == expected
 

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from ottla.log.checkpoints import read_checkpoint
-from ottla.log.compaction import Compaction
-from ottla.log.logs import Logs
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import LogSettings
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.records import records
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.checkpoints import read_checkpoint
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import LogSettings
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 

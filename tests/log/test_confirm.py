@@ -7,15 +7,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.log import validate
-from ottla.log.producers import Origin
-from ottla.log.settings import LogSettings
-from ottla.log.validate import TooHeavy, accept, confirm, rules_of
 from ottla.protocol.errors import RecordError
 from ottla.protocol.wire.batch import MAX_INT64, TRANSACTIONAL_BIT, TimestampType, assign_crc, read_header
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.protocol.wire.summary import inspect, survey
+from ottla.storage.log import validate
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.validate import TooHeavy, accept, confirm, rules_of
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

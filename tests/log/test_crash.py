@@ -16,15 +16,15 @@ from random import Random
 
 import pytest
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log, open_log
-from ottla.log.producers import Origin, Producers
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.protocol.wire.batch import BatchHeader, read_header
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
 from ottla.protocol.wire.records import records
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.producers import Origin, Producers
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, truncate_fully, truncate_to
+from ottla.storage.log_environment import LogEnvironment
 from tests.log import crash_writer
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 from tests.log.workbench import (
@@ -75,8 +75,8 @@ class Run:
         self.disk.sync_dir("/data")
         self.disk.sync_dir(DIRECTORY)
 
-    def _home(self) -> Home:
-        return Home(disk=self.disk, random=Random(1))
+    def _home(self) -> LogEnvironment:
+        return LogEnvironment(disk=self.disk, random=Random(1))
 
     def go_on(self, steps: int) -> None:
         kinds: list[tuple[int, Callable[[], None]]] = [

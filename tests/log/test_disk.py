@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.disk import Disk, FileRange, LogFile, SystemDisk, _fallocate, read_file, replace_file, write_all
+from ottla.storage.disk import Disk, FileRange, LogFile, SystemDisk, _fallocate, read_file, replace_file, write_all
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 
@@ -93,7 +93,7 @@ def test_a_python_without_ctypes_sets_no_room_aside(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "ctypes", None)
     allocation = _fallocate.__wrapped__
     assert allocation() is None
-    monkeypatch.setattr("ottla.log.disk._fallocate", allocation)
+    monkeypatch.setattr("ottla.storage.disk._fallocate", allocation)
     file = SystemDisk.create(str(tmp_path / "00.log"))
     assert not SystemDisk.reserve(file, 0, 1 << 20)
     os.close(file)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.disk import SystemDisk
-from ottla.log.epochs import EPOCHS_FILE, UNDEFINED, CorruptEpochs, LeaderEpoch, LeaderEpochs
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.epochs import EPOCHS_FILE, UNDEFINED, CorruptEpochs, LeaderEpoch, LeaderEpochs
 
 DISK = SystemDisk()
 THREE = [(2, 0), (4, 10), (5, 30)]

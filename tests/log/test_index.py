@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.log.index import CorruptIndex, Index, Layout
+from ottla.storage.log.index import CorruptIndex, Index, Layout
 from tests.log.simulated_disk import SimulatedDisk
 
 PATH = "/i"

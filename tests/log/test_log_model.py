@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.log.cleaner import clean, install, plan
-from ottla.log.home import Home
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import Fetched, find_by_timestamp, find_latest_timestamp, read
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, truncate_to
 from ottla.protocol.errors import OffsetOutOfRange, OutOfOrderSequenceNumber
 from ottla.protocol.wire.batch import NO_PRODUCER_ID, batches, read_header
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import Record, records
+from ottla.storage.compaction.cleaner import clean, install, plan
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import Fetched, find_by_timestamp, find_latest_timestamp, read
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, truncate_to
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import DIRECTORY, FOREVER, NOW, Producer, batch, check_consistent, content, fetch_all
 
@@ -172,8 +172,8 @@ class LogMachine(RuleBasedStateMachine):
         self.forgot = False
         """Whether the log may know less of transactions than the model."""
 
-    def _home(self) -> Home:
-        return Home(disk=self.disk, random=Random(1))
+    def _home(self) -> LogEnvironment:
+        return LogEnvironment(disk=self.disk, random=Random(1))
 
     def _records(self, count: int, size: int, skew: int, base: int) -> list[Record]:
         self.serial += 1

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from ottla.config.settings.topics import effective_topic_settings
-from ottla.log.settings import DEFAULT_LOG_SETTINGS, LogSettings
 from ottla.protocol.wire.batch import TimestampType
 from ottla.protocol.wire.compression import Compression
+from ottla.storage.log.settings import DEFAULT_LOG_SETTINGS, LogSettings
 
 
 def of(**topic: str) -> LogSettings:

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.log.checkpoints import read_checkpoint
-from ottla.log.disk import write_all
-from ottla.log.logs import DuplicateLog, Logs
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, truncate_to
 from ottla.protocol.errors import LogDirNotFound, StorageFailed
+from ottla.storage.directories.checkpoints import read_checkpoint
+from ottla.storage.directories.logs import DuplicateLog, Logs
+from ottla.storage.disk import write_all
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, truncate_to
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 

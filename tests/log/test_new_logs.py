@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.directory import LogDirectory
-from ottla.log.logs import Logs
-from ottla.log.node_files import NodeMeta, read_topic_id
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.threads import Threads
-from ottla.log.truncation import truncate_fully
 from ottla.protocol.errors import StorageFailed
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.node_files import NodeMeta, read_topic_id
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import truncate_fully
+from ottla.storage.threads import Threads
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.disk import SystemDisk
-from ottla.log.node_files import (
+from ottla.storage.directories.node_files import (
     UNKNOWN_EPOCH,
     DirectoryInUse,
     DirectoryLock,
@@ -26,6 +25,7 @@ from ottla.log.node_files import (
     write_meta,
     write_topic_id,
 )
+from ottla.storage.disk import SystemDisk
 
 ID = bytes(range(16))
 UNIQUE = "1f3c23e49c0a411e8d886079bb36fafd"
@@ -116,7 +116,7 @@ def test_a_mark_without_an_epoch_is_a_mark_all_the_same(tmp_path: Path, content:
 
 def try_elsewhere(directory: Path) -> str:
     """Lock a directory in another process, which then ends."""
-    script = "import sys; from ottla.log.node_files import DirectoryLock; DirectoryLock(sys.argv[1])"
+    script = "import sys; from ottla.storage.directories.node_files import DirectoryLock; DirectoryLock(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", script, str(directory)], capture_output=True, text=True, check=False)
     return done.stderr
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.log.offset_map import OffsetMap, capacity_of
+from ottla.storage.compaction.offset_map import OffsetMap, capacity_of
 
 Entry = tuple[int, int, bytes | None, bool]
 

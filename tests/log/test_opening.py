@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.log.aborted import ABORTED_SUFFIX
-from ottla.log.epochs import EPOCHS_FILE
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import (
+from ottla.storage.log.aborted import ABORTED_SUFFIX
+from ottla.storage.log.epochs import EPOCHS_FILE
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import (
     CLEANED,
     DELETED,
     LOG_SUFFIX,
@@ -15,8 +15,8 @@ from ottla.log.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import remove_segments
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import remove_segments
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import (
     DIRECTORY,

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import truncate_to
 from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber, RecordListTooLarge
 from ottla.protocol.wire.batch import CorruptBatch, TimestampType, read_header
 from ottla.protocol.wire.control import transaction_marker
+from ottla.storage.log.opening import create_log
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import truncate_to
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import (
@@ -154,7 +154,7 @@ class TestRolling:
         rolled = set()
         for seed in range(30):
             settings = LogSettings(segment_ms=1000, segment_jitter_ms=500)
-            home = Home(disk=SimulatedDisk(1), random=Random(seed))
+            home = LogEnvironment(disk=SimulatedDisk(1), random=Random(seed))
             log = create_log(home, "/d", "t", 0, settings, now_ms=NOW)
             time = 0
             while len(log.segments) == 1:
@@ -361,7 +361,7 @@ class TestFlushing:
 
 def slow_log() -> tuple[Slow, PartitionLog]:
     slow = Slow()
-    home = Home(disk=SimulatedDisk(1), background=slow)
+    home = LogEnvironment(disk=SimulatedDisk(1), background=slow)
     return slow, create_log(home, "/d", "t", 0, LogSettings(), now_ms=NOW)
 
 

@@ -8,9 +8,9 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log import producer_snapshot
-from ottla.log.disk import SystemDisk
-from ottla.log.producer_snapshot import (
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log import producer_snapshot
+from ottla.storage.log.producer_snapshot import (
     CorruptSnapshot,
     Producer,
     SnapshotEntry,

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.producer_snapshot import BatchSeen
-from ottla.log.producers import LATE_TRANSACTION_BUFFER_MS, Completed, LastEntry, Origin, Producers
 from ottla.protocol.errors import (
     ApiError,
     InvalidProducerEpoch,
@@ -17,6 +15,8 @@ from ottla.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from ottla.protocol.wire.batch import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT, BatchHeader
+from ottla.storage.log.producer_snapshot import BatchSeen
+from ottla.storage.log.producers import LATE_TRANSACTION_BUFFER_MS, Completed, LastEntry, Origin, Producers
 
 CLIENT, COORDINATOR, REPLICATION = Origin
 NOT_REPLICATED = [CLIENT, COORDINATOR]

@@ -4,8 +4,11 @@ from random import Random
 
 import pytest
 
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import (
+from ottla.protocol.errors import OffsetOutOfRange
+from ottla.protocol.wire.batch import TimestampType, batches
+from ottla.protocol.wire.compression import Compression
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import (
     aborted_between,
     available_bytes,
     earliest,
@@ -13,11 +16,8 @@ from ottla.log.reading import (
     find_latest_timestamp,
     read,
 )
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start
-from ottla.protocol.errors import OffsetOutOfRange
-from ottla.protocol.wire.batch import TimestampType, batches
-from ottla.protocol.wire.compression import Compression
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start
 from tests.log.workbench import (
     NOW,
     Bench,

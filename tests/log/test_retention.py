@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log.aborted import ABORTED_SUFFIX, Aborted
-from ottla.log.disk import SystemDisk
-from ottla.log.index import CorruptIndex
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import DELETED, LOG_SUFFIX, SUFFIXES, SWAP, Segment
+from ottla.storage.disk import SystemDisk
+from ottla.storage.log.aborted import ABORTED_SUFFIX, Aborted
+from ottla.storage.log.index import CorruptIndex
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import DELETED, LOG_SUFFIX, SUFFIXES, SWAP, Segment
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 from tests.log.workbench import NOW, batch, check_indexes
 

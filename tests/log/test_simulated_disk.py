@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.disk import Disk, SystemDisk, read_file, write_all
+from ottla.storage.disk import Disk, SystemDisk, read_file, write_all
 from tests.log.simulated_disk import SECTOR, PowerLoss, SimulatedDisk, Survival
 
 # The same calls on both disks

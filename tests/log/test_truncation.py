@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, remove_segments, truncate_fully
 from ottla.protocol.errors import OffsetOutOfRange
+from ottla.storage.log.opening import create_log
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, remove_segments, truncate_fully
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 from tests.log.workbench import (
@@ -130,7 +130,7 @@ def test_a_cut_never_makes_replicated_transactions_unstable() -> None:
 
 def test_a_sync_under_way_says_nothing_about_what_came_after_a_cut() -> None:
     slow = Slow()
-    log = create_log(Home(disk=SimulatedDisk(1), background=slow), "/d", "t", 0, LogSettings(), now_ms=NOW)
+    log = create_log(LogEnvironment(disk=SimulatedDisk(1), background=slow), "/d", "t", 0, LogSettings(), now_ms=NOW)
     bench = Bench()
     bench.log = log
     for _ in range(4):
@@ -181,7 +181,7 @@ def test_before_the_first_segment_a_cut_starts_over() -> None:
 def test_files_go_after_their_delay() -> None:
     slow, disk = Slow(), SimulatedDisk(1)
     settings = LogSettings(segment_bytes=200, file_delete_delay_ms=500)
-    log = create_log(Home(disk=disk, background=slow), "/d", "t", 0, settings, now_ms=NOW)
+    log = create_log(LogEnvironment(disk=disk, background=slow), "/d", "t", 0, settings, now_ms=NOW)
     for _ in range(9):
         log.append(batch(bytes(50)), leader_epoch=0, now_ms=NOW)
     slow.finish()

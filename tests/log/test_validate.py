@@ -2,16 +2,16 @@
 
 import pytest
 
-from ottla.log import validate
-from ottla.log.producers import Origin
-from ottla.log.settings import LogSettings
-from ottla.log.validate import accept
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
 from ottla.protocol.wire import compression as codecs
 from ottla.protocol.wire import summary
 from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, assign_crc, read_header, set_max_timestamp
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch, records, with_payload
+from ottla.storage.log import validate
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.validate import accept
 from tests.log.workbench import NOW, Bench, Producer, batch, check_consistent, stored
 
 DAY = 86_400_000

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from ottla.log.aborted import Aborted
-from ottla.log.disk import Disk, FileRange
-from ottla.log.home import Home
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import Appended, Isolation, PartitionLog
-from ottla.log.producers import Origin
-from ottla.log.reading import read
-from ottla.log.segment import LOG_SUFFIX, Segment
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import truncate_to
 from ottla.protocol.wire.batch import BatchHeader, batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.storage.disk import Disk, FileRange
+from ottla.storage.log.aborted import Aborted
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import Appended, Isolation, PartitionLog
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import read
+from ottla.storage.log.segment import LOG_SUFFIX, Segment
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import truncate_to
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
@@ -91,8 +91,8 @@ class Bench:
             self.disk.sync_dir("/")
         self.log = create_log(self.home, directory, "t", 0, settings, now_ms=now_ms, start_offset=start_offset)
 
-    def _home(self) -> Home:
-        return Home(disk=self.disk, random=Random(1), on_failure=self.failures.append)
+    def _home(self) -> LogEnvironment:
+        return LogEnvironment(disk=self.disk, random=Random(1), on_failure=self.failures.append)
 
     @property
     def simulated(self) -> SimulatedDisk:

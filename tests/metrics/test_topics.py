@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ottla.log.settings import LogSettings
 from ottla.metrics.family import render
 from ottla.metrics.requests import Meter
 from ottla.metrics.topics import Topics
@@ -12,6 +11,7 @@ from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchRespo
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from ottla.storage.log.settings import LogSettings
 from tests.counting import lines_run
 from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk

@@ -13,12 +13,12 @@ from time import monotonic
 
 import pytest
 
-from ottla.log.disk import FileRange, LogFile, SystemDisk
 from ottla.net.connection import Connection
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
 from ottla.protocol.wire.types import Chunk
+from ottla.storage.disk import FileRange, LogFile, SystemDisk
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

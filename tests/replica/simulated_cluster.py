@@ -33,13 +33,6 @@ from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import Partition as Assignment
-from ottla.log.directory import LogDirectory
-from ottla.log.disk import FileRange
-from ottla.log.home import Inline
-from ottla.log.logs import Logs
-from ottla.log.node_files import NodeMeta
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
 from ottla.protocol.errors import ApiError, NetworkFailed, by_code, name_of
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.rpc.alter_partition_reassignments import (
@@ -63,6 +56,13 @@ from ottla.replica.partitions import Partitions
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Expirations, Timer
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.disk import FileRange
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import Inline
 from tests.clock import Call
 from tests.controller import cluster as controllers
 from tests.log.simulated_disk import SimulatedDisk, Survival

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log.partition_log import PartitionLog
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     FetchSessionIdNotFound,
@@ -34,6 +33,7 @@ from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import FetchLimits
 from ottla.replica.fetcher import Fetcher, Lane
 from ottla.replica.partition import Partition
+from ottla.storage.log.partition_log import PartitionLog
 from tests.api.broker import ME, Broker
 
 LEADER = 2

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.log.settings import LogSettings
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.records.metadata_records import (
     PartitionChangeRecord,
@@ -15,6 +14,7 @@ from ottla.protocol.messages.records.metadata_records import (
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from ottla.storage.log.settings import LogSettings
 from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 from tests.replica.applying import Applied

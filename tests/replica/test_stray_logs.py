@@ -3,11 +3,11 @@
 import pytest
 
 from ottla.image.image import Image
-from ottla.log.logs import Logs
-from ottla.log.settings import LogSettings
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.settings import LogSettings
 from tests.image.stories import replay
 from tests.log.logs_in_memory import NOW_MS, Slow, batch, make_logs
 from tests.log.simulated_disk import SimulatedDisk

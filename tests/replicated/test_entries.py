@@ -7,7 +7,7 @@ from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.control import transaction_marker
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.replicated.entries import Entry, Marker, Stored, batch_of, encode_key, encode_value, entries_of
+from ottla.storage.state_machine.entries import Entry, Marker, Stored, batch_of, encode_key, encode_value, entries_of
 
 KEY = OffsetCommitKey(group="g", topic="t", partition=3)
 VALUE = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=5)

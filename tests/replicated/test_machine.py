@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
-from ottla.replicated.decision import PARKED, Decision
-from ottla.replicated.machine import Machine
+from ottla.storage.state_machine.decision import PARKED, Decision
+from ottla.storage.state_machine.machine import Machine
 
 State = tuple[str, ...]
 

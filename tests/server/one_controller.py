@@ -18,7 +18,6 @@ from ottla.consensus.config import ConsensusConfig
 from ottla.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
 from ottla.controller.view import Options
 from ottla.image.image import Image
-from ottla.log.home import Home
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
@@ -28,6 +27,7 @@ from ottla.server.active_controller import ActiveController
 from ottla.server.metadata import Metadata
 from ottla.server.metadata_log import MetadataLog
 from ottla.server.quorum import Quorum
+from ottla.storage.log_environment import LogEnvironment
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
 
@@ -102,7 +102,7 @@ class OneController:
         self.disk = disk
         self.timers = Timers()
         self.background = Slow()
-        home = Home(disk=disk, background=self.background, random=Random(seed))
+        home = LogEnvironment(disk=disk, background=self.background, random=Random(seed))
         self.log = MetadataLog(home, DIRECTORY, now_ms=NOW_MS, segment_bytes=1 << 20, segment_ms=1 << 40)
         self.metadata = Metadata(
             background=self.background, now_ms=self.timers.now_ms, snapshot_bytes=1 << 40, snapshot_interval_ms=0

@@ -20,7 +20,7 @@ from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from tests.server.one_controller import ME, OneController
 
 

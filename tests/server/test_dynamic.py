@@ -11,7 +11,6 @@ from ottla.image.changes import Changes
 from ottla.image.delta import Delta
 from ottla.image.image import EMPTY, Image
 from ottla.image.values import ResourceType
-from ottla.log.compaction import Compaction
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
@@ -20,6 +19,7 @@ from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.settings import load_settings
 from ottla.server.upkeep import Upkeep
+from ottla.storage.compaction.scheduler import Compaction
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, make_logs
 from tests.log.simulated_disk import SimulatedDisk
 

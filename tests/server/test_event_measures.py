@@ -5,7 +5,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from ottla.replicated.times import SPANS
+from ottla.storage.state_machine.times import SPANS
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_forwarded_requests import metrics, node  # noqa: F401 (a fixture)
 from tests.server.test_heavy_batches import create

@@ -15,8 +15,6 @@ import pytest
 
 from ottla.consensus.voters import ReplicaKey, VoterSet
 from ottla.image.encoding import entries
-from ottla.log.disk import SystemDisk
-from ottla.log.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
 from ottla.protocol.features import FEATURES
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
 from ottla.protocol.messages.records.raft_records import (
@@ -37,6 +35,8 @@ from ottla.server.formatting import (
 )
 from ottla.server.scram import InvalidCredential, credential_record
 from ottla.server.settings import NodeSettings, load_settings
+from ottla.storage.directories.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
+from ottla.storage.disk import SystemDisk
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"

@@ -16,13 +16,13 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.protocol.wire.batch import batches
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import batch_of, entries_of
 from ottla.share.batches import StateBatch
 from ottla.share.behaviour import COLD, PRUNE, ShareStatesBehaviour
 from ottla.share.context import Context
 from ottla.share.coordinator import delete, initialize, read, write
 from ottla.share.state import Key, ShareStates
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import batch_of, entries_of
 
 TOPIC_ID = bytes(range(16))
 PARTITION = Partition((1,), (1,), (), (), 1, 0, 0, (bytes(16),), 0, (), ())

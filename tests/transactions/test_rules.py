@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ottla.log.producers import Origin, Producers
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -18,7 +17,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.replicated.decision import Decision
+from ottla.storage.log.producers import Origin, Producers
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.behaviour import EXPIRATION, TIMEOUTS, TransactionBehaviour
 from ottla.transactions.context import Context
 from ottla.transactions.ending import complete, end

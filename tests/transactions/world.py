@@ -13,12 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ottla.log.home import Home
-from ottla.log.opening import create_log
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.settings import LogSettings
-from ottla.log.verification import Guard
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -29,9 +23,15 @@ from ottla.protocol.errors import (
 from ottla.protocol.wire.batch import batches, read_header
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import Record, build_batch, records
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Entry, batch_of, entries_of
-from ottla.replicated.machine import Machine
+from ottla.storage.log.opening import create_log
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.verification import Guard
+from ottla.storage.log_environment import LogEnvironment
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, batch_of, entries_of
+from ottla.storage.state_machine.machine import Machine
 from ottla.transactions.behaviour import TransactionBehaviour
 from ottla.transactions.context import Context
 from ottla.transactions.ending import complete, end, resume
@@ -258,7 +258,12 @@ class World:
         disk.make_dir("/data")
         self.partitions: dict[TopicPartition, PartitionLog] = {
             TopicPartition("t", number): create_log(
-                Home(disk=disk, random=Random(seed)), f"/data/t-{number}", "t", number, LogSettings(), now_ms=START_MS
+                LogEnvironment(disk=disk, random=Random(seed)),
+                f"/data/t-{number}",
+                "t",
+                number,
+                LogSettings(),
+                now_ms=START_MS,
             )
             for number in range(partitions)
         }

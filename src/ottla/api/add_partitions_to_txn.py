@@ -31,7 +31,7 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.partitions import add, verify
 from ottla.transactions.records import TOPIC
 from ottla.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState

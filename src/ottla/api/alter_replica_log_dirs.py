@@ -11,7 +11,6 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.log.directory import LogDirectory
 from ottla.protocol.errors import (
     NONE,
     ApiError,
@@ -28,6 +27,7 @@ from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ottla.storage.directories.log_directory import LogDirectory
 
 _MAX_FILE_NAME: Final = 255
 _FUTURE_SUFFIX: Final = len(".") + 32 + len("-future")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ottla.api.call import LATER, Call, Later
 from ottla.coordination.shard import Shard
 from ottla.protocol.errors import ApiError
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 S = TypeVar("S")
 

@@ -13,7 +13,7 @@ from ottla.groups.share.group import ShareGroup
 from ottla.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 def delete_groups_failed(request: DeleteGroupsRequest, version: int, error: ApiError) -> DeleteGroupsResponse:

@@ -18,7 +18,7 @@ from ottla.groups.describing import describe_group
 from ottla.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 def describe_groups_failed(request: DescribeGroupsRequest, version: int, error: ApiError) -> DescribeGroupsResponse:

@@ -11,8 +11,6 @@ from pathlib import Path
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.log.directory import LogDirectory
-from ottla.log.partition_log import PartitionLog
 from ottla.protocol.errors import StorageFailed
 from ottla.protocol.messages.rpc.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -22,6 +20,8 @@ from ottla.protocol.messages.rpc.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.log.partition_log import PartitionLog
 
 _UNKNOWN_LAG = -1
 _PARTITIONS_A_TURN = 500

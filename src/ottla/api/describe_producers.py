@@ -6,7 +6,6 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.controller.topic_names import check_topic_name
-from ottla.log.producer_snapshot import Producer
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.describe_producers import (
     DescribeProducersRequest,
@@ -16,6 +15,7 @@ from ottla.protocol.messages.rpc.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
+from ottla.storage.log.producer_snapshot import Producer
 
 _NO_TRANSACTION = -1
 

@@ -12,7 +12,7 @@ from ottla.protocol.messages.rpc.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.looking import describe
 from ottla.transactions.state import TransactionsState
 

@@ -24,8 +24,6 @@ from ottla.api.fetch_access import check_readable, unreadable
 from ottla.api.guarding import answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import Fetched
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -54,6 +52,8 @@ from ottla.replica.partition import Diverging, Partition
 from ottla.replica.read_replica import replica_in_rack
 from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, Key
 from ottla.replica.waiting import Operation
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import Fetched
 
 READ_COMMITTED = 1
 _NO_RECORDS = b""

@@ -15,7 +15,7 @@ from ottla.api.node import BrokerNode
 from ottla.groups.state import GroupsState
 from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.protocol.messages.apis import BY_KEY
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 class Described(DescribedGroup, Protocol):

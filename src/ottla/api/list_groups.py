@@ -12,7 +12,7 @@ from ottla.groups.describing import list_groups
 from ottla.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 @endpoint(16)

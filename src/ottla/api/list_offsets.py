@@ -17,10 +17,6 @@ from typing import Any, Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import Location, Search, earliest, searches, searches_for_latest
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import Segment
 from ottla.protocol.errors import (
     ApiError,
     CorruptMessage,
@@ -40,6 +36,10 @@ from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.protocol.wire.batch import NO_TIMESTAMP
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import Location, Search, earliest, searches, searches_for_latest
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import Segment
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -18,7 +18,6 @@ from ottla.coordination.transactions import Transactions
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
-from ottla.log.space import Space, space_of
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.apis import Api
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic
@@ -29,6 +28,7 @@ from ottla.replica.producer_ids import ProducerIds
 from ottla.replica.sessions import SessionCache
 from ottla.replica.throttles import ReplicationThrottle
 from ottla.replica.waiting import Completions, Expirations, Timer
+from ottla.storage.directories.disk_space import Space, space_of
 from ottla.telemetry.instances import Instances
 from ottla.telemetry.pushed import PushedMetrics
 

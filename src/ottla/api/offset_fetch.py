@@ -27,7 +27,7 @@ from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 _FIRST_OF_MANY: Final = 8
 _FIRST_WITH_ERROR: Final = 2

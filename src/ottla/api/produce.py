@@ -17,8 +17,6 @@ from ottla.api.endpoint import endpoint
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.verification import Verification, verification_of, without_questions
-from ottla.log.producers import Origin
-from ottla.log.validate import Data, TooHeavy, accept
 from ottla.protocol.errors import (
     NONE,
     ApiError,
@@ -60,6 +58,8 @@ from ottla.protocol.wire.summary import survey
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Operation, complete_or_wait
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.validate import Data, TooHeavy, accept
 
 ALL = -1
 _ACKS = (0, 1, ALL)

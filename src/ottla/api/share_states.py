@@ -15,8 +15,8 @@ from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.coordination.share_states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
 from ottla.protocol.errors import ApiError
-from ottla.replicated.decision import Decision
 from ottla.share.state import Key, ShareStates
+from ottla.storage.state_machine.decision import Decision
 
 
 def _declared(number: int, step: Step) -> Endpoint:

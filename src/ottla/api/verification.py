@@ -17,7 +17,6 @@ from ottla.api.node import BrokerNode
 from ottla.coordination.shard import Shard
 from ottla.coordination.transaction_checks import Ability, Refused
 from ottla.groups.state import GroupsState
-from ottla.log.verification import Guard
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -41,7 +40,8 @@ from ottla.protocol.wire.batch import (
 )
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.partition import Partition
-from ottla.replicated.decision import Decision
+from ottla.storage.log.verification import Guard
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.state import TopicPartition
 
 _FIRST_TO_ADD: Final = 12

@@ -21,7 +21,7 @@ from ottla.protocol.messages.rpc.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.replicated.entries import Marker
+from ottla.storage.state_machine.entries import Marker
 from ottla.transactions.state import TopicPartition
 
 

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ottla.log.scan import CorruptLog
     from ottla.protocol.wire.errors import ProtocolError
+    from ottla.storage.log.scan import CorruptLog
 
     files = [file for path in arguments.paths for file in _files(path)]
     damaged = 0
@@ -86,9 +86,9 @@ def _dump(path: str, arguments: argparse.Namespace) -> None:
 
 def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
     """Each batch with its position and its records, checked."""
-    from ottla.log.disk import SystemDisk
-    from ottla.log.scan import CorruptLog, scan_batches
     from ottla.protocol.wire.records import records
+    from ottla.storage.disk import SystemDisk
+    from ottla.storage.log.scan import CorruptLog, scan_batches
 
     file = os.open(path, os.O_RDONLY)
     try:

@@ -45,9 +45,9 @@ def _run_configured(arguments: argparse.Namespace) -> None:
 def _serve(settings: "NodeSettings") -> None:
     import asyncio
 
-    from ottla.log.node_files import DirectoryInUse, MalformedFile
     from ottla.server.directories import NodeFailed
     from ottla.server.formatting import FormattingRefused
+    from ottla.storage.directories.node_files import DirectoryInUse, MalformedFile
 
     try:
         import uvloop

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from ottla.image.delta import Delta
 from ottla.image.image import Image
 from ottla.protocol.errors import InvalidRequest, PolicyViolation
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 __all__ = ["MAX_RECORDS", "Chance", "Charge", "Decision", "applied", "decide_all", "once"]
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from ottla.image.changes import Changes
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Entry, Kinds
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Kinds
 
 S = TypeVar("S")
 

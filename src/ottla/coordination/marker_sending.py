@@ -34,8 +34,8 @@ from ottla.protocol.messages.rpc.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.replica.waiting import Completions
-from ottla.replicated.decision import Ticket
-from ottla.replicated.entries import Marker
+from ottla.storage.state_machine.decision import Ticket
+from ottla.storage.state_machine.entries import Marker
 from ottla.transactions.context import Context
 from ottla.transactions.ending import complete, resume
 from ottla.transactions.state import Status, TopicPartition, Transaction, TransactionsState

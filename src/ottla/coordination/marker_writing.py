@@ -27,7 +27,7 @@ from ottla.protocol.errors import (
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Operation, Timer, complete_or_wait
-from ottla.replicated.entries import Marker
+from ottla.storage.state_machine.entries import Marker
 from ottla.transactions.state import TopicPartition
 
 GROUPS_TOPIC: Final = "__consumer_offsets"

@@ -16,10 +16,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
 from ottla.image.changes import Changes
-from ottla.log.partition_log import Isolation
-from ottla.log.producers import Origin
-from ottla.log.reading import read
-from ottla.log.scan import CorruptLog
 from ottla.metrics.counts import record
 from ottla.protocol.errors import (
     ApiError,
@@ -39,10 +35,14 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import Completions, Operation
 from ottla.replicated.deadlines import Deadlines
-from ottla.replicated.decision import PARKED, Decision, Ticket
-from ottla.replicated.entries import Entry, Marker, Stored, batch_of, entries_of
-from ottla.replicated.machine import Machine
-from ottla.replicated.times import EventTimes
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import read
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Marker, Stored, batch_of, entries_of
+from ottla.storage.state_machine.machine import Machine
+from ottla.storage.state_machine.times import EventTimes
 
 logger = logging.getLogger(__name__)
 

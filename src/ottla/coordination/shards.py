@@ -14,7 +14,7 @@ from ottla.protocol.errors import NotCoordinator
 from ottla.protocol.wire.compression import Compression
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions
-from ottla.replicated.times import EventTimes
+from ottla.storage.state_machine.times import EventTimes
 
 S = TypeVar("S")
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ottla.coordination.share_partition import FENCING, LedSharePartition
 from ottla.coordination.share_reader import ShareReader, ShareWatch
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import Fetched, available_bytes
 from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
 from ottla.protocol.wire.batch import BatchHeader, batches
 from ottla.protocol.wire.varint import Buffer
@@ -23,6 +21,8 @@ from ottla.share.acquiring import Acquired, Asked, Span, acquire
 from ottla.share.delivery import State
 from ottla.share.partition import Limits, SharePartition
 from ottla.share.sessions import Where
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import Fetched, available_bytes
 
 _NOTHING = b""
 

@@ -22,16 +22,16 @@ from ottla.groups.share.heartbeat import NewStates
 from ottla.groups.share.partitions import Wanted
 from ottla.groups.state import GroupsState
 from ottla.image.image import Image
-from ottla.log.partition_log import Isolation
 from ottla.protocol.errors import ApiError, LeaderNotAvailable, by_code
 from ottla.protocol.messages.rpc import delete_share_group_state as deleting
 from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.replica.partitions import Partitions
-from ottla.replicated.decision import Ticket
 from ottla.share.sessions import Where
 from ottla.share.state import Key
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.state_machine.decision import Ticket
 
 logger = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.replica.waiting import Completions
-from ottla.replicated.decision import Decision
 from ottla.share import coordinator
 from ottla.share.context import Context
 from ottla.share.state import TOPIC, Key, ShareStates
+from ottla.storage.state_machine.decision import Decision
 
 Done = Callable[[Any], None]
 """Takes a partition's result, or an ApiError; now or later, once."""

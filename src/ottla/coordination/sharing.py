@@ -18,8 +18,6 @@ from ottla.coordination.share_partition import Done, LedSharePartition, Surround
 from ottla.coordination.share_reader import ShareReader
 from ottla.coordination.share_states import ShareStateClient
 from ottla.image.changes import Changes
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import searches
 from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.protocol.metadata_versions import SHARE_VERSION
 from ottla.protocol.wire.compression import Compression
@@ -35,6 +33,8 @@ from ottla.share.partition import Limits
 from ottla.share.sessions import Session, SessionKey, ShareSessions, Where
 from ottla.share.settings import beginning_of, limits_of, reads_committed
 from ottla.share.state import Key, ShareStates
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import searches
 
 logger = logging.getLogger(__name__)
 

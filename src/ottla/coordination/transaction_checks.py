@@ -33,7 +33,7 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.replica.waiting import Completions
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.partitions import add, verify
 from ottla.transactions.records import TOPIC

@@ -39,8 +39,8 @@ from ottla.protocol.messages.records.group_records import (
 )
 from ottla.protocol.messages.records.share_group_records import SHARE_GROUP_RECORDS
 from ottla.protocol.messages.records.streams_group_records import STREAMS_GROUP_RECORDS
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Entry, Marker, Stored
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Marker, Stored
 
 Replay = Callable[[GroupsState, Stored, int], GroupsState]
 """Takes the state, a record and the time; gives the state after it."""

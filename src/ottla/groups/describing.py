@@ -12,7 +12,7 @@ from ottla.protocol.errors import GroupIdNotFound
 from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 DEAD: Final = "Dead"
 """The state of a group that is not there."""

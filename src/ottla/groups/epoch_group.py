@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 from immutables import Map
 
 from ottla.protocol.errors import NonEmptyGroup, UnknownMemberId
-from ottla.replicated.decision import Ticket
+from ottla.storage.state_machine.decision import Ticket
 
 FIRST_EPOCH: Final = 1
 NO_ASSIGNMENT: Final = -1

@@ -15,8 +15,8 @@ from ottla.groups.offset_records import offset_tombstone
 from ottla.groups.state import NO_OFFSETS, NO_TIMESTAMP, Committed, Group, GroupsState, OffsetKey
 from ottla.groups.timers import OFFSET_EXPIRY, TimerKey
 from ottla.image.values import Topic
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 _MS_PER_MINUTE: Final = 60_000
 

@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatRes
 from ottla.protocol.messages.rpc.join_group import JoinGroupRequest
 from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
-from ottla.replicated.decision import Decision, Ticket
+from ottla.storage.state_machine.decision import Decision, Ticket
 
 
 def join_group(state: GroupsState, request: JoinGroupRequest, ticket: Ticket, context: Context) -> Decision[Any]:

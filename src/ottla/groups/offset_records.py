@@ -21,7 +21,7 @@ from ottla.protocol.messages.records.group_records import (
 )
 from ottla.protocol.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.wire.types import ZERO_UUID
-from ottla.replicated.entries import Marker, Stored
+from ottla.storage.state_machine.entries import Marker, Stored
 
 _WITH_EXPIRY: Final = 1
 """The one version that can say when an offset expires: clients up to v4 of OffsetCommit may ask for it."""

@@ -58,8 +58,8 @@ from ottla.protocol.messages.rpc.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.protocol.wire.types import ZERO_UUID
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 _FIRST_BY_ID: Final = 10
 _FIRST_TO_TELL_OF_MISSING_GROUPS: Final = 9

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ottla.groups.epoch_group import NO_ASSIGNMENT
 from ottla.groups.state import GroupsState
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 from immutables import Map
 
 from ottla.protocol.wire.types import ZERO_UUID
-from ottla.replicated.decision import Ticket
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Ticket
+from ottla.storage.state_machine.entries import Stored
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1

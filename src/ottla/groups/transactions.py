@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.groups.state import GroupsState
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Marker
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Marker
 
 
 def complete_transaction(state: GroupsState, marker: Marker) -> Decision[None]:

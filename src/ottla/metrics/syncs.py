@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from threading import Lock
 from time import perf_counter_ns
 
-from ottla.log.disk import SystemDisk
 from ottla.metrics.counts import Counts, new_counts, record, since
 from ottla.metrics.family import Family, summary
+from ottla.storage.disk import SystemDisk
 
 
 class TimedDisk(SystemDisk):

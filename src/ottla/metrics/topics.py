@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from ottla.image.image import Image
 from ottla.image.values import Topic
-from ottla.log.partition_log import PartitionLog
 from ottla.metrics.family import Family, counter
 from ottla.replica.partitions import Partitions
+from ottla.storage.log.partition_log import PartitionLog
 
 _COLUMNS = {
     "bytes_in": ("bytesin", "Bytes appended as leader."),

@@ -18,10 +18,10 @@ from collections import deque
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from ottla.log.disk import FileRange
 from ottla.net.request import Request
 from ottla.protocol.wire.types import Chunk
 from ottla.protocol.wire.varint import Buffer
+from ottla.storage.disk import FileRange
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener

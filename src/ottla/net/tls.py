@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.log.disk import FileRange
 from ottla.net.connection import Connection
 from ottla.protocol.wire.types import Chunk
 from ottla.protocol.wire.varint import Buffer
+from ottla.storage.disk import FileRange
 
 if TYPE_CHECKING:
     from ottla.net.listener import Listener

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ottla.log.logs import Logs
 from ottla.protocol.errors import StorageFailed
 from ottla.replica.following import Following
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

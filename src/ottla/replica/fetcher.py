@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
-from ottla.log.logs import Logs
 from ottla.protocol.errors import (
     NONE,
     ApiError,
@@ -35,6 +34,7 @@ from ottla.replica.cuts import Cuts
 from ottla.replica.fetch_requests import Asked, FetchLimits, FollowerSession, Requests, asked_of
 from ottla.replica.following import Following, Key, Phase, common_end, take
 from ottla.replica.partition import Partition
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

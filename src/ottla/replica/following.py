@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ottla.log.logs import Logs
-from ottla.log.partition_log import PartitionLog
-from ottla.log.truncation import advance_log_start
 from ottla.protocol.messages.rpc.fetch import PartitionData
 from ottla.protocol.wire.batch import LENGTH_PREFIX_BYTES, read_header
 from ottla.replica.partition import Partition
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.truncation import advance_log_start
 
 Key = tuple[bytes, int]
 """Topic id and partition."""

@@ -11,12 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from ottla.log.directory import LogDirectory
-from ottla.log.epochs import LeaderEpochs
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.reading import read
-from ottla.log.scan import CorruptLog
-from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.protocol.errors import ApiError, NotLeader, ReplicaNotAvailable, StorageFailed, UnsupportedVersion, by_code
 from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -29,6 +23,12 @@ from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replica.partition import Partition
 from ottla.replica.partitions import Partitions
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.log.epochs import LeaderEpochs
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import read
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.truncation import advance_log_start, truncate_fully, truncate_to
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.image.values import Partition as Assignment
-from ottla.log.partition_log import Appended, Isolation, PartitionLog
-from ottla.log.producers import Origin
-from ottla.log.reading import Fetched, read
-from ottla.log.truncation import advance_log_start
-from ottla.log.validate import Data
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -35,7 +30,12 @@ from ottla.replica.followers import NO_OFFSET, Follower
 from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
 from ottla.replica.waiting import Completions, WaitingList
 from ottla.replica.watches import Watch
-from ottla.replicated.entries import Marker
+from ottla.storage.log.partition_log import Appended, Isolation, PartitionLog
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import Fetched, read
+from ottla.storage.log.truncation import advance_log_start
+from ottla.storage.log.validate import Data
+from ottla.storage.state_machine.entries import Marker
 
 NO_EPOCH = -1
 

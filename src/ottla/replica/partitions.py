@@ -19,13 +19,13 @@ from ottla.image.changes import Changes, PartitionChange
 from ottla.image.image import Image
 from ottla.image.values import DIRECTORY_UNASSIGNED, ResourceType
 from ottla.image.values import Partition as Assignment
-from ottla.log.logs import Logs
-from ottla.log.partition_log import PartitionLog
-from ottla.log.settings import LogSettings
 from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.replica.in_sync import InSyncRules
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import CallLater, Completions
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ottla.log.logs import Logs
 from ottla.protocol.errors import NONE, ApiError, UnsupportedVersion, by_code, name_of
 from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -21,6 +20,7 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 )
 from ottla.replica.partition import Partition
 from ottla.replica.waiting import CallLater
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

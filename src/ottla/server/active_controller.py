@@ -37,10 +37,10 @@ from ottla.protocol.messages.records.metadata_records import (
     FeatureLevelRecord,
 )
 from ottla.protocol.metadata_versions import METADATA_VERSION, version_to_write
-from ottla.replicated.machine import Machine
 from ottla.server.decisions import TIMED, Asker, Decide, Decisions, name_of
 from ottla.server.metadata import Decided, Metadata
 from ottla.server.quorum import Quorum
+from ottla.storage.state_machine.machine import Machine
 
 if TYPE_CHECKING:
     from ottla.server.policies import Verdicts

@@ -10,13 +10,13 @@ from typing import Final
 
 from ottla.consensus.voters import VoterSet
 from ottla.image.encoding import control_batch, entries, metadata_batch
-from ottla.log.disk import Disk, read_file, replace_file
-from ottla.log.node_files import MalformedFile
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION, record_version
 from ottla.protocol.wire.batch import batches, check_crc
 from ottla.protocol.wire.errors import ProtocolError
+from ottla.storage.directories.node_files import MalformedFile
+from ottla.storage.disk import Disk, read_file, replace_file
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 METADATA_PARTITION: Final = "__cluster_metadata-0"

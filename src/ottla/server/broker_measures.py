@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ottla.api.node import BrokerNode
-from ottla.log.compaction import Compaction
-from ottla.log.logs import Logs
 from ottla.metrics.family import Family, counter, gauge
 from ottla.metrics.registry import Registry
 from ottla.net.listener import Listener
@@ -18,6 +16,8 @@ from ottla.replica.isr_changes import IsrChanges
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Expirations, Timer
 from ottla.server.request_workers import RequestWorkers
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.logs import Logs
 
 
 def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:

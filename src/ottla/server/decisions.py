@@ -25,11 +25,11 @@ from ottla.controller.tokens import create_token, expire_token, renew_token
 from ottla.controller.topic_changes import create_partitions, delete_topics
 from ottla.controller.topics import CreationContext, create_topics
 from ottla.controller.view import View
-from ottla.log.node_files import show_id
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.wire.declare import schema_of
 from ottla.server.formatting import random_id
 from ottla.server.quorum import Quorum
+from ottla.storage.directories.node_files import show_id
 
 Decide = Callable[[View], Decision[Any]]
 TIMED: Final = frozenset(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.config.node_settings import NodeSettings
-from ottla.log.disk import Disk
-from ottla.log.node_files import DirectoryLock, NodeMeta, read_meta
 from ottla.server.formatting import format_directories, random_cluster_id
+from ottla.storage.directories.node_files import DirectoryLock, NodeMeta, read_meta
+from ottla.storage.disk import Disk
 
 
 class NodeFailed(Exception):

@@ -22,10 +22,10 @@ from ottla.config.settings.setting import InvalidSetting, Update
 from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.values import ResourceType
-from ottla.log.settings import LogSettings, log_settings
 from ottla.protocol.errors import InvalidRequest
 from ottla.replica.moves import UNLIMITED
 from ottla.server.settings import rebuild_settings
+from ottla.storage.log.settings import LogSettings, log_settings
 
 logger = logging.getLogger(__name__)
 

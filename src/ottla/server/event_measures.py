@@ -10,7 +10,7 @@ from ottla.coordination.shards import Shards
 from ottla.metrics.counts import since
 from ottla.metrics.family import Family, counter, gauge, summary
 from ottla.metrics.registry import Registry
-from ottla.replicated.times import SPANS, EventTimes
+from ottla.storage.state_machine.times import SPANS, EventTimes
 
 _NS_PER_MS: Final = 1e6
 _CONTROLLER: Final = "kafka_controller_controllereventmanager_"

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from ottla.config.node_settings import NodeSettings
 from ottla.consensus.voters import VoterSet
-from ottla.log.disk import Disk, SystemDisk
-from ottla.log.node_files import META_PROPERTIES, MalformedFile, NodeMeta, read_meta, show_id, write_meta
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.metadata_versions import (
     KRAFT_VERSION,
@@ -29,6 +27,15 @@ from ottla.server.bootstrap import read_bootstrap, write_bootstrap, write_first_
 from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
 from ottla.server.scram import InvalidCredential, credential_record
 from ottla.server.voters import InvalidVoters, make_voter, parse_initial_controllers
+from ottla.storage.directories.node_files import (
+    META_PROPERTIES,
+    MalformedFile,
+    NodeMeta,
+    read_meta,
+    show_id,
+    write_meta,
+)
+from ottla.storage.disk import Disk, SystemDisk
 
 __all__ = ["Formatted", "FormattingRefused", "format_directories", "random_cluster_id", "random_id", "read_bootstrap"]
 

@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 
 from ottla.config.node_settings import NodeSettings
 from ottla.image.loader import Update
-from ottla.log.logs import Logs
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -35,6 +34,7 @@ from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 from ottla.server.advertised import features_told, listeners_told
 from ottla.server.formatting import random_id
 from ottla.server.metadata import Metadata
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from ottla.image.encoding import MetadataEntry, control_batch, entries, metadata
 from ottla.image.image import Image
 from ottla.image.loader import Loader, Update
 from ottla.image.snapshot import versioned_records_of
-from ottla.log.home import Background
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from ottla.protocol.wire.batch import batches
 from ottla.server.quorum import Quorum
+from ottla.storage.log_environment import Background
 
 logger = logging.getLogger(__name__)
 

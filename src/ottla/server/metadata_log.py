@@ -11,17 +11,17 @@ from typing import Final
 
 from ottla.config.node_settings import NodeSettings
 from ottla.consensus.log_view import OffsetAndEpoch
-from ottla.log.disk import Disk, FileRange, LogFile, write_all
-from ottla.log.home import Home
-from ottla.log.offset_map import give_way
-from ottla.log.opening import create_log, open_log
-from ottla.log.partition_log import Isolation
-from ottla.log.reading import read
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.protocol.wire.batch import MAX_INT64
 from ottla.server.bootstrap import METADATA_PARTITION
+from ottla.storage.compaction.offset_map import give_way
+from ottla.storage.disk import Disk, FileRange, LogFile, write_all
+from ottla.storage.log.opening import create_log, open_log
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import read
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import advance_log_start, truncate_fully, truncate_to
+from ottla.storage.log_environment import LogEnvironment
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -34,7 +34,9 @@ _snapshot_name = re.compile(r"(\d{20})-(\d{10})\.checkpoint").fullmatch
 class MetadataLog:
     """The metadata log as consensus sees it, and the writes that consensus asks for."""
 
-    def __init__(self, home: Home, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int) -> None:
+    def __init__(
+        self, home: LogEnvironment, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int
+    ) -> None:
         self._home = home
         self._disk: Disk = home.disk
         self.directory = f"{directory}/{METADATA_PARTITION}"
@@ -61,7 +63,7 @@ class MetadataLog:
             self._disk.sync_dir(directory)
 
     @classmethod
-    def of(cls, settings: NodeSettings, home: Home, now_ms: int) -> "MetadataLog":
+    def of(cls, settings: NodeSettings, home: LogEnvironment, now_ms: int) -> "MetadataLog":
         """The metadata log of a node."""
         return cls(
             home,

@@ -27,11 +27,6 @@ from ottla.image.changes import Changes
 from ottla.image.image import Image
 from ottla.image.loader import Update
 from ottla.image.values import Broker
-from ottla.log.compaction import Compaction
-from ottla.log.directory import LogDirectory
-from ottla.log.home import Home
-from ottla.log.logs import Logs
-from ottla.log.threads import Threads
 from ottla.metrics.requests import on_sent
 from ottla.net.connection import Connection
 from ottla.net.listener import Connections, Listener
@@ -73,6 +68,11 @@ from ottla.server.securing import Handle, Securing
 from ottla.server.tasks import Tasks
 from ottla.server.topic_creation import TopicCreation
 from ottla.server.upkeep import Upkeep
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log_environment import LogEnvironment
+from ottla.storage.threads import Threads
 from ottla.telemetry.pushed import PushedMetrics
 
 logger = logging.getLogger(__name__)
@@ -393,7 +393,9 @@ class Node:
 
     def _join_quorum(self) -> Quorum:
         settings = self.settings
-        home = Home(disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed)
+        home = LogEnvironment(
+            disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed
+        )
         log = MetadataLog.of(settings, home, now_ms())
         meta = self._metas[settings.metadata_log_dir]
         config = consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)

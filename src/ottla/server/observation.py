@@ -22,8 +22,6 @@ from ottla.image.changes import Changes
 from ottla.image.image import EMPTY
 from ottla.image.loader import Update
 from ottla.image.values import Topic
-from ottla.log.compaction import Compaction
-from ottla.log.logs import Logs
 from ottla.metrics.family import CONTENT_TYPE
 from ottla.metrics.process import process_families
 from ottla.metrics.pulse import Pulse
@@ -45,6 +43,8 @@ from ottla.server.quorum_measures import behind, watch_controller, watch_metadat
 from ottla.server.replication import Replication
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.topic_states import TopicStates
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

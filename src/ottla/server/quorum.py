@@ -20,12 +20,12 @@ from ottla.consensus.history import BOOTSTRAP_OFFSET, ControlHistory
 from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from ottla.consensus.voters import Node, VoterSet
 from ottla.image.encoding import ControlEntry, entries
-from ottla.log.disk import Disk
 from ottla.protocol.errors import ApiError, NetworkFailed, UnsupportedVersion
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.varint import Buffer
 from ottla.server.metadata_log import MetadataLog
 from ottla.server.quorum_state import read_quorum_state, write_quorum_state
+from ottla.storage.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
-from ottla.log.disk import Disk, read_file, replace_file
-from ottla.log.node_files import MalformedFile, parse_id, show_id
 from ottla.protocol.messages.records.raft_records import QuorumState, QuorumStateVoter
+from ottla.storage.directories.node_files import MalformedFile, parse_id, show_id
+from ottla.storage.disk import Disk, read_file, replace_file
 
 QUORUM_STATE: Final = "quorum-state"
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.config.node_settings import NodeSettings
-from ottla.log.compaction import Compaction
-from ottla.log.logs import Logs
 from ottla.net.listener import Listener
 from ottla.server.request_workers import RequestWorkers
 from ottla.server.upkeep import Upkeep
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.logs import Logs
 
 _NO_LIMIT: Final = 1e308
 

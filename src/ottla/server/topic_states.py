@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from ottla.controller.state_tracker import Deletion, StateTracker
 from ottla.image.values import Topic
-from ottla.log.node_files import show_id
 from ottla.server.http import Answer
+from ottla.storage.directories.node_files import show_id
 
 MAX_PARTITIONS: Final = 1_000
 MAX_DELETED_REPLICAS: Final = 1_000

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.config.node_settings import NodeSettings
-from ottla.log.compaction import Compaction
-from ottla.log.logs import Logs
 from ottla.net.listener import Listener
+from ottla.storage.compaction.scheduler import Compaction
+from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from ottla.image.changes import Changes
 from ottla.protocol.messages.records.share_state_records import SHARE_STATE_RECORDS
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Entry, Kinds, Marker
 from ottla.share.context import Context
 from ottla.share.coordinator import forget_topics, snapshot_cold
 from ottla.share.records import replay
 from ottla.share.state import TOPIC, ShareStates
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Kinds, Marker
 
 COLD: Final = "cold"
 PRUNE: Final = "prune"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.image.image import Image
-from ottla.replicated.decision import Ticket
+from ottla.storage.state_machine.decision import Ticket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

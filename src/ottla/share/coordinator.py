@@ -15,11 +15,11 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc import write_share_group_state as writing
-from ottla.replicated.decision import Decision
 from ottla.share.batches import StateBatch, combined
 from ottla.share.context import Context
 from ottla.share.records import snapshot_record, tombstone, update_record
 from ottla.share.state import NO_COUNT, NO_EPOCH, NO_START, Key, ShareState, ShareStates
+from ottla.storage.state_machine.decision import Decision
 
 _UNKNOWN: Final = "This server does not host this topic-partition."
 _FENCED_LEADER: Final = "The leader epoch in the request is older than the epoch on the broker."

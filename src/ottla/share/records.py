@@ -12,9 +12,9 @@ from ottla.protocol.messages.records.share_state_records import (
     ShareUpdateValue,
 )
 from ottla.protocol.messages.records.share_state_records import StateBatch as BatchRecord
-from ottla.replicated.entries import Stored
 from ottla.share.batches import StateBatch, combined
 from ottla.share.state import NO_EPOCH, NO_START, Key, ShareState, ShareStates
+from ottla.storage.state_machine.entries import Stored
 
 VERSION: Final = 0
 _NO_TIME: Final = 0

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ottla.image.changes import Changes
 from ottla.protocol.messages.records.transaction_records import TRANSACTION_RECORDS
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Entry, Kinds
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Kinds
 from ottla.transactions.context import Context
 from ottla.transactions.ending import fence
 from ottla.transactions.records import TOPIC, replay, tombstone

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.protocol.errors import UnsupportedVersion
-from ottla.replicated.decision import Decision, Ticket
+from ottla.storage.state_machine.decision import Decision, Ticket
 from ottla.transactions.records import record_of
 from ottla.transactions.state import EPOCH_BUMPING, Transaction, TransactionsState
 

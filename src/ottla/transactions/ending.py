@@ -26,7 +26,7 @@ from ottla.protocol.errors import (
     ProducerFenced,
 )
 from ottla.protocol.messages.rpc.end_txn import EndTxnResponse
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.state import (
     EPOCH_BUMPING,

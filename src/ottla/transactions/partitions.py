@@ -15,7 +15,7 @@ from ottla.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.state import Status, TopicPartition, Transaction, TransactionsState
 

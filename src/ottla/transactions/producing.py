@@ -17,7 +17,7 @@ from ottla.protocol.errors import (
     UnsupportedVersion,
 )
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdResponse
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.ending import fence
 from ottla.transactions.state import (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.protocol.messages.records.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from ottla.replicated.entries import Entry, Marker, Stored
+from ottla.storage.state_machine.entries import Entry, Marker, Stored
 from ottla.transactions.state import (
     FORGOTTEN,
     STATUSES,

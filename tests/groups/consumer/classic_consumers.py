@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRe
 from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.wire.codec import decode, encode
-from ottla.replicated.decision import PARKED
+from ottla.storage.state_machine.decision import PARKED
 from tests.groups.consumer.world import GROUP, World
 
 VERSION = 2

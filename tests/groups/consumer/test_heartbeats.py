@@ -22,8 +22,8 @@ from ottla.protocol.messages.records.consumer_group_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 from tests.groups.consumer.consumers import SimulatedConsumer
 from tests.groups.consumer.world import GROUP, World
 

@@ -27,9 +27,9 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
 )
 from ottla.protocol.wire.batch import batches
 from ottla.replicated.deadlines import Deadlines
-from ottla.replicated.decision import PARKED, Decision
-from ottla.replicated.entries import Stored, batch_of, entries_of
-from ottla.replicated.machine import Machine
+from ottla.storage.state_machine.decision import PARKED, Decision
+from ottla.storage.state_machine.entries import Stored, batch_of, entries_of
+from ottla.storage.state_machine.machine import Machine
 
 START_MS = 1_700_000_000_000
 GROUP = "g"

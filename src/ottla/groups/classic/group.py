@@ -29,8 +29,8 @@ from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscripti
 from ottla.protocol.messages.records.group_records import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.wire.codec import decode_from
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replicated.decision import Ticket
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Ticket
+from ottla.storage.state_machine.entries import Stored
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers, the only one whose subscriptions the coordinator can read."""

@@ -35,7 +35,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.replicated.decision import PARKED, Decision, Parked, Ticket
+from ottla.storage.state_machine.decision import PARKED, Decision, Parked, Ticket
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long a new member's request is kept while a rebalance takes long: its client has given up by then."""

@@ -26,7 +26,7 @@ from ottla.protocol.messages.rpc.leave_group import (
     MemberResponse,
 )
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
-from ottla.replicated.decision import PARKED, Decision, Ticket
+from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
 
 
 def sync_group(state: GroupsState, request: SyncGroupRequest, ticket: Ticket, context: Context) -> Decision[Any]:

@@ -18,8 +18,8 @@ from ottla.groups.timers import join_of, session_of, sync_of
 from ottla.protocol.errors import NONE, ApiError, RebalanceInProgress, UnknownMemberId
 from ottla.protocol.messages.rpc.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse
-from ottla.replicated.decision import Decision, Ticket
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Stored
 
 R = TypeVar("R")
 

@@ -12,7 +12,7 @@ from typing import Final
 from ottla.groups.classic.group import ClassicGroup, Member, Protocol, State
 from ottla.groups.state import GroupsState
 from ottla.protocol.messages.records.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 VERSION: Final = 3
 """What Kafka writes: the latest version that is not flexible."""

@@ -10,7 +10,7 @@ from ottla.groups.classic.rebalance import Turn, complete_initial_join, complete
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import Due, TimerKey
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 _NOTHING: Final[Decision[None]] = Decision((), None)
 

@@ -32,8 +32,8 @@ from ottla.groups.consumer.timer_keys import Timers, rebalance_of
 from ottla.groups.context import Context
 from ottla.groups.epoch_group import Refresh
 from ottla.groups.state import GroupsState
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 R = TypeVar("R")
 

@@ -42,7 +42,7 @@ from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupRe
 from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 _NO_EPOCH: Final = -1
 _FIRST_TO_REQUIRE_AN_ID: Final = 4

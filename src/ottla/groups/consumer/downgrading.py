@@ -22,7 +22,7 @@ from ottla.groups.state import GroupsState
 from ottla.protocol.errors import GroupIdNotFound
 from ottla.protocol.java.hash_order import versioned_order
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 logger = logging.getLogger(__name__)
 

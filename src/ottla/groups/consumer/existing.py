@@ -12,8 +12,8 @@ from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey
 from ottla.protocol.errors import GroupIdNotFound
-from ottla.replicated.decision import Ticket
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Ticket
+from ottla.storage.state_machine.entries import Stored
 
 
 class Found(NamedTuple):

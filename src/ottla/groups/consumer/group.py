@@ -34,7 +34,7 @@ from ottla.protocol.errors import (
     UnsupportedVersion,
 )
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 
 class Resolved(NamedTuple):

@@ -25,7 +25,7 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 _UNCHANGED = -1
 

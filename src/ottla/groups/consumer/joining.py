@@ -15,7 +15,7 @@ from ottla.groups.consumer.records import current_record, member_record, member_
 from ottla.groups.consumer.settings import MAX_SIZE
 from ottla.groups.context import Context
 from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 
 class Speaker(NamedTuple):

@@ -19,8 +19,8 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 R = TypeVar("R")
 

@@ -25,7 +25,7 @@ from ottla.protocol.messages.records.consumer_group_records import (
     TopicPartition,
     TopicPartitions,
 )
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 if TYPE_CHECKING:
     from ottla.groups.consumer.group import Resolved

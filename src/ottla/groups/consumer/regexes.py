@@ -21,8 +21,8 @@ from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey
 from ottla.protocol.errors import InvalidRegularExpression
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from ottla.groups.consumer.timer_keys import REBALANCE, REJOIN, SYNC_MEMBER, Tim
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey, session_of
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 def expired(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:

@@ -32,8 +32,8 @@ from ottla.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from ottla.protocol.messages.rpc.join_group import JoinGroupResponse
 from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replicated.decision import Ticket
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Ticket
+from ottla.storage.state_machine.entries import Stored
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from ottla.groups.share.records import group_tombstones
 from ottla.groups.state import Committed
 from ottla.image.values import NO_ENTRIES
 from ottla.protocol.errors import GroupIdNotFound
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.records import partitions_record
 from ottla.groups.state import GroupsState
 from ottla.image.changes import Changes
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 
 def notice(state: GroupsState, changed: Set[str]) -> GroupsState:

@@ -26,7 +26,7 @@ from ottla.protocol.messages.records.share_group_records import (
     TopicPartitions,
     TopicPartitionsInfo,
 )
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 VERSION: Final = 0
 

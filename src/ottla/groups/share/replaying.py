@@ -22,7 +22,7 @@ from ottla.protocol.messages.records.share_group_records import (
     ShareGroupTargetAssignmentMetadataKey,
     TopicPartitionsInfo,
 )
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 
 def _epoch(group: ShareGroup, key: ShareGroupMetadataKey, value: Any) -> ShareGroup | None:

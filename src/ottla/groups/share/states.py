@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from ottla.protocol.messages.rpc.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 _UNKNOWN = UnknownTopicOrPartition.code
 _UNKNOWN_MESSAGE = "This server does not host this topic-partition."

@@ -10,7 +10,7 @@ from ottla.groups.share.heartbeat import fence
 from ottla.groups.share.settings import session_timeout_ms
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import TimerKey, session_of
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 def expired(group: ShareGroup, key: TimerKey, context: Context) -> Decision[Any]:

@@ -31,7 +31,7 @@ from ottla.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Ta
 from ottla.groups.streams.topology import Topology
 from ottla.image.values import NO_ENTRIES
 from ottla.protocol.errors import StaleMemberEpoch, UnsupportedVersion
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 NOT_VALIDATED: Final = -1
 """The epoch of a validated topology while there is none."""

@@ -42,8 +42,8 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from ottla.replicated.decision import Decision
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
 
 _REFRESH_MS: Final = 2**31 - 1
 

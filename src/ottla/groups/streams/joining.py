@@ -17,7 +17,7 @@ from ottla.groups.streams.tasks import TaskIds, Tasks
 from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.streams_group_heartbeat import TaskIds as HeardTaskIds
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 _UNCHANGED = -1
 

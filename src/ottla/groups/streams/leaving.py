@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 R = TypeVar("R")
 

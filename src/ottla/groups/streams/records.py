@@ -28,7 +28,7 @@ from ottla.protocol.messages.records.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds,
 )
 from ottla.protocol.messages.records.streams_group_records import TaskIds as TargetTaskIds
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 VERSION: Final = 0
 

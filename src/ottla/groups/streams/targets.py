@@ -14,7 +14,7 @@ from ottla.groups.streams.settings import STANDBYS, assignment_interval_ms
 from ottla.groups.streams.sticky_assignor import Runner, Width, assign_tasks
 from ottla.groups.streams.tasks import NO_TASKS, Tasks
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
-from ottla.replicated.entries import Stored
+from ottla.storage.state_machine.entries import Stored
 
 _NO_STANDBYS: Final = "0"
 

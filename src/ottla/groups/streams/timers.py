@@ -15,7 +15,7 @@ from ottla.groups.streams.settings import session_timeout_ms
 from ottla.groups.streams.targets import is_time, new_targets, target_records
 from ottla.groups.streams.timer_keys import FIRST_TARGET, REBALANCE, Timers, rebalance_of
 from ottla.groups.timers import TimerKey, session_of
-from ottla.replicated.decision import Decision
+from ottla.storage.state_machine.decision import Decision
 
 
 def expired(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:

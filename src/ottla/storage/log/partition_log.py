@@ -16,17 +16,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from ottla.log.aborted import Aborted
-from ottla.log.disk import write_all
-from ottla.log.epochs import LeaderEpochs
-from ottla.log.flushing import Flush, Flusher, sync_path
-from ottla.log.home import Home
-from ottla.log.producer_snapshot import encode, snapshot_name
-from ottla.log.producers import Changes, Completed, Origin, Producers
-from ottla.log.scan import in_segments
-from ottla.log.segment import SUFFIXES, Segment
-from ottla.log.settings import LogSettings
-from ottla.log.validate import Data, accept, confirm, rules_of
 from ottla.protocol.errors import RecordListTooLarge
 from ottla.protocol.wire.batch import (
     CONTROL_BIT,
@@ -43,6 +32,17 @@ from ottla.protocol.wire.batch import (
 )
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
 from ottla.protocol.wire.records import records
+from ottla.storage.disk import write_all
+from ottla.storage.log.aborted import Aborted
+from ottla.storage.log.epochs import LeaderEpochs
+from ottla.storage.log.flushing import Flush, Flusher, sync_path
+from ottla.storage.log.producer_snapshot import encode, snapshot_name
+from ottla.storage.log.producers import Changes, Completed, Origin, Producers
+from ottla.storage.log.scan import in_segments
+from ottla.storage.log.segment import SUFFIXES, Segment
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.validate import Data, accept, confirm, rules_of
+from ottla.storage.log_environment import LogEnvironment
 
 NEVER_ASKED = -1
 """The time from which on a log rolls, while nobody has asked for it: no batch is so early."""
@@ -100,7 +100,7 @@ class PartitionLog:
 
     def __init__(
         self,
-        home: Home,
+        home: LogEnvironment,
         directory: str,
         topic: str,
         partition: int,

@@ -17,7 +17,7 @@ from random import Random
 from threading import Lock
 from uuid import UUID
 
-from ottla.log.checkpoints import (
+from ottla.storage.directories.checkpoints import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -25,9 +25,7 @@ from ottla.log.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from ottla.log.disk import Disk
-from ottla.log.home import Background, Home
-from ottla.log.node_files import (
+from ottla.storage.directories.node_files import (
     NodeMeta,
     NotAPartition,
     Role,
@@ -39,11 +37,13 @@ from ottla.log.node_files import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from ottla.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, make_files, open_log, plan_log
-from ottla.log.partition_log import PartitionLog
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import Segment
-from ottla.log.settings import LogSettings
+from ottla.storage.disk import Disk
+from ottla.storage.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, make_files, open_log, plan_log
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import Segment
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import Background, LogEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.meta = meta
-        self.home = Home(disk=disk, background=background, random=random, on_failure=self.fail)
+        self.home = LogEnvironment(disk=disk, background=background, random=random, on_failure=self.fail)
         self.logs: dict[Name, PartitionLog] = {}
         self.futures: dict[Name, PartitionLog] = {}
         """Logs that become their partition's when they have caught up with the one in another directory."""

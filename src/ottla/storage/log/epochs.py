@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
-from ottla.log.disk import Disk, read_file, replace_file
 from ottla.protocol.wire.batch import NO_LEADER_EPOCH
+from ottla.storage.disk import Disk, read_file, replace_file
 
 logger = logging.getLogger(__name__)
 

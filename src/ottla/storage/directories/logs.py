@@ -8,12 +8,12 @@ them waits for a disk. A directory that fails takes its logs along; the others c
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ottla.log.directory import LogDirectory, Name
-from ottla.log.partition_log import PartitionLog
-from ottla.log.retention import remove_expired
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import truncate_fully, truncate_to
 from ottla.protocol.errors import LogDirNotFound, StorageFailed
+from ottla.storage.directories.log_directory import LogDirectory, Name
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.retention import remove_expired
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import truncate_fully, truncate_to
 
 logger = logging.getLogger(__name__)
 

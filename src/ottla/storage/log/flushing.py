@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.log.disk import Disk, LogFile
-from ottla.log.epochs import LeaderEpochs
-from ottla.log.producer_snapshot import snapshot_name
-from ottla.log.segment import SUFFIXES, Segment
+from ottla.storage.disk import Disk, LogFile
+from ottla.storage.log.epochs import LeaderEpochs
+from ottla.storage.log.producer_snapshot import snapshot_name
+from ottla.storage.log.segment import SUFFIXES, Segment
 
 if TYPE_CHECKING:
-    from ottla.log.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 class Where(NamedTuple):

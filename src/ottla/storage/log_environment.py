@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeVar
 
-from ottla.log.disk import Disk, SystemDisk
+from ottla.storage.disk import Disk, SystemDisk
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Inline:
         action()
 
 
-class Home:
+class LogEnvironment:
     """The surroundings of the logs in one log directory."""
 
     __slots__ = ("background", "disk", "on_failure", "random")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.log.disk import Disk, read_file, replace_file
+from ottla.storage.disk import Disk, read_file, replace_file
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 """Up to where each log is known to be on disk."""

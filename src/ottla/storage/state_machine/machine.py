@@ -18,8 +18,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.metrics.counts import record
 from ottla.protocol.errors import ApiError, RequestTimedOut, UnknownServerError
-from ottla.replicated.decision import PARKED, Decision, Ticket
-from ottla.replicated.times import EventTimes
+from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
+from ottla.storage.state_machine.times import EventTimes
 
 logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from ottla.log.disk import Disk
-from ottla.log.epochs import CorruptEpochs, LeaderEpochs
-from ottla.log.home import Home
-from ottla.log.index import CorruptIndex
-from ottla.log.node_files import write_topic_id
-from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import snapshot_offset
-from ottla.log.producers import Producers
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import (
+from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ottla.storage.directories.node_files import write_topic_id
+from ottla.storage.disk import Disk
+from ottla.storage.log.epochs import CorruptEpochs, LeaderEpochs
+from ottla.storage.log.index import CorruptIndex
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producer_snapshot import snapshot_offset
+from ottla.storage.log.producers import Producers
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import (
     CLEANED,
     DELETED,
     LOG_SUFFIX,
@@ -29,9 +29,9 @@ from ottla.log.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from ottla.log.settings import LogSettings
-from ottla.log.truncation import load_snapshot, rebuild_producers, truncate_fully, truncate_to
-from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log.truncation import load_snapshot, rebuild_producers, truncate_fully, truncate_to
+from ottla.storage.log_environment import LogEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 def create_log(
-    home: Home,
+    home: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -58,7 +58,7 @@ def create_log(
 
 
 def plan_log(
-    home: Home,
+    home: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -85,7 +85,7 @@ def make_files(log: PartitionLog) -> None:
 
 
 def open_log(
-    home: Home,
+    home: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -127,7 +127,7 @@ def open_log(
 
 
 def _log(
-    home: Home,
+    home: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ottla.config.settings.properties import InvalidProperties, parse_properties, show_properties
-from ottla.log.disk import Disk, read_file, replace_file
+from ottla.storage.disk import Disk, read_file, replace_file
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -10,8 +10,8 @@ Most segments never have an entry, so a file is made only for the first, and ope
 import struct
 from typing import Final, NamedTuple
 
-from ottla.log.disk import Disk, LogFile, write_all
-from ottla.log.index import CorruptIndex
+from ottla.storage.disk import Disk, LogFile, write_all
+from ottla.storage.log.index import CorruptIndex
 
 ABORTED_SUFFIX: Final = ".txnindex"
 

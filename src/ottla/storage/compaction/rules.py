@@ -10,13 +10,13 @@ Nothing here reads files or clocks. Offsets never change.
 
 from collections.abc import Iterable, Mapping
 
-from ottla.log.aborted import Aborted
-from ottla.log.offset_map import OffsetMap, give_way
-from ottla.log.producers import LastEntry
-from ottla.log.validate import rebuild
 from ottla.protocol.wire.batch import DELETE_HORIZON_BIT, LENGTH_PREFIX_BYTES, MAX_INT64, BatchHeader
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import build_batch, keys, records
+from ottla.storage.compaction.offset_map import OffsetMap, give_way
+from ottla.storage.log.aborted import Aborted
+from ottla.storage.log.producers import LastEntry
+from ottla.storage.log.validate import rebuild
 
 
 class Transactions:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NoReturn
 
-from ottla.log.producers import Origin
-from ottla.log.settings import LogSettings
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
 from ottla.protocol.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
@@ -45,6 +43,8 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, with_parts, with_payload
 from ottla.protocol.wire.summary import inspect, shift_timestamps, summarize, summarize_pieces
 from ottla.protocol.wire.varint import Buffer, read_varint, read_varlong
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.settings import LogSettings
 
 Data = bytearray | memoryview
 Rules = tuple[int, int, int, bool]

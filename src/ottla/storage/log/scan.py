@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from ottla.log.disk import Disk
 from ottla.protocol.wire.batch import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -14,6 +13,7 @@ from ottla.protocol.wire.batch import (
     read_header,
 )
 from ottla.protocol.wire.errors import ProtocolError
+from ottla.storage.disk import Disk
 
 _BLOCK_BYTES = 1024 * 1024
 _HOP_BYTES = 4096

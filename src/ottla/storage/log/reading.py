@@ -7,15 +7,15 @@ the reader's isolation sets. Records are decoded only to find one by its timesta
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ottla.log.aborted import Aborted
-from ottla.log.disk import FileRange
-from ottla.log.partition_log import Isolation, PartitionLog
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import Segment
 from ottla.protocol.errors import OffsetOutOfRange
 from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import keys
+from ottla.storage.disk import FileRange
+from ottla.storage.log.aborted import Aborted
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import Segment
 
 
 class Location(NamedTuple):

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Collection
 from typing import Final, NamedTuple, Self
 
-from ottla.log.disk import Disk, read_file, write_all
 from ottla.protocol.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from ottla.protocol.wire.crc import crc32c
+from ottla.storage.disk import Disk, read_file, write_all
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 NO_OFFSET: Final = -1

@@ -8,12 +8,12 @@ import logging
 from functools import partial
 from time import monotonic, sleep
 
-from ottla.log.cleaner import Cleaned, CleaningAborted, Plan, clean, install, plan
-from ottla.log.directory import LogDirectory, Name
-from ottla.log.dirt import look
-from ottla.log.logs import Logs
-from ottla.log.partition_log import PartitionLog
-from ottla.log.scan import CorruptLog
+from ottla.storage.compaction.cleanable import look
+from ottla.storage.compaction.cleaner import Cleaned, CleaningAborted, Plan, clean, install, plan
+from ottla.storage.directories.log_directory import LogDirectory, Name
+from ottla.storage.directories.logs import Logs
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.scan import CorruptLog
 
 logger = logging.getLogger(__name__)
 

@@ -18,20 +18,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.log.aborted import Aborted
-from ottla.log.cleaning import Sieve, Transactions, kind_of
-from ottla.log.dirt import Dirt, look
-from ottla.log.disk import Disk
-from ottla.log.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, give_way
-from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_snapshot import snapshot_name
-from ottla.log.producers import LastEntry
-from ottla.log.scan import CorruptLog
-from ottla.log.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
-from ottla.log.settings import LogSettings
 from ottla.protocol.wire.batch import MAX_INT32, BatchHeader, read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import keys
+from ottla.storage.compaction.cleanable import Dirt, look
+from ottla.storage.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, give_way
+from ottla.storage.compaction.rules import Sieve, Transactions, kind_of
+from ottla.storage.disk import Disk
+from ottla.storage.log.aborted import Aborted
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.producer_snapshot import snapshot_name
+from ottla.storage.log.producers import LastEntry
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.log.segment import CLEANED, DELETED, LOG_SUFFIX, SWAP, Segment
+from ottla.storage.log.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.log.aborted import ABORTED_SUFFIX, AbortedTransactions
-from ottla.log.disk import Disk, FileRange, LogFile, write_all
-from ottla.log.index import SPILL_ENTRIES, CorruptIndex, Index, Layout
-from ottla.log.scan import CorruptLog, scan_batches, scan_headers
 from ottla.protocol.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAX_INT32, NO_TIMESTAMP, BatchHeader
+from ottla.storage.disk import Disk, FileRange, LogFile, write_all
+from ottla.storage.log.aborted import ABORTED_SUFFIX, AbortedTransactions
+from ottla.storage.log.index import SPILL_ENTRIES, CorruptIndex, Index, Layout
+from ottla.storage.log.scan import CorruptLog, scan_batches, scan_headers
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"

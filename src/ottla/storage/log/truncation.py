@@ -9,10 +9,10 @@ from the last one on, and the cut is synced before anything is appended: the one
 import logging
 from collections.abc import Collection, Sequence
 
-from ottla.log.partition_log import NEVER_ASKED, PartitionLog
-from ottla.log.producer_snapshot import CorruptSnapshot, read, snapshot_name, snapshot_offset
-from ottla.log.segment import DELETED, Segment
 from ottla.protocol.errors import OffsetOutOfRange
+from ottla.storage.log.partition_log import NEVER_ASKED, PartitionLog
+from ottla.storage.log.producer_snapshot import CorruptSnapshot, read, snapshot_name, snapshot_offset
+from ottla.storage.log.segment import DELETED, Segment
 
 logger = logging.getLogger(__name__)
 

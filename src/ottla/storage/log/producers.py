@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.log.producer_snapshot import BatchSeen, Producer, SnapshotEntry
-from ottla.log.verification import Guard, Guards
 from ottla.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -30,6 +28,8 @@ from ottla.protocol.wire.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
+from ottla.storage.log.producer_snapshot import BatchSeen, Producer, SnapshotEntry
+from ottla.storage.log.verification import Guard, Guards
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
 
-from ottla.log.disk import Disk, write_all
+from ottla.storage.disk import Disk, write_all
 
 SPILL_ENTRIES = 512
 """So many entries in memory are written to the file."""

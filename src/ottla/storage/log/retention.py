@@ -7,9 +7,9 @@ well, a new one is begun first.
 import logging
 from collections.abc import Callable
 
-from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import Segment
-from ottla.log.truncation import advance_log_start, remove_segments
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.segment import Segment
+from ottla.storage.log.truncation import advance_log_start, remove_segments
 
 logger = logging.getLogger(__name__)
 

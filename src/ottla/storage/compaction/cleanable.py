@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.log.partition_log import PartitionLog
-from ottla.log.segment import Segment
-from ottla.log.settings import LogSettings
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.segment import Segment
+from ottla.storage.log.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Log compaction: which log is cleanable, the rules for its batches, the cleaner and its schedule."""

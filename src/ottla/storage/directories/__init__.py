@@ -1,0 +1,1 @@
+"""Log directories of a node: the logs in them, checkpoint files, node files, free space."""
