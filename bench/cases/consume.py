@@ -9,7 +9,7 @@ from bench.case import GROUPS, LOAD_GOALS, SHARE_GROUPS, TRANSACTIONS, Trial, ca
 from bench.figures import Figures
 from bench.load import librdkafka
 from bench.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.access.quotas import ClientQuotas, Windows
 from ottla.access.rates import Rate, TokenBucket
-from ottla.image.values import quota_entity
+from ottla.metadata.image.values import quota_entity
 
 NOW = 1_700_000_000_000
 Entity = dict[str, str | None]

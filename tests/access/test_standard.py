@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.access.actions import Action, Kind, Operation
 from ottla.access.standard import StandardAuthorizer, super_users
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3

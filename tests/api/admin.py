@@ -4,8 +4,8 @@ from typing import Any
 
 from ottla.api import admin_table
 from ottla.api.dispatch import Dispatch
-from ottla.controller.configs import alter_configs, incremental_alter_configs
-from ottla.controller.view import Options, View
+from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
+from ottla.metadata.controller.view import Options, View
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import Listeners
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord

@@ -25,9 +25,9 @@ from ottla.config.settings.topics import effective_topic_settings
 from ottla.coordination.share_groups import ShareGroups
 from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import DIRECTORY_UNASSIGNED
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.records.metadata_records import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental

@@ -12,8 +12,8 @@ from ottla.api.call import Call, Client
 from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch
 from ottla.api.envelope import Enclosed
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol.errors import ApiError, InvalidRequest, NotController
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.apis import BY_KEY, Listeners

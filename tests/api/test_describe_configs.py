@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.records.metadata_records import ConfigRecord
 from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,

@@ -5,7 +5,7 @@ import pytest
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
 from ottla.access.standard import StandardAuthorizer
 from ottla.api.call import ANONYMOUS
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import NONE, TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from tests.api.broker import Broker

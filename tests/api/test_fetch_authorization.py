@@ -7,7 +7,7 @@ import pytest
 
 from ottla.access.actions import Action, Kind, Operation
 from ottla.access.standard import StandardAuthorizer
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.api.broker import Broker

@@ -15,8 +15,8 @@ from ottla.api.call import Call, Client
 from ottla.api.dispatch import Route
 from ottla.api.endpoint import Endpoint
 from ottla.api.guards import OF_BROKERS, OF_CONTROLLERS
-from ottla.image.image import Image
-from ottla.image.values import Acl
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.access.quotas import ClientQuotas
 from ottla.api.throttling import Charging
-from ottla.image.values import quota_entity
+from ottla.metadata.image.values import quota_entity
 from ottla.protocol.errors import ThrottlingQuotaExceeded
 
 NOW = 1_700_000_000_000

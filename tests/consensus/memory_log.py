@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from ottla.consensus import OffsetAndEpoch
-from ottla.consensus.control import control_records
+from ottla.metadata.consensus import OffsetAndEpoch
+from ottla.metadata.consensus.control import control_records
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.codec import decode
 

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from ottla.consensus import (
+from ottla.metadata.consensus import (
     Append,
     Consensus,
     ConsensusConfig,

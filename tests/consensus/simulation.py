@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from ottla.consensus import (
+from ottla.metadata.consensus import (
     Append,
     Consensus,
     ConsensusConfig,

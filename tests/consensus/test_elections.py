@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.consensus import ConsensusBroken, Effects, ReplicaKey
+from ottla.metadata.consensus import ConsensusBroken, Effects, ReplicaKey
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     InconsistentClusterId,

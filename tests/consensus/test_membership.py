@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.consensus import Append, Node, OffsetAndEpoch, ReplicaKey, Send, VoterSet
-from ottla.consensus.control import control_records
+from ottla.metadata.consensus import Append, Node, OffsetAndEpoch, ReplicaKey, Send, VoterSet
+from ottla.metadata.consensus.control import control_records
 from ottla.protocol.errors import (
     DuplicateVoter,
     InconsistentClusterId,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.consensus import Append, ConsensusBroken, OffsetAndEpoch, SnapshotChunk, Truncate
+from ottla.metadata.consensus import Append, ConsensusBroken, OffsetAndEpoch, SnapshotChunk, Truncate
 from ottla.protocol.errors import (
     BrokerNotAvailable,
     FencedLeaderEpoch,

@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 from immutables import Map
 
-from ottla.controller import liveness, registration
-from ottla.controller.decision import Decision
-from ottla.controller.heartbeats import Heartbeats
-from ottla.controller.topics import CreationContext, create_topics
-from ottla.controller.view import Options, View
-from ottla.image.delta import Delta
-from ottla.image.encoding import decode_record, encode_record
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import Partition
+from ottla.metadata.controller import liveness, registration
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.heartbeats import Heartbeats
+from ottla.metadata.controller.topics import CreationContext, create_topics
+from ottla.metadata.controller.view import Options, View
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.encoding import decode_record, encode_record
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import Partition
 from ottla.protocol.errors import ApiError
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, FeatureLevelRecord

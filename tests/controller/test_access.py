@@ -6,13 +6,13 @@ from itertools import count
 
 import pytest
 
-from ottla.controller import tokens
-from ottla.controller.acls import create_acls, delete_acls
-from ottla.controller.decision import Decision
-from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.controller.quotas import alter_client_quotas
-from ottla.controller.scram import alter_scram_credentials
-from ottla.image.values import ScramUser
+from ottla.metadata.controller import tokens
+from ottla.metadata.controller.acls import create_acls, delete_acls
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.producer_ids import allocate_producer_ids
+from ottla.metadata.controller.quotas import alter_client_quotas
+from ottla.metadata.controller.scram import alter_scram_credentials
+from ottla.metadata.image.values import ScramUser
 from ottla.protocol.errors import (
     ApiError,
     DelegationTokenAuthDisabled,

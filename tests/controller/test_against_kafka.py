@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.decision import Chance, Decision
-from ottla.controller.partition_change import Election, Target, change_partition
-from ottla.controller.placement import Racks, usable_brokers
-from ottla.image.image import Placed
+from ottla.metadata.controller.decision import Chance, Decision
+from ottla.metadata.controller.partition_change import Election, Target, change_partition
+from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.image.image import Placed
 from ottla.protocol.messages.records.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.controller import liveness, registration
-from ottla.controller.decision import Decision
-from ottla.controller.heartbeats import Heartbeats
-from ottla.image.values import NO_LEADER
+from ottla.metadata.controller import liveness, registration
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.heartbeats import Heartbeats
+from ottla.metadata.image.values import NO_LEADER
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.controller.activation import activate, sign_of_life
-from ottla.controller.configs import Operation, alter_configs, incremental_alter_configs
-from ottla.controller.features import kraft_version_asked, update_features
-from ottla.controller.registration import register_controller
-from ottla.controller.view import Options, View
-from ottla.image.image import EMPTY
-from ottla.image.loader import Loader
-from ottla.image.values import ConfigResource, ResourceType
+from ottla.metadata.controller.activation import activate, sign_of_life
+from ottla.metadata.controller.configs import Operation, alter_configs, incremental_alter_configs
+from ottla.metadata.controller.features import kraft_version_asked, update_features
+from ottla.metadata.controller.registration import register_controller
+from ottla.metadata.controller.view import Options, View
+from ottla.metadata.image.image import EMPTY
+from ottla.metadata.image.loader import Loader
+from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.controller import elections
-from ottla.controller.directories import assign_replicas_to_directories
-from ottla.controller.isr import alter_partition
-from ottla.controller.reassignment import alter_reassignments, list_reassignments
-from ottla.image.values import NO_LEADER, LeaderRecovery
+from ottla.metadata.controller import elections
+from ottla.metadata.controller.directories import assign_replicas_to_directories
+from ottla.metadata.controller.isr import alter_partition
+from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
+from ottla.metadata.image.values import NO_LEADER, LeaderRecovery
 from ottla.protocol.errors import (
     ApiError,
     ElectionNotNeeded,

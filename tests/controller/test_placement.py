@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.placement import Racks, usable_brokers
 from tests.controller.cluster import Cluster
 
 BROKERS = 5

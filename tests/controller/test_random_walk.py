@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from ottla.controller import elections, registration
-from ottla.controller.configs import incremental_alter_configs
-from ottla.controller.directories import assign_replicas_to_directories
-from ottla.controller.isr import alter_partition
-from ottla.controller.reassignment import alter_reassignments, list_reassignments
-from ottla.controller.topic_changes import create_partitions, delete_topics
-from ottla.image.image import Image, Placed
-from ottla.image.placement import placement_of
-from ottla.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
+from ottla.metadata.controller import elections, registration
+from ottla.metadata.controller.configs import incremental_alter_configs
+from ottla.metadata.controller.directories import assign_replicas_to_directories
+from ottla.metadata.controller.isr import alter_partition
+from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
+from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
+from ottla.metadata.image.image import Image, Placed
+from ottla.metadata.image.placement import placement_of
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
 from ottla.protocol.errors import ApiError, NewLeaderElected
 from ottla.protocol.messages.rpc import alter_partition as alter
 from ottla.protocol.messages.rpc import assign_replicas_to_dirs as assign

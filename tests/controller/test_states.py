@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import registration, state_tracker
-from ottla.controller.directories import assign_replicas_to_directories
-from ottla.controller.isr import alter_partition
-from ottla.controller.reassignment import alter_reassignments
-from ottla.controller.state_tracker import ASSUMED_AFTER_MS, StateTracker
-from ottla.controller.states import (
+from ottla.metadata.controller import registration, state_tracker
+from ottla.metadata.controller.directories import assign_replicas_to_directories
+from ottla.metadata.controller.isr import alter_partition
+from ottla.metadata.controller.reassignment import alter_reassignments
+from ottla.metadata.controller.state_tracker import ASSUMED_AFTER_MS, StateTracker
+from ottla.metadata.controller.states import (
     PARTITION_TRANSITIONS,
     REPLICA_TRANSITIONS,
     PartitionState,
@@ -24,10 +24,10 @@ from ottla.controller.states import (
     partition_state,
     steps,
 )
-from ottla.controller.topic_changes import delete_topics
-from ottla.image.changes import Changes
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import NO_LEADER, Partition
+from ottla.metadata.controller.topic_changes import delete_topics
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import NO_LEADER, Partition
 from ottla.protocol.messages.records.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from ottla.controller.placement import Racks, usable_brokers
-from ottla.controller.topic_changes import create_partitions, delete_topics
-from ottla.controller.topics import CreationContext, create_topics
-from ottla.controller.view import NewTopic, Options, View
-from ottla.image.values import DIRECTORY_UNASSIGNED
+from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
+from ottla.metadata.controller.topics import CreationContext, create_topics
+from ottla.metadata.controller.view import NewTopic, Options, View
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.protocol.errors import (
     ApiError,
     InvalidConfig,

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.rpc import create_partitions as growing
 from ottla.protocol.messages.rpc import create_topics as making
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatResponse

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.access.actions import CLUSTER_NAME, Kind, Operation
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import (
     InvalidConfig,
     InvalidPartitions,

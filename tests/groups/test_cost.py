@@ -12,8 +12,8 @@ from ottla.groups.context import Context
 from ottla.groups.epoch_group import NEVER_REFRESHED, Refresh
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.state import GroupsState
-from ottla.image.changes import Changes
-from ottla.image.image import Image
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import Image
 from tests.counting import lines_run
 from tests.groups.consumer.world import topic
 

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Sequence
 
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol import metadata_versions
 from ottla.protocol.messages.records.metadata_records import (
     AccessControlEntryRecord,

@@ -1,7 +1,7 @@
 """What a broker learns from a delta about its replicas."""
 
-from ottla.image.changes import Changes, PartitionChange
-from ottla.image.image import Image
+from ottla.metadata.image.changes import Changes, PartitionChange
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import (
     AccessControlEntryRecord,
     PartitionChangeRecord,

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.counting import lines_run
 from tests.image.stories import replay, uuid

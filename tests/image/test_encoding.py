@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.image.encoding import (
+from ottla.metadata.image.encoding import (
     CONTROL_RECORDS,
     ControlEntry,
     MetadataEntry,

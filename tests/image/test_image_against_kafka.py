@@ -15,10 +15,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ottla.image.encoding import decode_record, encode_record
-from ottla.image.image import EMPTY, Image
-from ottla.image.loader import Loader
-from ottla.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.encoding import decode_record, encode_record
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.loader import Loader
+from ottla.metadata.image.snapshot import records_of, versioned_records_of
 from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,

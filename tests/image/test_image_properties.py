@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.image.changes import Changes
-from ottla.image.delta import Delta
-from ottla.image.encoding import decode_record, encode_record
-from ottla.image.image import EMPTY, Image
-from ottla.image.placement import count, placement_of
-from ottla.image.snapshot import records_of, versioned_records_of
-from ottla.image.values import NO_ENTRIES
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.encoding import decode_record, encode_record
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.placement import count, placement_of
+from ottla.metadata.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.metadata_versions import METADATA_VERSIONS
 from tests.image.stories import BROKERS, Story, replay
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.image.encoding import control_batch, metadata_batch
-from ottla.image.errors import ReplayError
-from ottla.image.loader import Loader, Update
-from ottla.image.snapshot import records_of
+from ottla.metadata.image.encoding import control_batch, metadata_batch
+from ottla.metadata.image.errors import ReplayError
+from ottla.metadata.image.loader import Loader, Update
+from ottla.metadata.image.snapshot import records_of
 from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,

@@ -3,10 +3,10 @@
 import pytest
 from immutables import Map
 
-from ottla.image.delta import Delta
-from ottla.image.errors import ReplayError
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import (
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.errors import ReplayError
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import (
     DIRECTORY_MIGRATING,
     NO_LEADER,
     Acl,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.image.errors import UnwritableImage
-from ottla.image.image import EMPTY
-from ottla.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.errors import UnwritableImage
+from ottla.metadata.image.image import EMPTY
+from ottla.metadata.image.snapshot import records_of, versioned_records_of
 from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     DelegationTokenRecord,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla.config.listeners import ListenerEndpoint
-from ottla.image.encoding import ControlEntry, entries
+from ottla.metadata.image.encoding import ControlEntry, entries
 from ottla.protocol.messages.records.raft_records import SnapshotHeaderRecord, VotersRecord
 from ottla.protocol.wire.batch import batches, check_crc
 from ottla.server.formatting import FormattingRefused, format_directories

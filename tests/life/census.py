@@ -157,7 +157,7 @@ OF_TYPES: Final[Mapping[str, int]] = {
     "_struct.Struct": 100,
     # A time at which something may expire stays until then, though nothing that expires is left.
     "ottla.replica.waiting._Slot": 700,
-    "ottla.controller.state_tracker.Deletion": 5_000,
+    "ottla.metadata.controller.state_tracker.Deletion": 5_000,
     # Up to 64 of a coordinator's deadlines were replaced by others.
     "ottla.groups.timers.TimerKey": 250,
 }
@@ -165,7 +165,7 @@ OF_TYPES: Final[Mapping[str, int]] = {
 
 PARTS: Final[Mapping[str, Mapping[str, int]]] = {
     # A standby controller tracks deletions of topics for a minute, and 5,000 of them at most.
-    "ottla.controller.state_tracker.Deletion": {"array.array": 3, "dict": 7, "str": 8, "bytes": 4},
+    "ottla.metadata.controller.state_tracker.Deletion": {"array.array": 3, "dict": 7, "str": 8, "bytes": 4},
 }
 """What else there is for each object of a type that is bounded."""
 

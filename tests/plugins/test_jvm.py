@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from ottla.controller.view import NewTopic
 from ottla.groups.consumer.assignor import AssignmentFailed, Group, Reader
 from ottla.groups.consumer.targets import ASSIGNORS
-from ottla.image.image import Image
-from ottla.image.values import Broker, Partition, Topic
+from ottla.metadata.controller.view import NewTopic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.plugins import assignors, jvm, policies
 from ottla.plugins.assignors import JavaAssignor
 from ottla.plugins.jvm import JavaClass, Jvm

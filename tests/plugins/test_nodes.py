@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import PolicyViolation, UnknownServerError, UnsupportedAssignor
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.create_topics import (

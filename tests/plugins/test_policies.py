@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.controller.view import NewTopic
+from ottla.metadata.controller.view import NewTopic
 from ottla.plugins import policies
 from ottla.plugins.policies import PluginThread, PythonPolicy
 from ottla.protocol.errors import PolicyViolation, UnknownServerError

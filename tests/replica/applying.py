@@ -1,6 +1,6 @@
 """Records of the metadata log, one batch after the other, as partitions are told of them."""
 
-from ottla.image.loader import Loader
+from ottla.metadata.image.loader import Loader
 from ottla.replica.partitions import Partitions
 
 

@@ -26,13 +26,13 @@ from ottla.api.call import Client
 from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
 from ottla.config.settings.topics import effective_topic_settings
-from ottla.controller.decision import Decision
-from ottla.controller.isr import alter_partition
-from ottla.controller.reassignment import alter_reassignments
-from ottla.image.changes import Changes
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import Partition as Assignment
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.isr import alter_partition
+from ottla.metadata.controller.reassignment import alter_reassignments
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import Partition as Assignment
 from ottla.protocol.errors import ApiError, NetworkFailed, by_code, name_of
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.rpc.alter_partition_reassignments import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.image.values import DIRECTORY_UNASSIGNED
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.metrics.registry import Registry
 from ottla.protocol.messages.records.metadata_records import PartitionRecord
 from ottla.replica.partition import Partition

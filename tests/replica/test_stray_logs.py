@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.replica.partitions import Partitions
 from ottla.replica.waiting import Completions

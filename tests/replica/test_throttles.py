@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.image.changes import Changes
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol.messages.records.metadata_records import ConfigRecord
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.replica.throttles import Rate, ReplicationThrottle

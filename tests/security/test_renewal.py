@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.config.settings.properties import show_properties
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.security.tls import client_context
 from ottla.server.securing import Securing
 from ottla.server.settings import load_settings

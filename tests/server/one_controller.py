@@ -14,19 +14,19 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from ottla.consensus.config import ConsensusConfig
-from ottla.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
-from ottla.controller.view import Options
-from ottla.image.image import Image
+from ottla.metadata.consensus.config import ConsensusConfig
+from ottla.metadata.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
+from ottla.metadata.controller.view import Options
+from ottla.metadata.image.image import Image
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.metadata_log import MetadataLog
+from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
-from ottla.server.active_controller import ActiveController
-from ottla.server.metadata import Metadata
-from ottla.server.metadata_log import MetadataLog
-from ottla.server.quorum import Quorum
 from ottla.storage.log_environment import LogEnvironment
 from tests.log.logs_in_memory import Slow
 from tests.log.simulated_disk import SimulatedDisk
@@ -104,7 +104,7 @@ class OneController:
         self.background = Slow()
         home = LogEnvironment(disk=disk, background=self.background, random=Random(seed))
         self.log = MetadataLog(home, DIRECTORY, now_ms=NOW_MS, segment_bytes=1 << 20, segment_ms=1 << 40)
-        self.metadata = Metadata(
+        self.metadata = MetadataPublisher(
             background=self.background, now_ms=self.timers.now_ms, snapshot_bytes=1 << 40, snapshot_interval_ms=0
         )
         address = Endpoint("CONTROLLER", "localhost", 9093)

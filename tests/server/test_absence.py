@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.api.call import Client
-from ottla.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
-from ottla.controller.heartbeats import Heartbeats
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
+from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.metadata.controller.heartbeats import Heartbeats
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
 from ottla.net.connection import Connection
 from ottla.net.request import Request
 from ottla.protocol.messages.records.metadata_records import BrokerEndpoint, RegisterBrokerRecord

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from ottla.controller.states import ReplicaState
-from ottla.image.image import Image
-from ottla.image.loader import Loader, Update
-from ottla.image.placement import Move, Placement, placement_of
-from ottla.image.values import Topic
+from ottla.metadata.controller.states import ReplicaState
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.loader import Loader, Update
+from ottla.metadata.image.placement import Move, Placement, placement_of
+from ottla.metadata.image.values import Topic
 from ottla.protocol.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.records.metadata_records import TopicRecord
 from ottla.protocol.messages.rpc import incremental_alter_configs as configs
@@ -62,7 +62,7 @@ def test_partitions_are_found_by_broker_before_a_broker_fails(
     if life == "next":
         controller = OneController(controller.crash())
         controller.run(3000)
-    monkeypatch.setattr("ottla.image.image.placement_of", counted)
+    monkeypatch.setattr("ottla.metadata.image.image.placement_of", counted)
     controller.run(10_000)  # without a heartbeat
     assert controller.image.brokers[ME].fenced
     assert {each.leader for topic in controller.image.topics.values() for each in topic.partitions} == {-1}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
-from ottla.image.loader import Update
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.loader import Update
+from ottla.metadata.runtime.decisions import Asker
 from ottla.protocol.errors import InvalidRequest, NotController, RequestTimedOut
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, RegisterControllerRecord
 from ottla.protocol.messages.rpc.controller_registration import (
@@ -22,7 +23,6 @@ from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 from ottla.server import controller_access
 from ottla.server.controller_access import ControllerAccess
 from ottla.server.controller_registration import ControllerRegistration
-from ottla.server.decisions import Asker
 from ottla.server.settings import load_settings
 
 REQUEST = ListPartitionReassignmentsRequest(topics=None)

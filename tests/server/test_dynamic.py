@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.config.node_settings import NodeSettings
-from ottla.image.changes import Changes
-from ottla.image.delta import Delta
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import ResourceType
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord

@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from ottla.consensus.voters import ReplicaKey, VoterSet
-from ottla.image.encoding import entries
+from ottla.metadata.consensus.voters import ReplicaKey, VoterSet
+from ottla.metadata.image.encoding import entries
 from ottla.protocol.features import FEATURES
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
 from ottla.protocol.messages.records.raft_records import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.image.values import quota_entity
+from ottla.metadata.image.values import quota_entity
 from ottla.server.access_control import AccessControl
 from ottla.server.hosts import address_of
 from ottla.server.settings import load_settings

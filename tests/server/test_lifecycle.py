@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.decision import applied
-from ottla.image.image import Image
+from ottla.metadata.controller.decision import applied
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.view import NewTopic
-from ottla.image.values import ResourceType
+from ottla.metadata.controller.view import NewTopic
+from ottla.metadata.image.values import ResourceType
+from ottla.metadata.runtime.active_controller import ITSELF
+from ottla.metadata.runtime.decisions import Asker
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Verdict
 from ottla.protocol.errors import NotController, PolicyViolation, TopicAlreadyExists
@@ -18,8 +20,6 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.active_controller import ITSELF
-from ottla.server.decisions import Asker
 from ottla.server.policies import Policies, Verdicts
 from tests.server.one_controller import ME, OneController
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.server.formatting import format_directories, random_cluster_id
 from ottla.server.node import Node

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.state_tracker import StateTracker
-from ottla.image.changes import Changes
-from ottla.image.image import EMPTY, Image
+from ottla.metadata.controller.state_tracker import StateTracker
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from ottla.server.topic_states import MAX_DELETED_REPLICAS, MAX_PARTITIONS, TopicStates
 from tests.image.stories import replay, uuid

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.image.changes import Changes
-from ottla.image.image import Image
-from ottla.image.values import Partition, Topic
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
 from ottla.protocol.messages.records.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from ottla.protocol.messages.rpc import delete_share_group_state as deleting

@@ -17,8 +17,8 @@ from zlib import crc32
 
 from ottla.client import consumer, producer, retrying
 from ottla.config.node_settings import NodeSettings
-from ottla.consensus.effects import RoleChanged
-from ottla.image.loader import Update
+from ottla.metadata.consensus.effects import RoleChanged
+from ottla.metadata.image.loader import Update
 from ottla.net import connection, listener
 from ottla.protocol.wire.batch import batches
 from ottla.server import coordinators, directories, formatting, observation

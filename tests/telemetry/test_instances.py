@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.image.image import Image
-from ottla.image.values import ConfigResource, ResourceType
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 

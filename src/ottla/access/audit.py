@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.access.actions import Action, Asking, Kind, Operation
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 
 LOGGER: Final = "kafka.authorizer.logger"
 _TRACE: Final = 5

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.access.rates import Rate, TokenBucket
-from ottla.image.values import QuotaEntity, quota_entity
+from ottla.metadata.image.values import QuotaEntity, quota_entity
 
 PRODUCED: Final = "producer_byte_rate"
 CONSUMED: Final = "consumer_byte_rate"

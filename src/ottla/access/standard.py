@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from ottla.access.actions import Action, Asking, Kind, Operation
 from ottla.access.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
 from ottla.access.audit import logger as audit_logger
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 
 _LITERAL, _PREFIXED = 3, 4
 _DENY, _ALLOW = 2, 3

@@ -14,8 +14,8 @@ from ottla.api.call import Call, CloseConnection
 from ottla.api.controller_node import ControllerNode
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.controller.acls import UNKNOWN, matches
-from ottla.image.values import Acl
+from ottla.metadata.controller.acls import UNKNOWN, matches
+from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import ApiError, InvalidRequest, SecurityDisabled
 from ottla.protocol.messages.rpc.create_acls import (
     AclCreation,

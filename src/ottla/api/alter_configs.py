@@ -16,8 +16,8 @@ from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.config.settings.brokers import broker_setting, without_invalid
 from ottla.config.settings.values import SettingType
-from ottla.controller.configs import Operation
-from ottla.image.values import ResourceType
+from ottla.metadata.controller.configs import Operation
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental

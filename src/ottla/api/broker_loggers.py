@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ottla.controller.configs import Operation
+from ottla.metadata.controller.configs import Operation
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
 
 ROOT: Final = "root"

@@ -27,7 +27,7 @@ from ottla.api.describe_cluster import BROKERS, CONTROLLERS
 from ottla.api.endpoint import Endpoint, Failed, endpoint
 from ottla.api.envelope import Enclosed
 from ottla.api.forwarded import FAILURES
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.access.actions import Authorizer
 from ottla.api.call import Call, Client, Exchange
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.apis import Api
 
 

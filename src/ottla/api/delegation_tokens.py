@@ -18,7 +18,7 @@ from ottla.api.forwarded import forward
 from ottla.api.guarding import allowed, answered, may
 from ottla.api.node import BrokerNode
 from ottla.config.settings.values import Password
-from ottla.image.values import DelegationToken
+from ottla.metadata.image.values import DelegationToken
 from ottla.protocol.errors import (
     ApiError,
     DelegationTokenAuthDisabled,

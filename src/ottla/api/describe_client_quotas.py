@@ -11,8 +11,8 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.controller.quotas import CLIENT_ID, IP, USER
-from ottla.image.values import QuotaEntity
+from ottla.metadata.controller.quotas import CLIENT_ID, IP, USER
+from ottla.metadata.image.values import QuotaEntity
 from ottla.protocol.errors import ApiError, InvalidRequest, UnsupportedVersion
 from ottla.protocol.messages.rpc.describe_client_quotas import (
     ComponentData,

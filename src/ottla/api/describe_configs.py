@@ -22,9 +22,9 @@ from ottla.api.setting_entries import (
 from ottla.config.settings.brokers import BrokerLayers
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.topics import Source
-from ottla.controller.topic_names import check_topic_name
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,

@@ -14,9 +14,9 @@ from ottla.api.endpoint import endpoint
 from ottla.api.guarding import TOPIC_REFUSED, allowed
 from ottla.api.metadata import INTERNAL_TOPICS, offline_replicas
 from ottla.api.node import BrokerNode
-from ottla.controller.topic_names import check_topic_name
-from ottla.image.image import Image
-from ottla.image.values import Partition, Topic
+from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.describe_topic_partitions import (
     Cursor,

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.access.actions import Kind, Operation
 from ottla.api.call import Call
 from ottla.api.guarding import TOPIC_REFUSED, allowed, answered_with, error_of, may
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc import alter_configs, create_partitions, create_topics, delete_topics, describe_configs
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 
 M = TypeVar("M", covariant=True)
 

@@ -9,8 +9,8 @@ from typing import Final
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.rpc.list_config_resources import (
     ConfigResource,

@@ -16,9 +16,16 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.guarding import answered
 from ottla.api.node import BrokerNode
-from ottla.controller.topic_names import check_topic_name
-from ottla.image.image import Image
-from ottla.image.values import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Broker, Partition, Topic
+from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    Broker,
+    Partition,
+    Topic,
+)
 from ottla.protocol.errors import (
     NONE,
     ApiError,

@@ -17,7 +17,7 @@ from ottla.coordination.sharing import Sharing
 from ottla.coordination.transactions import Transactions
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.state import GroupsState
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.apis import Api
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic

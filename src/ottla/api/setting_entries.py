@@ -16,7 +16,7 @@ from ottla.config.settings.setting import Importance, Setting
 from ottla.config.settings.topic_table import SYNONYMS
 from ottla.config.settings.topics import Source, effective_topic_settings
 from ottla.config.settings.values import SettingType, show_value
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 
 TYPE_NUMBERS: Final = {
     SettingType.BOOLEAN: 1,

@@ -13,7 +13,7 @@ from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
 from ottla.groups.share.partitions import Wanted
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, InvalidGroupId
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -151,7 +151,7 @@ def _record(header: "BatchHeader", record: "Record", *, metadata: bool) -> dict[
     if header.is_control:
         return {"offset": record.offset, "timestamp": record.timestamp, "control": control_type(record).name.lower()}
     if metadata and record.value is not None:
-        from ottla.image.encoding import decode_record
+        from ottla.metadata.image.encoding import decode_record
 
         message, version = decode_record(record.value)
         return {"offset": record.offset, "timestamp": record.timestamp, "message": repr(message), "version": version}

@@ -11,7 +11,7 @@ from collections.abc import Container
 
 from ottla.client.admin import Admin
 from ottla.client.metadata import Partition, Topic
-from ottla.controller.states import PartitionState, ReplicaState
+from ottla.metadata.controller.states import PartitionState, ReplicaState
 from ottla.protocol.errors import AuthorizationError, ListenerNotFound, UnsupportedVersion
 
 

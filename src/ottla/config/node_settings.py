@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.config.listeners import Address, ListenerEndpoint
 from ottla.config.settings.values import Value
-from ottla.image.values import FeatureRange
+from ottla.metadata.image.values import FeatureRange
 from ottla.net.listener import Limits
 from ottla.protocol.features import supported_features
 

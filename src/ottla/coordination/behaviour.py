@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.storage.state_machine.decision import Decision, Ticket
 from ottla.storage.state_machine.entries import Entry, Kinds
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.client.connection import Connection
-from ottla.image.image import Image
-from ottla.image.values import Endpoint
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Endpoint
 from ottla.protocol.errors import ApiError, NetworkFailed
 from ottla.security.settings import Security, SecurityNow, plaintext
 

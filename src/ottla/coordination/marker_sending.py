@@ -16,7 +16,7 @@ from ottla.coordination.broker_links import Batched, BrokerLinks, Spawn
 from ottla.coordination.marker_writing import Codes, MarkerWriter
 from ottla.coordination.shard import Shard
 from ottla.coordination.shards import Shards
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     NONE,
     ApiError,

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.metrics.counts import record
 from ottla.protocol.errors import (
     ApiError,

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from ottla.coordination.behaviour import Behaviour
 from ottla.coordination.shard import Shard
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import NotCoordinator
 from ottla.protocol.wire.compression import Compression
 from ottla.replica.partitions import Partitions

@@ -21,7 +21,7 @@ from ottla.groups.share import states as rules
 from ottla.groups.share.heartbeat import NewStates
 from ottla.groups.share.partitions import Wanted
 from ottla.groups.state import GroupsState
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, LeaderNotAvailable, by_code
 from ottla.protocol.messages.rpc import delete_share_group_state as deleting
 from ottla.protocol.messages.rpc import initialize_share_group_state as initializing

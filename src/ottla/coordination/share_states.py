@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.coordination.broker_links import Batched, BrokerLinks, Spawn
 from ottla.coordination.shards import Shards, java_hash
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,

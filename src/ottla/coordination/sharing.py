@@ -17,7 +17,7 @@ from ottla.coordination.share_fetching import Part, ShareFetch
 from ottla.coordination.share_partition import Done, LedSharePartition, Surroundings
 from ottla.coordination.share_reader import ShareReader
 from ottla.coordination.share_states import ShareStateClient
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.protocol.metadata_versions import SHARE_VERSION
 from ottla.protocol.wire.compression import Compression

@@ -29,7 +29,7 @@ from ottla.groups.streams.timers import EXPIRED as STREAMS_EXPIRED
 from ottla.groups.streams.timers import expired as expired_in_streams
 from ottla.groups.streams.timers import take_over as take_over_streams
 from ottla.groups.timers import Due, TimerKey
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.messages.records.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ottla.protocol.messages.records.group_records import (
     GROUP_RECORDS,

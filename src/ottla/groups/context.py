@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 
 if TYPE_CHECKING:
     from ottla.groups.consumer.assignor import Assignor

@@ -14,7 +14,7 @@ from ottla.groups.context import Context
 from ottla.groups.offset_records import offset_tombstone
 from ottla.groups.state import NO_OFFSETS, NO_TIMESTAMP, Committed, Group, GroupsState, OffsetKey
 from ottla.groups.timers import OFFSET_EXPIRY, TimerKey
-from ottla.image.values import Topic
+from ottla.metadata.image.values import Topic
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Stored
 

@@ -16,7 +16,7 @@ from ottla.groups.offset_records import offset_record, offset_tombstone
 from ottla.groups.state import NO_EPOCH, NO_OFFSET, NO_OFFSETS, NO_TIMESTAMP, Committed, GroupsState, OffsetKey
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.timers import session_of
-from ottla.image.values import Topic
+from ottla.metadata.image.values import Topic
 from ottla.protocol.errors import (
     NONE,
     ApiError,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ottla.image.image import Image
-from ottla.image.values import Topic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Topic
 from ottla.metrics.family import Family, counter
 from ottla.replica.partitions import Partitions
 from ottla.storage.log.partition_log import PartitionLog

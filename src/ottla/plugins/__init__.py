@@ -50,10 +50,10 @@ from typing import Protocol
 
 from ottla.access.actions import Action, Operation
 from ottla.access.actions import Kind as ResourceType
-from ottla.controller.acls import matches
-from ottla.controller.view import NewTopic
 from ottla.groups.consumer.assignor import AssignmentFailed
-from ottla.image.values import Acl
+from ottla.metadata.controller.acls import matches
+from ottla.metadata.controller.view import NewTopic
+from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import PolicyViolation
 from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter
 

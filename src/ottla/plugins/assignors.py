@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ottla.groups.consumer import assignor as coordinator
 from ottla.groups.consumer.member import Target
-from ottla.image.image import Image
-from ottla.image.values import Topic as KnownTopic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Topic as KnownTopic
 from ottla.plugins import AssignmentFailed, Group, Member, Topic
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
 from ottla.plugins.values import numbers

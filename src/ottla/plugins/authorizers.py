@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla.access.actions import Action, Answers, Kind, Operation, Unanswered
-from ottla.image.values import Acl
+from ottla.metadata.image.values import Acl
 from ottla.plugins import AclFilter, RequestContext, ServerInfo
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
 from ottla.plugins.policies import PluginThread

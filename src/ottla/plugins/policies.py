@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla.controller.view import NewTopic
-from ottla.image.values import ResourceType
+from ottla.metadata.controller.view import NewTopic
+from ottla.metadata.image.values import ResourceType
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
 from ottla.plugins.values import numbers

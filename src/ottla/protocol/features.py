@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from ottla.image.values import FeatureRange
+from ottla.metadata.image.values import FeatureRange
 from ottla.protocol.metadata_versions import (
     ELIGIBLE_LEADER_REPLICAS,
     ELR_VERSION,

@@ -18,9 +18,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
-from ottla.image.changes import Changes
-from ottla.image.image import EMPTY, Image
-from ottla.image.values import Broker
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import Broker
 
 WAIT_S: Final = 0.2
 """How long Metadata wait for a decision at most. What else a client asks on its connection waits with them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.image.values import Partition as Assignment
+from ottla.metadata.image.values import Partition as Assignment
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from ottla.image.changes import Changes, PartitionChange
-from ottla.image.image import Image
-from ottla.image.values import DIRECTORY_UNASSIGNED, ResourceType
-from ottla.image.values import Partition as Assignment
+from ottla.metadata.image.changes import Changes, PartitionChange
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, ResourceType
+from ottla.metadata.image.values import Partition as Assignment
 from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.replica.in_sync import InSyncRules
 from ottla.replica.partition import Partition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.replica.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ottla.image.changes import Changes
-from ottla.image.values import ResourceType
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.values import ResourceType
 
 ALL_REPLICAS: Final = "*"
 _EVERY: Final[frozenset[int]] = frozenset()

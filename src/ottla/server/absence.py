@@ -23,15 +23,15 @@ from typing import Any, Final, NamedTuple
 from ottla.api.call import Call
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import DISCONNECT_GRACE_MS
-from ottla.image.values import Broker
+from ottla.metadata.image.values import Broker
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.net.connection import Connection
 from ottla.net.listener import Listener
 from ottla.net.request import Request
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.server.active_controller import ActiveController
 from ottla.server.knocking import is_refused
-from ottla.server.metadata import Metadata
-from ottla.server.quorum import Quorum
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Absence:
         settings: NodeSettings,
         controller: ActiveController,
         quorum: Quorum,
-        metadata: Metadata,
+        metadata: MetadataPublisher,
         *,
         is_own_life: Callable[[Broker], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], object],

@@ -13,9 +13,9 @@ from ottla.api.dispatch import Dispatch
 from ottla.api.throttling import BrokerThrottling, ControllerThrottling, Throttling
 from ottla.config.listeners import WrongSetting
 from ottla.config.node_settings import NodeSettings
-from ottla.controller.quotas import IP
-from ottla.image.loader import Update
-from ottla.image.values import QuotaEntity, quota_entity
+from ottla.metadata.controller.quotas import IP
+from ottla.metadata.image.loader import Update
+from ottla.metadata.image.values import QuotaEntity, quota_entity
 from ottla.net.listener import Connections
 from ottla.server.hosts import address_of, host_of, spelled_out
 from ottla.server.plugins import AUTHORIZER, STANDARD

@@ -10,7 +10,7 @@ from typing import Final
 from ottla.config.listeners import ALL_INTERFACES, WrongSetting
 from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 from ottla.config.settings.catalogue import broker_settings
-from ottla.image.values import SecurityProtocol
+from ottla.metadata.image.values import SecurityProtocol
 from ottla.protocol.wire.compression import Compression
 from ottla.replica.read_replica import RACK_AWARE
 from ottla.server.access_control import standard_authorizer

@@ -15,7 +15,10 @@ from ottla.access.actions import AclKeeper
 from ottla.api.call import Call
 from ottla.api.envelope import Enclosed
 from ottla.api.throttling import Throttling
-from ottla.consensus.effects import RoleChanged
+from ottla.metadata.consensus.effects import RoleChanged
+from ottla.metadata.runtime.active_controller import ITSELF, ActiveController
+from ottla.metadata.runtime.decisions import Asker
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.errors import NotController, RequestTimedOut, by_code
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
@@ -31,12 +34,9 @@ from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.wire.declare import schema_of
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.server.absence import Absence
-from ottla.server.active_controller import ITSELF, ActiveController
 from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
-from ottla.server.decisions import Asker
 from ottla.server.enveloping import enclose, open_answer
 from ottla.server.hosts import unknown_hosts
-from ottla.server.quorum import Quorum
 
 if TYPE_CHECKING:
     from ottla.server.policies import Policies

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.api.call import ANONYMOUS
 from ottla.client.connection import Connection
-from ottla.consensus.voters import Node
+from ottla.metadata.consensus.voters import Node
 from ottla.metrics.errors_in import Look, errors_in
 from ottla.protocol.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
 from ottla.security.settings import SecurityNow, plaintext

@@ -8,7 +8,7 @@ from ottla.api.controller_node import ControllerNode
 from ottla.api.dispatch import Dispatch, Route, Spawn
 from ottla.api.guards import OF_CONTROLLERS
 from ottla.config.node_settings import NodeSettings
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.features import supported_features
 from ottla.protocol.messages.apis import Listeners
 from ottla.server.controller_access import ControllerAccess

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from ottla.config.node_settings import NodeSettings
-from ottla.image.loader import Update
+from ottla.metadata.image.loader import Update
 from ottla.protocol.errors import ApiError, by_code
 from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION

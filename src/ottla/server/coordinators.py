@@ -16,7 +16,7 @@ from ottla.coordination.transactions import Transactions
 from ottla.groups.behaviour import GroupsBehaviour
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.wire.compression import Compression
 from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds

@@ -19,9 +19,9 @@ from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.brokers import BrokerLayers, broker_setting, listener_override
 from ottla.config.settings.catalogue import broker_settings
 from ottla.config.settings.setting import InvalidSetting, Update
-from ottla.image.changes import Changes
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import InvalidRequest
 from ottla.replica.moves import UNLIMITED
 from ottla.server.settings import rebuild_settings

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.config.node_settings import NodeSettings
-from ottla.consensus.voters import VoterSet
+from ottla.metadata.consensus.voters import VoterSet
+from ottla.metadata.runtime.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.metadata_versions import (
     KRAFT_VERSION,
@@ -23,7 +24,6 @@ from ottla.protocol.metadata_versions import (
     SCRAM,
     MetadataVersion,
 )
-from ottla.server.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
 from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
 from ottla.server.scram import InvalidCredential, credential_record
 from ottla.server.voters import InvalidVoters, make_voter, parse_initial_controllers

@@ -7,8 +7,8 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
-from ottla.controller.quotas import IP
-from ottla.image.values import QuotaEntity
+from ottla.metadata.controller.quotas import IP
+from ottla.metadata.image.values import QuotaEntity
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
 
 

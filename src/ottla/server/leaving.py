@@ -11,10 +11,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from ottla.image.image import Image
-from ottla.server.active_controller import ActiveController
+from ottla.metadata.image.image import Image
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.server.peers import QuorumPeers
-from ottla.server.quorum import Quorum
 
 _MOMENT_S: Final = 0.1
 _LONGEST_S: Final = 2.0

@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any, Final, Protocol
 
 from ottla.config.node_settings import NodeSettings
-from ottla.image.loader import Update
+from ottla.metadata.image.loader import Update
+from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -33,7 +34,6 @@ from ottla.protocol.messages.rpc.broker_registration import (
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 from ottla.server.advertised import features_told, listeners_told
 from ottla.server.formatting import random_id
-from ottla.server.metadata import Metadata
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Lifecycle:
         settings: NodeSettings,
         cluster_id: str,
         logs: Logs,
-        metadata: Metadata,
+        metadata: MetadataPublisher,
         ports: Mapping[str, int],
         ask: Ask,
     ) -> None:

@@ -21,12 +21,18 @@ from ottla.api.guards import OF_BROKERS
 from ottla.api.node import BrokerNode
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
-from ottla.consensus.effects import RoleChanged
-from ottla.controller.view import Options
-from ottla.image.changes import Changes
-from ottla.image.image import Image
-from ottla.image.loader import Update
-from ottla.image.values import Broker
+from ottla.metadata.consensus.effects import RoleChanged
+from ottla.metadata.controller.view import Options
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.loader import Update
+from ottla.metadata.image.values import Broker
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.bootstrap import read_bootstrap
+from ottla.metadata.runtime.membership import consensus_config, static_voters
+from ottla.metadata.runtime.metadata_log import MetadataLog
+from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.metrics.requests import on_sent
 from ottla.net.connection import Connection
 from ottla.net.listener import Connections, Listener
@@ -40,8 +46,6 @@ from ottla.replica.sessions import SessionCache
 from ottla.replica.waiting import Completions, Timer
 from ottla.server.absence import Absence
 from ottla.server.access_control import AccessControl
-from ottla.server.active_controller import ActiveController
-from ottla.server.bootstrap import read_bootstrap
 from ottla.server.controller_access import ControllerAccess
 from ottla.server.controller_link import HEARTBEATS
 from ottla.server.controller_listener import controller_dispatch
@@ -53,14 +57,10 @@ from ottla.server.formatting import random_id
 from ottla.server.knocking import is_refused
 from ottla.server.leaving import leave_quorum
 from ottla.server.lifecycle import Lifecycle, RegistrationFailed
-from ottla.server.membership import consensus_config, static_voters
 from ottla.server.memory import Memory
-from ottla.server.metadata import Metadata
-from ottla.server.metadata_log import MetadataLog
 from ottla.server.observation import Observation
 from ottla.server.peers import QuorumPeers
 from ottla.server.plugins import Plugins
-from ottla.server.quorum import Quorum
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
 from ottla.server.request_workers import Pools
@@ -106,7 +106,7 @@ class Node:
         self._listeners: list[Listener] = []
         self.ports: dict[str, int] = {}
         self.logs = Logs([self._log_directory(path) for path in settings.log_dirs if path in self._metas])
-        self._metadata = Metadata(
+        self._metadata = MetadataPublisher(
             background=self._threads,
             now_ms=now_ms,
             snapshot_bytes=settings.number("metadata.log.max.record.bytes.between.snapshots"),

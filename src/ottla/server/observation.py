@@ -17,11 +17,14 @@ from ottla.api.node import BrokerNode
 from ottla.config.listeners import parse_address
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
-from ottla.controller.state_tracker import StateTracker
-from ottla.image.changes import Changes
-from ottla.image.image import EMPTY
-from ottla.image.loader import Update
-from ottla.image.values import Topic
+from ottla.metadata.controller.state_tracker import StateTracker
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import EMPTY
+from ottla.metadata.image.loader import Update
+from ottla.metadata.image.values import Topic
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.metrics.family import CONTENT_TYPE
 from ottla.metrics.process import process_families
 from ottla.metrics.pulse import Pulse
@@ -32,13 +35,10 @@ from ottla.metrics.syncs import TimedDisk
 from ottla.metrics.topics import Topics
 from ottla.net.listener import Listener
 from ottla.replica.waiting import Expirations
-from ottla.server.active_controller import ActiveController
 from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
 from ottla.server.event_measures import watch_coordinators
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
-from ottla.server.metadata import Metadata
-from ottla.server.quorum import Quorum
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
 from ottla.server.request_workers import RequestWorkers
@@ -69,7 +69,7 @@ class Observation:
         self._topics: Topics | None = None
         self._expirations: Expirations | None = None
         self._lifecycle: Lifecycle | None = None
-        self._metadata: Metadata | None = None
+        self._metadata: MetadataPublisher | None = None
         self._quorum: Quorum | None = None
         self._states: TopicStates | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,7 +128,7 @@ class Observation:
     def watch_replication(self, replication: Replication) -> None:
         watch_replication(self.registry, replication.fetchers, replication.isr_changes)
 
-    def watch_quorum(self, quorum: Quorum, metadata: Metadata, controller: ActiveController | None) -> None:
+    def watch_quorum(self, quorum: Quorum, metadata: MetadataPublisher, controller: ActiveController | None) -> None:
         self._quorum, self._metadata = quorum, metadata
         watch_metadata(self.registry, metadata, quorum, self._now_ms)
         metadata.subscribers.append(lambda update: self._forget(update.changes.topics_deleted))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.client.connection import Connection
-from ottla.consensus.voters import Node
+from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.rpc.vote import VoteRequest
 from ottla.protocol.wire.declare import schema_of

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from ottla.controller.view import NewTopic, Options
-from ottla.image.values import ConfigResource, ResourceType
+from ottla.metadata.controller.view import NewTopic, Options
+from ottla.metadata.image.values import ConfigResource, ResourceType
+from ottla.metadata.runtime.decisions import Asker, name_of
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Policy, Verdict
 from ottla.protocol.errors import PolicyViolation
-from ottla.server.decisions import Asker, name_of
 
 _JUDGED: Final = frozenset({"CreateTopics", "AlterConfigs", "IncrementalAlterConfigs"})
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ottla.consensus.log_view import BOOTSTRAP_SNAPSHOT
-from ottla.controller.state_tracker import StateTracker
-from ottla.image.image import Image
-from ottla.image.placement import count as count_of
+from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT
+from ottla.metadata.controller.state_tracker import StateTracker
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.placement import count as count_of
+from ottla.metadata.runtime.active_controller import ActiveController
+from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.metadata.runtime.quorum import Quorum
 from ottla.metrics.family import Family, Sample, counter, gauge, summary
 from ottla.metrics.registry import Registry
-from ottla.server.active_controller import ActiveController
 from ottla.server.event_measures import controller_events
-from ottla.server.metadata import Metadata
-from ottla.server.quorum import Quorum
 
 _PREFIX = "kafka_controller_kafkacontroller_"
 
 
-def watch_metadata(registry: Registry, metadata: Metadata, quorum: Quorum, now_ms: Callable[[], int]) -> None:
+def watch_metadata(registry: Registry, metadata: MetadataPublisher, quorum: Quorum, now_ms: Callable[[], int]) -> None:
     """How far the metadata log is, and how far this node is with it."""
     raft, applied = "kafka_server_raft_metrics_", "kafka_server_broker_metadata_metrics_last_applied_record_"
     consensus, log = quorum.consensus, quorum.log
@@ -71,7 +71,7 @@ def watch_controller(registry: Registry, controller: ActiveController) -> None:
     registry.collect(lambda: _events(controller))
 
 
-def behind(metadata: Metadata, quorum: Quorum) -> int:
+def behind(metadata: MetadataPublisher, quorum: Quorum) -> int:
     """How many committed records this node has not applied."""
     return max((quorum.consensus.high_watermark or 0) - metadata.applied_offset, 0)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.client.connection import Connection
 from ottla.config.node_settings import NodeSettings
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, BrokerNotAvailable, NetworkFailed
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.wire.declare import schema_of

@@ -23,8 +23,8 @@ from ottla.api.dispatch import Dispatch
 from ottla.config.listeners import WrongSetting
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
-from ottla.image.image import Image
-from ottla.image.values import ScramUser, SecurityProtocol
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ScramUser, SecurityProtocol
 from ottla.net.connection import Connection
 from ottla.net.tls import TlsConnection
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash

@@ -30,7 +30,7 @@ from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.values import Value
 from ottla.config.unrecognized import warning_about
-from ottla.image.values import SecurityProtocol
+from ottla.metadata.image.values import SecurityProtocol
 from ottla.server.consistency import check_consistency, doubts
 
 __all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]

@@ -13,8 +13,8 @@ from http import HTTPStatus
 from itertools import chain, islice
 from typing import Any, Final
 
-from ottla.controller.state_tracker import Deletion, StateTracker
-from ottla.image.values import Topic
+from ottla.metadata.controller.state_tracker import Deletion, StateTracker
+from ottla.metadata.image.values import Topic
 from ottla.server.http import Answer
 from ottla.storage.directories.node_files import show_id
 

@@ -9,7 +9,7 @@ import binascii
 import ipaddress
 import re
 
-from ottla.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 KRAFT_VERSIONS = (0, 1)
 """Those that a controller of today can run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.messages.records.share_state_records import SHARE_STATE_RECORDS
 from ottla.share.context import Context
 from ottla.share.coordinator import forget_topics, snapshot_cold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.storage.state_machine.decision import Ticket
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 from ottla.share.partition import Limits
 
 Settings = Callable[[str], Any]

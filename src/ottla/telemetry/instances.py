@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,

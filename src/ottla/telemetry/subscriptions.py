@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.wire.crc import crc32c
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.protocol.messages.records.transaction_records import TRANSACTION_RECORDS
 from ottla.storage.state_machine.decision import Decision, Ticket
 from ottla.storage.state_machine.entries import Entry, Kinds

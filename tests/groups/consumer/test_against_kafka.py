@@ -15,8 +15,8 @@ from ottla.groups.consumer.member import Target
 from ottla.groups.consumer.metadata_hash import topics_hash
 from ottla.groups.consumer.regexes import compiled
 from ottla.groups.consumer.targets import ASSIGNORS
-from ottla.image.image import Image
-from ottla.image.values import Broker, Partition, Topic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.protocol.errors import InvalidRegularExpression
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from tests.interop.java_peer import JVM_OPTIONS

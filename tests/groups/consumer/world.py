@@ -16,9 +16,9 @@ from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.heartbeat import heartbeat
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
-from ottla.image.changes import Changes
-from ottla.image.image import Image
-from ottla.image.values import ConfigResource, Partition, ResourceType, Topic
+from ottla.metadata.image.changes import Changes
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ConfigResource, Partition, ResourceType, Topic
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

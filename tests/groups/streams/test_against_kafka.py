@@ -13,8 +13,8 @@ from ottla.groups.streams.configuring import configure
 from ottla.groups.streams.sticky_assignor import Runner, Width, assign_tasks
 from ottla.groups.streams.tasks import NO_TASKS, Tasks
 from ottla.groups.streams.topology import recorded, topology_of
-from ottla.image.image import Image
-from ottla.image.values import Partition, Topic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, UnknownServerError
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.protocol.messages.rpc import streams_group_heartbeat as messages

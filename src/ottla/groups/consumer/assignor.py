@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from ottla.groups.consumer.member import Target
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 
 
 class AssignmentFailed(Exception):

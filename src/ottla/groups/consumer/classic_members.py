@@ -25,7 +25,7 @@ from ottla.groups.consumer.timer_keys import Timers, rejoin_of, sync_of
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.groups.timers import session_of
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     NONE,
     ApiError,

@@ -11,7 +11,7 @@ from ottla.groups.consumer.member import Member as GroupMember
 from ottla.groups.consumer.settings import assignor_of
 from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import versioned_order
 from ottla.protocol.messages.rpc.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 

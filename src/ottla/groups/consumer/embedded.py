@@ -10,7 +10,7 @@ import struct
 from typing import Final
 
 from ottla.groups.consumer.member import Target
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,

@@ -27,7 +27,7 @@ from ottla.groups.epoch_group import (
     progress,
 )
 from ottla.groups.state import Committed
-from ottla.image.values import NO_ENTRIES
+from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import (
     IllegalGeneration,
     StaleMemberEpoch,

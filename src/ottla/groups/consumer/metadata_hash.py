@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import xxhash
 from immutables import Map
 
-from ottla.image.image import Image
-from ottla.image.values import Broker, Topic
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import Broker, Topic
 
 _KNOWN_TOPICS: Final = 4096
 _MAGIC: Final = b"\x00"

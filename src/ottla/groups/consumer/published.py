@@ -8,7 +8,7 @@ from dataclasses import replace
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.epoch_group import NEVER_REFRESHED
 from ottla.groups.state import GroupsState
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 
 
 def notice(state: GroupsState, changes: Changes, changed: Set[str]) -> GroupsState:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.member import NOTHING_OWNED, Member, MemberState, Owned, Target
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import FencedMemberEpoch
 
 Reported = Sequence[tuple[bytes, Sequence[int]]] | None

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ottla.groups.consumer.assignor import Assignor
 from ottla.groups.context import Context
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 
 MAX_SIZE: Final = "group.consumer.max.size"
 CLASSIC_MAX_SIZE: Final = "group.max.size"

@@ -10,7 +10,7 @@ from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.member import NO_TARGET, Member, Target
 from ottla.groups.consumer.range_assignor import assign_ranges
 from ottla.groups.consumer.uniform_assignor import assign_uniformly
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
 

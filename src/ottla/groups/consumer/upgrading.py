@@ -27,7 +27,7 @@ from ottla.groups.consumer.settings import MAX_SIZE, may_upgrade
 from ottla.groups.consumer.timer_keys import Timers
 from ottla.groups.context import Context
 from ottla.groups.timers import join_of, session_of, sync_of
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from ottla.protocol.messages.rpc.join_group import JoinGroupResponse
 from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse

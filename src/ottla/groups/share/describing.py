@@ -8,7 +8,7 @@ from ottla.groups.context import Context
 from ottla.groups.share.group import share_group
 from ottla.groups.share.member import Member as GroupMember
 from ottla.groups.state import GroupsState
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import versioned_order
 from ottla.protocol.messages.rpc.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 

@@ -18,7 +18,7 @@ from ottla.groups.share.member import NO_TARGET, Member, Target
 from ottla.groups.share.partitions import SharePartitions
 from ottla.groups.share.records import group_tombstones
 from ottla.groups.state import Committed
-from ottla.image.values import NO_ENTRIES
+from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import GroupIdNotFound
 from ottla.storage.state_machine.entries import Stored
 

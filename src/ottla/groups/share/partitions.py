@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 
 UNKNOWN_NAME: Final = "<UNKNOWN>"
 

@@ -12,7 +12,7 @@ from ottla.groups.epoch_group import NEVER_REFRESHED
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.records import partitions_record
 from ottla.groups.state import GroupsState
-from ottla.image.changes import Changes
+from ottla.metadata.image.changes import Changes
 from ottla.storage.state_machine.entries import Stored
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.groups.share.member import STABLE, Member, Target
 from ottla.groups.share.partitions import UNKNOWN_NAME, SharePartitions, Topics
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.groups.context import Context
-from ottla.image.image import Image
-from ottla.image.values import ResourceType
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
 
 MAX_SIZE: Final = "group.share.max.size"
 RETRY_INTERVAL: Final = "group.share.initialize.retry.interval.ms"

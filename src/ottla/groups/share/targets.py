@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.member import NO_TARGET, Target
 from ottla.groups.share.simple_assignor import Reader, assign
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
 
 

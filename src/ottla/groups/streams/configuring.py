@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.groups.streams.partition_counts import PartitionCounts, Status, TopicProblem, read_together
 from ottla.groups.streams.topology import Topology, source_names
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.protocol.messages.records.streams_group_records import Subtopology, TopicInfo

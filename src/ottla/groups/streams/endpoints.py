@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ottla.groups.streams.configuring import Configured, ConfiguredSubtopology
 from ottla.groups.streams.group import StreamsGroup
 from ottla.groups.streams.member import Member
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
 
 

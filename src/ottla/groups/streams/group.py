@@ -29,7 +29,7 @@ from ottla.groups.streams.member import Member
 from ottla.groups.streams.records import group_tombstones
 from ottla.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, each_task
 from ottla.groups.streams.topology import Topology
-from ottla.image.values import NO_ENTRIES
+from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import StaleMemberEpoch, UnsupportedVersion
 from ottla.storage.state_machine.entries import Stored
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 
 from ottla.groups.streams.topology import Topology, source_names
-from ottla.image.image import Image
+from ottla.metadata.image.image import Image
 from ottla.protocol.errors import StreamsInvalidTopology, UnknownServerError
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.protocol.messages.records.streams_group_records import CopartitionGroup, Subtopology

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.groups.context import Context
-from ottla.image.values import ResourceType
+from ottla.metadata.image.values import ResourceType
 
 MAX_SIZE: Final = "group.streams.max.size"
 STANDBYS: Final = "num.standby.replicas"

@@ -1,0 +1,169 @@
+"""The answers that a member of the quorum gives, and what the answers of others say of the leader.
+
+Every answer names the leader and epoch that its sender knows; from the versions of KIP-853 on, also where the leader
+listens, under the name of the listener that the request came in by.
+"""
+
+from typing import Any, NamedTuple
+
+from ottla.metadata.consensus.config import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.metadata.consensus.log_view import Kind, Validity
+from ottla.metadata.consensus.voters import Endpoint, Endpoints, address
+from ottla.protocol.errors import NONE, NotLeader, UnknownTopicOrPartition
+from ottla.protocol.messages.rpc import begin_quorum_epoch as beginning
+from ottla.protocol.messages.rpc import describe_quorum as describing
+from ottla.protocol.messages.rpc import end_quorum_epoch as ending
+from ottla.protocol.messages.rpc import fetch as fetching
+from ottla.protocol.messages.rpc import fetch_snapshot as snapshots
+from ottla.protocol.messages.rpc import update_raft_voter as updating
+from ottla.protocol.messages.rpc import vote as voting
+from ottla.protocol.wire.types import Records
+
+
+class Known(NamedTuple):
+    """The leader and epoch as somebody knows them; -1 for no leader."""
+
+    leader_id: int
+    epoch: int
+    endpoints: Endpoints = ()
+
+    def at(self, listener: str) -> Endpoint | None:
+        return address(self.endpoints, listener) if self.leader_id >= 0 else None
+
+
+def vote(known: Known, version: int, listener: str, error: int, *, granted: bool) -> voting.VoteResponse:
+    partition = voting.ResponsePartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=error,
+        leader_id=known.leader_id,
+        leader_epoch=known.epoch,
+        vote_granted=granted,
+    )
+    return voting.VoteResponse(
+        topics=[voting.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_endpoints(voting.NodeEndpoint, known, listener) if version >= 1 else [],
+    )
+
+
+def begin_epoch(known: Known, version: int, listener: str, error: int) -> beginning.BeginQuorumEpochResponse:
+    partition = beginning.ResponsePartitionData(
+        partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
+    )
+    return beginning.BeginQuorumEpochResponse(
+        topics=[beginning.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_endpoints(beginning.NodeEndpoint, known, listener) if version >= 1 else [],
+    )
+
+
+def end_epoch(known: Known, version: int, listener: str, error: int) -> ending.EndQuorumEpochResponse:
+    partition = ending.ResponsePartitionData(
+        partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
+    )
+    return ending.EndQuorumEpochResponse(
+        topics=[ending.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_endpoints(ending.NodeEndpoint, known, listener) if version >= 1 else [],
+    )
+
+
+def fetch(
+    known: Known,
+    version: int,
+    listener: str,
+    *,
+    error: int = NONE,
+    records: Records = b"",
+    validity: Validity | None = None,
+    high_watermark: int | None = None,
+    log_start_offset: int,
+) -> fetching.FetchResponse:
+    partition = fetching.PartitionData(
+        partition_index=METADATA_PARTITION,
+        error_code=error,
+        high_watermark=-1 if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
+        records=records,
+        current_leader=fetching.LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch),
+    )
+    if validity is not None and validity.kind is Kind.DIVERGING:
+        partition.diverging_epoch = fetching.EpochEndOffset(epoch=validity.at.epoch, end_offset=validity.at.offset)
+    if validity is not None and validity.kind is Kind.SNAPSHOT:
+        partition.snapshot_id = fetching.SnapshotId(epoch=validity.at.epoch, end_offset=validity.at.offset)
+    topic = fetching.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    return fetching.FetchResponse(
+        responses=[topic],
+        node_endpoints=_endpoints(fetching.NodeEndpoint, known, listener) if version >= 17 else [],
+    )
+
+
+def fetch_snapshot(
+    known: Known,
+    version: int,
+    listener: str,
+    partition: snapshots.ResponsePartitionSnapshot,
+    topic: str = METADATA_TOPIC,
+) -> snapshots.FetchSnapshotResponse:
+    if topic == METADATA_TOPIC:
+        partition.current_leader = snapshots.LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch)
+    return snapshots.FetchSnapshotResponse(
+        topics=[snapshots.ResponseTopicSnapshot(name=topic, partitions=[partition])],
+        node_endpoints=_endpoints(snapshots.NodeEndpoint, known, listener) if version >= 1 else [],
+    )
+
+
+def update_voter(known: Known, listener: str, error: int) -> updating.UpdateRaftVoterResponse:
+    at = known.at(listener)
+    return updating.UpdateRaftVoterResponse(
+        error_code=error,
+        current_leader=updating.CurrentLeader(
+            leader_id=known.leader_id,
+            leader_epoch=known.epoch,
+            host=at.host if at is not None else "",
+            port=at.port if at is not None else 0,
+        ),
+    )
+
+
+def describe_not_leading(request: describing.DescribeQuorumRequest, *, ours: bool) -> describing.DescribeQuorumResponse:
+    """Only the leader can describe the quorum; other partitions than the metadata's have none."""
+    error = NotLeader if ours else UnknownTopicOrPartition
+    return describing.DescribeQuorumResponse(
+        topics=[
+            describing.ResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    describing.ResponsePartitionData(
+                        partition_index=partition.partition_index, error_code=error.code, error_message=error().message
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def said(response: Any, voters_endpoints: Any, listener: str) -> tuple[int, Known] | None:
+    """The error and the leader in an answer to Vote, Begin- or EndQuorumEpoch, Fetch or FetchSnapshot.
+
+    None when the answer is not about the metadata partition. An old node does not say where the leader listens: then
+    it must be one of the voters.
+    """
+    topics: Any = response.responses if isinstance(response, fetching.FetchResponse) else response.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    partition = topics[0].partitions[0]
+    if isinstance(response, fetching.FetchResponse | snapshots.FetchSnapshotResponse):
+        current = partition.current_leader
+        leader_id = current.leader_id if current is not None else -1
+        epoch = current.leader_epoch if current is not None else -1
+    else:
+        leader_id, epoch = partition.leader_id, partition.leader_epoch
+    leader_id = max(leader_id, -1)
+    at = next((node for node in response.node_endpoints if node.node_id == leader_id), None)
+    endpoints = (Endpoint(listener, at.host, at.port),) if at is not None else voters_endpoints(leader_id)
+    return partition.error_code, Known(leader_id, epoch, endpoints)
+
+
+def _endpoints(kind: Any, known: Known, listener: str) -> list[Any]:
+    at = known.at(listener)
+    return [kind(node_id=known.leader_id, host=at.host, port=at.port)] if at is not None else []

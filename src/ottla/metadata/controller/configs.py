@@ -1,0 +1,201 @@
+"""Settings of topics, brokers, groups and client metrics are altered.
+
+A resource's alterations count all or not at all. While eligible leader replicas are kept, a new min.insync.replicas
+makes those known so far worthless, and they are cleared (KIP-966).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
+from ottla.config.settings.setting import Setting
+from ottla.config.settings.values import SettingType
+from ottla.metadata.controller.config_checks import MIN_ISR, check_alteration, check_name, check_settings
+from ottla.metadata.controller.decision import Decision, decide_all
+from ottla.metadata.controller.view import View
+from ottla.metadata.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest
+from ottla.protocol.messages.records.metadata_records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+
+V = TypeVar("V")
+Asked = TypeVar("Asked", incremental.AlterConfigsResource, legacy.AlterConfigsResource)
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_OPERATIONS = frozenset(Operation)
+
+
+def incremental_alter_configs(
+    view: View, request: incremental.IncrementalAlterConfigsRequest, *, forwarded: bool = True
+) -> Decision[incremental.IncrementalAlterConfigsResponse]:
+    """Set, delete, append to or subtract from settings, one by one. `forwarded`: the request came through a broker."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    records: list[ConfigRecord] = []
+    responses = []
+    for (kind, name), asked in _by_resource(request.resources).items():
+        response = incremental.AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+        try:
+            if times[kind, name] > 1:
+                raise InvalidRequest("Duplicate resource.")
+            resource = ConfigResource(kind, name)
+            altered = _incremental_changes(view, resource, asked.configs)
+            records += _alter(view, resource, altered, {}, forwarded=forwarded)
+        except ApiError as error:  # one bad resource spoils only its own answer
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    decision = decide_all(
+        [*records, *clear_elr(view, records)], incremental.IncrementalAlterConfigsResponse(responses=responses)
+    )
+    return decision.without_records() if request.validate_only else decision
+
+
+def alter_configs(
+    view: View, request: legacy.AlterConfigsRequest, *, forwarded: bool = True
+) -> Decision[legacy.AlterConfigsResponse]:
+    """Replace all settings of resources: what is not named goes back to its default."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    records: list[ConfigRecord] = []
+    responses = []
+    for (kind, name), asked in _by_resource(request.resources).items():
+        response = legacy.AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
+        try:
+            if times[kind, name] > 1:
+                raise InvalidRequest("Duplicate resource.")
+            resource = ConfigResource(kind, name)
+            altered = _unrepeated((config.name, config.value) for config in asked.configs)
+            if missing := [each for each, value in altered.items() if value is None]:
+                raise InvalidRequest(f"Null value not supported for : {','.join(missing)}")
+            gone: dict[str, str | None] = dict.fromkeys(
+                each for each in sorted(view.image.config(kind, name)) if each not in altered
+            )
+            records += _alter(view, resource, altered, gone, forwarded=forwarded)
+        except ApiError as error:  # one bad resource spoils only its own answer
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    decision = decide_all([*records, *clear_elr(view, records)], legacy.AlterConfigsResponse(responses=responses))
+    return decision.without_records() if request.validate_only else decision
+
+
+def clear_elr(view: View, records: Sequence[ConfigRecord]) -> list[object]:
+    """Eligible leader replicas are known for one min.insync.replicas only.
+
+    A partition without a leader and ISR keeps them, unlike in Kafka 4.3: nothing was written since, so that they still
+    have all there is, and nothing else would remember who has."""
+    if not view.elr_enabled:
+        return []
+    names = {
+        record.resource_name if record.resource_type == ResourceType.TOPIC else "": None
+        for record in records
+        if record.name == MIN_ISR
+    }
+    if not names:
+        return []
+    cleared: list[object] = [ClearElrRecord(topic_name=name) for name in names]
+    for placed in view.image.partitions_without_leader():
+        partition = placed.partition
+        concerned = "" in names or placed.topic.name in names
+        if concerned and not partition.isr and (partition.elr or partition.last_known_elr):
+            cleared.append(
+                PartitionChangeRecord(
+                    topic_id=placed.topic.id,
+                    partition_id=placed.number,
+                    eligible_leader_replicas=list(partition.elr),
+                    last_known_elr=list(partition.last_known_elr),
+                )
+            )
+    return cleared
+
+
+def _by_resource(resources: Iterable[Asked]) -> dict[tuple[int, str], Asked]:
+    return {(each.resource_type, each.resource_name): each for each in resources}
+
+
+def _unrepeated(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
+    found: dict[str, V] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidRequest("Error due to duplicate config keys")
+        found[name] = value
+    return found
+
+
+def _incremental_changes(
+    view: View, resource: ConfigResource, configs: Sequence[incremental.AlterableConfig]
+) -> dict[str, str | None]:
+    operations = _unrepeated((config.name, config) for config in configs)
+    current = view.image.config(resource.type, resource.name)
+    return {name: _changed(resource, name, current.get(name), config) for name, config in operations.items()}
+
+
+def _changed(
+    resource: ConfigResource, name: str, current: str | None, config: incremental.AlterableConfig
+) -> str | None:
+    """What an operation makes of a value."""
+    if config.config_operation not in _OPERATIONS:
+        raise InvalidRequest(f"Unknown operation type {config.config_operation}")
+    operation = Operation(config.config_operation)
+    if operation is Operation.DELETE:
+        return None
+    if config.value is None:
+        raise InvalidRequest(f"Null value not supported for : {name}")
+    if operation is Operation.SET:
+        return config.value
+    setting = _known(resource.type).get(name)
+    if setting is None or setting.type is not SettingType.LIST:
+        raise InvalidConfig(f"Can't {operation.name} to key {name} because its type is not LIST.")
+    items = [item for item in (setting.default or "" if current is None else current).split(",") if item]
+    for item in config.value.split(","):
+        if operation is Operation.APPEND and item not in items:
+            items.append(item)
+        elif operation is Operation.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _alter(
+    view: View,
+    resource: ConfigResource,
+    altered: dict[str, str | None],
+    gone: dict[str, str | None],
+    *,
+    forwarded: bool,
+) -> list[ConfigRecord]:
+    """The records of one resource; `gone` are settings that the client did not name but loses."""
+    current = view.image.config(resource.type, resource.name)
+    # Brokers read some settings again even if the text is the same, such as a file's name (KAFKA-14136).
+    always = resource.type == ResourceType.BROKER
+    written = {name: value for name, value in altered.items() if always or current.get(name) != value}
+    for name, value in (written | gone).items():
+        check_alteration(view, resource, name, value, forwarded=forwarded)
+    after = {name: value for name, value in (dict(current) | written | gone).items() if value is not None}
+    check_name(view, resource)
+    check_settings(view, resource, after, written)
+    if view.options.alter_config_policy is not None:
+        view.options.alter_config_policy(resource, written)
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+        for name, value in (written | gone).items()
+    ]
+
+
+def _known(kind: int) -> Mapping[str, Setting]:
+    match kind:
+        case ResourceType.TOPIC:
+            return topic_settings()
+        case ResourceType.BROKER:
+            return broker_settings()
+        case ResourceType.GROUP:
+            return group_settings()
+    return {}

@@ -1,0 +1,118 @@
+"""Leaders change the ISR of their partitions (AlterPartition)."""
+
+from ottla.metadata.controller.decision import Decision, once
+from ottla.metadata.controller.partition_change import Election, Target, change_partition
+from ottla.metadata.controller.registration import registered
+from ottla.metadata.controller.view import View
+from ottla.metadata.image.image import Placed
+from ottla.metadata.image.partitions import LEADER_UNCHANGED, changed_partition
+from ottla.metadata.image.values import LeaderRecovery, Partition, Topic
+from ottla.protocol.errors import (
+    ApiError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotController,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
+from ottla.protocol.messages.rpc.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+_RECOVERIES = frozenset(LeaderRecovery)
+
+
+def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+    """Each change is made or gets its own error. One that completes a reassignment may end the leadership of who asked
+    for it: then it is made, and answered NEW_LEADER_ELECTED."""
+    registered(view, request.broker_id, request.broker_epoch)
+    records: list[object] = []
+    topics = []
+    seen: set[tuple[bytes, int]] = set()
+    for asked in request.topics:
+        topic = view.image.topic_by_id(asked.topic_id)
+        answers = []
+        for data in asked.partitions:
+            try:
+                if topic is None:
+                    raise UnknownTopicId
+                once(seen, topic.id, data.partition_index)
+                record, answer = _alter(view, request.broker_id, topic, data)
+            except ApiError as error:  # one bad partition spoils only its own answer
+                answer = ResponsePartitionData(partition_index=data.partition_index, error_code=error.code)
+                record = None
+            if record is not None:
+                records.append(record)
+            answers.append(answer)
+        topics.append(ResponseTopicData(topic_id=asked.topic_id, partitions=answers))
+    return Decision(tuple(records), AlterPartitionResponse(topics=topics))
+
+
+def _alter(
+    view: View, broker_id: int, topic: Topic, data: PartitionData
+) -> tuple[PartitionChangeRecord | None, ResponsePartitionData]:
+    number = data.partition_index
+    partition = topic.partition(number)
+    if partition is None:
+        raise UnknownTopicOrPartition
+    # Up to v2 the ISR comes without epochs.
+    isr = data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
+    _check_epochs(broker_id, partition, data)
+    _check_isr(partition, [each.broker_id for each in isr], data.leader_recovery_state)
+    for member in isr:
+        _check_eligible(view, member)
+    election = Election.UNCLEAN if view.allows_unclean_election(topic) else Election.ONLINE
+    target = Target(isr=[each.broker_id for each in isr], recovery=data.leader_recovery_state)
+    record = change_partition(view, Placed(topic, number, partition), target, election=election)
+    if record is not None:
+        partition = changed_partition(partition, record)
+        if record.leader not in (broker_id, LEADER_UNCHANGED):
+            return record, ResponsePartitionData(partition_index=number, error_code=NewLeaderElected.code)
+    return record, ResponsePartitionData(
+        partition_index=number,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def _check_epochs(broker_id: int, partition: Partition, data: PartitionData) -> None:
+    # A leader that knows more than this controller has heard from a newer one.
+    if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
+        raise NotController
+    if data.leader_epoch < partition.leader_epoch:
+        raise FencedLeaderEpoch
+    if broker_id != partition.leader:
+        raise InvalidRequest
+    if data.partition_epoch < partition.partition_epoch:
+        raise InvalidUpdateVersion
+
+
+def _check_isr(partition: Partition, isr: list[int], recovery: int) -> None:
+    if not isr or len({*isr}) != len(isr) or not {*isr} <= {*partition.replicas}:
+        raise InvalidRequest
+    if partition.leader not in isr or recovery not in _RECOVERIES:
+        raise InvalidRequest
+    recovering = recovery == LeaderRecovery.RECOVERING
+    if recovering and (len(isr) > 1 or partition.leader_recovery == LeaderRecovery.RECOVERED):
+        raise InvalidRequest
+
+
+def _check_eligible(view: View, member: BrokerState) -> None:
+    """Only a broker in service may be in sync, and only in the life in which it caught up (KIP-841, KIP-903)."""
+    broker = view.image.brokers.get(member.broker_id)
+    if broker is None or broker.in_controlled_shutdown or broker.fenced:
+        raise IneligibleReplica
+    if member.broker_epoch not in (-1, broker.epoch):
+        raise IneligibleReplica

@@ -1,0 +1,23 @@
+"""Producer ids are given to brokers in blocks, so that no two producers ever have the same."""
+
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.registration import registered
+from ottla.metadata.controller.view import View
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.records.metadata_records import ProducerIdsRecord
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+BLOCK_SIZE = 1_000
+_LAST = (1 << 63) - 1
+
+
+def allocate_producer_ids(view: View, request: AllocateProducerIdsRequest) -> Decision[AllocateProducerIdsResponse]:
+    """The next block goes to the broker that asks."""
+    registered(view, request.broker_id, request.broker_epoch)
+    first = max(view.image.next_producer_id, 0)
+    if first > _LAST - BLOCK_SIZE:
+        raise UnknownServerError("Exhausted all producerIds")
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK_SIZE
+    )
+    return Decision((record,), AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE))

@@ -1,0 +1,194 @@
+"""Who is in the cluster: brokers and controllers register, brokers are taken out."""
+
+from collections.abc import Iterable
+
+from ottla.metadata.controller.decision import Decision
+from ottla.metadata.controller.departures import restart, unregister
+from ottla.metadata.controller.heartbeats import Heartbeats
+from ottla.metadata.controller.view import RESERVED_DIRECTORIES, View
+from ottla.metadata.image.values import Broker, SecurityProtocol
+from ottla.protocol.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRegistration,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from ottla.protocol.messages.rpc.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from ottla.protocol.messages.rpc.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from ottla.protocol.messages.rpc.controller_registration import Listener as ControllerListener
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION, KRAFT_VERSION, METADATA_VERSION
+
+_PROTOCOLS = frozenset(SecurityProtocol)
+
+
+def registered(view: View, broker_id: int, epoch: int) -> Broker:
+    """The broker that says to be in this life; every request of a broker to the controller is checked by this."""
+    broker = view.image.brokers.get(broker_id)
+    if broker is None:
+        raise StaleBrokerEpoch(f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != epoch:
+        raise StaleBrokerEpoch(f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}")
+    return broker
+
+
+def register_broker(
+    view: View,
+    heartbeats: Heartbeats,
+    request: BrokerRegistrationRequest,
+    *,
+    now_ms: int,
+    next_offset: int,
+    kraft_version: int,
+) -> Decision[BrokerRegistrationResponse]:
+    """A broker registers when it starts. Its epoch is the offset of what is written next; it starts fenced."""
+    if request.cluster_id != view.options.cluster_id:
+        raise InconsistentClusterId(
+            f"Expected cluster ID {view.options.cluster_id}, but got cluster ID {request.cluster_id}"
+        )
+    existing = view.image.brokers.get(request.broker_id)
+    same_life = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and not same_life and heartbeats.has_session(existing.id, existing.epoch, now_ms):
+        raise DuplicateBrokerRegistration(
+            "Another broker is registered with that broker id. If the broker was recently restarted this should"
+            " self-resolve once the heartbeat manager expires the broker's session."
+        )
+    if request.is_migrating_zk_broker:
+        raise BrokerIdNotRegistered("Controller does not support registering ZK brokers.")
+    if view.assigns_directories:
+        _check_directories(view, request)
+    _check_listeners(request.listeners)
+    _check_features(view, request.features, kraft_version)
+    record = _registration(view, request)
+    records: list[object] = []
+    if existing is not None and same_life:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+    else:
+        record.broker_epoch = next_offset
+        clean = existing is not None and existing.epoch == request.previous_broker_epoch
+        records += restart(view, request.broker_id, clean=clean)
+    records.append(record)
+    heartbeats.registered(request.broker_id, record.broker_epoch, next_offset + len(records) - 1)
+    return Decision(tuple(records), BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def unregister_broker(
+    view: View, heartbeats: Heartbeats, request: UnregisterBrokerRequest
+) -> Decision[UnregisterBrokerResponse]:
+    """An operator takes a broker out for good."""
+    broker = view.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise BrokerIdNotRegistered(f"Broker ID {request.broker_id} is not currently registered")
+    heartbeats.forget(broker.id)
+    return Decision(tuple(unregister(view, broker)), UnregisterBrokerResponse(error_message=None))
+
+
+def register_controller(view: View, request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:
+    """A controller tells the active one where it is and what it supports."""
+    if view.metadata_version < CONTROLLER_REGISTRATION:
+        raise UnsupportedVersion("The current MetadataVersion is too old to support controller registrations.")
+    _check_listeners(request.listeners)
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+    )
+    return Decision((record,), ControllerRegistrationResponse(error_message=None), atomic=True)
+
+
+def _registration(view: View, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        rack=request.rack,
+        end_points=[
+            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        log_dirs=list(request.log_dirs) if view.assigns_directories else [],
+    )
+
+
+def _check_directories(view: View, request: BrokerRegistrationRequest) -> None:
+    if not request.log_dirs:
+        raise InvalidRegistration("No directories specified in request")
+    if any(directory in RESERVED_DIRECTORIES for directory in request.log_dirs):
+        raise InvalidRegistration("Reserved directory ID in request")
+    if len({*request.log_dirs}) != len(request.log_dirs):
+        raise InvalidRegistration("Duplicate directory ID in request")
+    for broker in view.image.brokers.values():
+        if broker.id == request.broker_id:
+            continue
+        for directory in request.log_dirs:
+            if directory in broker.log_dirs:
+                raise InvalidRegistration(f"Broker {broker.id} is already registered with directory {directory.hex()}")
+
+
+def _check_listeners(listeners: Iterable[Listener] | Iterable[ControllerListener]) -> None:
+    names = set()
+    for listener in listeners:
+        if not listener.name or listener.name in names:
+            raise InvalidRegistration(f"Listener name {listener.name!r} is empty or given twice")
+        if listener.security_protocol not in _PROTOCOLS:
+            raise InvalidRegistration(f"Listener {listener.name} has no security protocol that is known")
+        names.add(listener.name)
+
+
+def _check_features(view: View, features: Iterable[Feature], kraft_version: int) -> None:
+    """Every finalized feature must be within what the broker supports; one that it does not name it has at 0."""
+    finalized = {
+        **view.image.features.levels,
+        METADATA_VERSION: view.metadata_version,
+        KRAFT_VERSION: kraft_version,
+    }
+    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+    if METADATA_VERSION not in ranges:
+        raise InvalidRegistration("Request features do not contain 'metadata.version'")
+    for name in sorted({*finalized, *ranges}):
+        level = finalized.get(name, 0)
+        lowest, highest = ranges.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise UnsupportedVersion(
+                f"Unable to register because the broker does not support finalized version {level} of {name}."
+                f" The broker wants a version between {lowest} and {highest}, inclusive."
+            )

@@ -1,0 +1,76 @@
+"""SCRAM credentials of users are set and removed.
+
+A client sends the salted password, from which the keys are made here; the password itself is nowhere kept (KIP-554).
+"""
+
+from collections import Counter
+
+from ottla.metadata.controller.decision import Decision, decide_all
+from ottla.metadata.controller.view import View
+from ottla.metadata.image.values import ScramUser
+from ottla.protocol.errors import (
+    ApiError,
+    DuplicateResource,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+    UnsupportedVersion,
+)
+from ottla.protocol.messages.records.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from ottla.protocol.messages.rpc.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.metadata_versions import SCRAM
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, keys_of
+
+_BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
+
+
+def alter_scram_credentials(
+    view: View, request: AlterUserScramCredentialsRequest
+) -> Decision[AlterUserScramCredentialsResponse]:
+    """Each user's credential is altered or gets an error; a user can be named once only."""
+    alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    times = Counter(each.name for each in alterations)
+    records: list[object] = []
+    results = []
+    for alteration in {each.name: each for each in alterations}.values():
+        result = AlterUserScramCredentialsResult(user=alteration.name, error_message=None)
+        try:
+            if times[alteration.name] > 1:
+                raise DuplicateResource("A user credential cannot be altered twice in the same request")
+            if view.metadata_version < SCRAM:
+                raise UnsupportedVersion("The current metadata.version does not support SCRAM")
+            records.append(_record(view, alteration))
+        except ApiError as error:  # one bad user spoils only its own answer
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return decide_all(records, AlterUserScramCredentialsResponse(results=results))
+
+
+def _record(view: View, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
+    if not alteration.name:
+        raise UnacceptableCredential("Username must not be empty")
+    if alteration.mechanism not in _BY_NUMBER:
+        raise UnsupportedSaslMechanism("Unknown SCRAM mechanism")
+    if isinstance(alteration, ScramCredentialDeletion):
+        if ScramUser(alteration.mechanism, alteration.name) not in view.image.scram:
+            raise ResourceNotFound("Attempt to delete a user credential that does not exist")
+        return RemoveUserScramCredentialRecord(name=alteration.name, mechanism=alteration.mechanism)
+    if alteration.iterations < MIN_ITERATIONS:
+        raise UnacceptableCredential("Too few iterations")
+    if alteration.iterations > MAX_ITERATIONS:
+        raise UnacceptableCredential("Too many iterations")
+    keys = keys_of(_BY_NUMBER[alteration.mechanism], bytes(alteration.salted_password))
+    return UserScramCredentialRecord(
+        name=alteration.name,
+        mechanism=alteration.mechanism,
+        salt=bytes(alteration.salt),
+        stored_key=keys.stored,
+        server_key=keys.server,
+        iterations=alteration.iterations,
+    )

@@ -1,0 +1,225 @@
+"""Topics are created."""
+
+from collections import Counter
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from functools import cached_property
+
+from ottla.metadata.controller.assignments import NewPartitions, check_assignment, check_manual_isr
+from ottla.metadata.controller.config_checks import check_topic_settings
+from ottla.metadata.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
+from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.topic_names import METADATA_TOPIC, check_topic_name
+from ottla.metadata.controller.view import NewTopic, View
+from ottla.metadata.image.values import ConfigResource, ResourceType
+from ottla.protocol.errors import (
+    ApiError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    TopicAlreadyExists,
+    TopicAuthorizationFailed,
+)
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, TopicRecord
+from ottla.protocol.messages.rpc.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+Configs = dict[str, str]
+"""What a topic sets itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationContext:
+    """What making topics needs from outside. `mentionable` are the topics whose settings the client may see (None:
+    all), `may_create` what it may create."""
+
+    chance: Chance
+    new_id: Callable[[], bytes]
+    charge: Charge | None = None
+    mentionable: Container[str] | None = None
+    may_create: Callable[[str], bool] | None = None
+
+
+def create_topics(view: View, request: CreateTopicsRequest, context: CreationContext) -> Decision[CreateTopicsResponse]:
+    """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
+    _check_total(view, request)
+    topics = {each.name: each for each in request.topics}
+    times = Counter(each.name for each in request.topics) if len(topics) < len(request.topics) else {}
+    creation = _Creation(view, context)
+    records: list[object] = []
+    results = []
+    for name, topic in topics.items():
+        try:
+            if times and times[name] > 1:
+                raise InvalidRequest("Duplicate topic name.")
+            made, result = creation.create(topic)
+        except ApiError as error:  # one bad topic spoils only its own answer
+            results.append(CreatableTopicResult(name=name, error_code=error.code, error_message=error.message))
+        else:
+            records += made
+            results.append(result)
+    decision = decide_all(records, CreateTopicsResponse(topics=results))
+    return decision.without_records() if request.validate_only else decision
+
+
+def _check_total(view: View, request: CreateTopicsRequest) -> None:
+    default = view.options.number("num.partitions")
+    total = sum(
+        len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
+        for topic in request.topics
+    )
+    if total > MAX_RECORDS:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+class _Creation:
+    """The topics of one request. What many of them have in common is worked out once."""
+
+    def __init__(self, view: View, context: CreationContext) -> None:
+        self._view = view
+        self._context = context
+        self._racks = Racks(usable_brokers(view))
+        self._partitions = NewPartitions(view)
+        self._settings: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+        """By what topics set themselves, if they may: all their settings, as clients are told them."""
+
+    def create(self, topic: CreatableTopic) -> tuple[list[object], CreatableTopicResult]:
+        """The records of one topic: it, its settings, its partitions."""
+        context, name = self._context, topic.name
+        self._check_name(name)
+        configs = _configs(topic) if topic.configs else {}
+        settings = self._checked_settings(configs)
+        policy = self._view.options.alter_config_policy
+        if configs and policy is not None:
+            # What a topic comes with is altered, too, in the eyes of Kafka.
+            policy(ConfigResource(ResourceType.TOPIC, name), configs)
+        assignments = self._assignments(topic, configs)
+        if context.charge is not None:
+            context.charge(len(assignments))
+        topic_id = context.new_id()
+        records: list[object] = [TopicRecord(name=name, topic_id=topic_id)]
+        for key, value in configs.items():
+            records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value))
+        new_partition = self._partitions.record
+        for number, replicas in enumerate(assignments):
+            records.append(new_partition(topic_id, number, replicas))
+        if context.mentionable is not None and name not in context.mentionable:
+            hidden = TopicAuthorizationFailed.code
+            return records, CreatableTopicResult(
+                name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden
+            )
+        return records, CreatableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(assignments),
+            replication_factor=len(assignments[0]),
+            configs=settings,
+        )
+
+    def _check_name(self, name: str) -> None:
+        may_create = self._context.may_create
+        if name == METADATA_TOPIC:
+            raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if may_create is not None and not may_create(name):
+            raise TopicAuthorizationFailed
+        check_topic_name(name)
+        if name in self._view.image.topics:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        if ("." in name or "_" in name) and (other := self._unified_names.get(_unified(name))):
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+    @cached_property
+    def _unified_names(self) -> dict[str, str]:
+        """The topics whose metrics another topic's could be taken for, as metrics know no dots."""
+        return {_unified(each): each for each in self._view.image.topics if "." in each or "_" in each}
+
+    def _checked_settings(self, configs: Configs) -> list[CreatableTopicConfigs]:
+        """All settings of a topic that has these of its own; raises if it may not."""
+        key = frozenset(configs.items())
+        known = self._settings.get(key)
+        if known is None:
+            check_topic_settings(self._view, configs)
+            known = self._settings[key] = _described(self._view, configs)
+        return known
+
+    def _assignments(self, topic: CreatableTopic, configs: Configs) -> list[tuple[int, ...]]:
+        """The replicas of every partition, as the client says or as chance has it."""
+        view = self._view
+        policy = view.options.create_topic_policy
+        if topic.assignments:
+            assignments = _manual_assignments(view, topic)
+            if policy is not None:
+                policy(NewTopic(topic.name, None, None, dict(enumerate(assignments)), configs))
+            return assignments
+        partitions, factor = topic.num_partitions, topic.replication_factor
+        if factor < -1 or factor == 0:
+            raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+        if partitions < -1 or partitions == 0:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        if partitions == -1:
+            partitions = view.options.number("num.partitions")
+        if factor == -1:
+            factor = view.options.number("default.replication.factor")
+        try:
+            assignments = self._racks.place(partitions, factor, self._context.chance)
+        except InvalidReplicationFactor as error:
+            raise InvalidReplicationFactor(
+                f"Unable to replicate the partition {factor} time(s): {error.message}"
+            ) from None
+        if policy is not None:
+            policy(NewTopic(topic.name, partitions, factor, None, configs))
+        return assignments
+
+
+def _unified(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _configs(topic: CreatableTopic) -> Configs:
+    missing = [config.name for config in topic.configs if config.value is None]
+    if missing:
+        raise InvalidConfig(f"Null value not supported for topic configs: {','.join(missing)}")
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _described(view: View, configs: Configs) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=each,
+            value=None if effective.setting.is_sensitive else effective.text,
+            config_source=effective.source,
+            is_sensitive=effective.setting.is_sensitive,
+        )
+        for each, effective in sorted(view.topic_settings(configs).items())
+        if not effective.setting.internal or each in configs
+    ]
+
+
+def _manual_assignments(view: View, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    if topic.replication_factor != -1:
+        raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        raise InvalidRequest("A manual partition assignment was specified, but numPartitions was not set to -1.")
+    found: dict[int, tuple[int, ...]] = {}
+    factor = None
+    for assignment in topic.assignments:
+        number = assignment.partition_index
+        if number in found:
+            raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {number}")
+        check_assignment(view, assignment.broker_ids, factor)
+        check_manual_isr(view, assignment.broker_ids, number)
+        factor = len(assignment.broker_ids)
+        found[number] = tuple(assignment.broker_ids)
+    if sorted(found) != list(range(len(found))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return [found[number] for number in range(len(found))]

@@ -1,0 +1,90 @@
+"""How records make and change the registrations of brokers and controllers."""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import replace
+
+from immutables import Map
+
+from ottla.metadata.image.errors import ReplayError
+from ottla.metadata.image.values import Broker, Controller, Endpoint, FeatureRange
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+
+_FENCED = {-1: False, 1: True}
+_SHUTTING_DOWN = {1: True}
+_signed_halves = struct.Struct(">qq").unpack
+
+
+def new_broker(record: RegisterBrokerRecord) -> Broker:
+    """The registration that a record makes; an older one of the broker is replaced whole."""
+    if not all(endpoint.name for endpoint in record.end_points):
+        raise ReplayError(f"a listener without a name: {record}")
+    cordoned = record.cordoned_log_dirs
+    return Broker(
+        id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints=_endpoints(record.end_points),
+        features=_features(record.features),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=_sorted_directories(record.log_dirs),
+        cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
+        is_migrating_zk=record.is_migrating_zk_broker,
+    )
+
+
+def changed_broker(old: Broker, record: BrokerRegistrationChangeRecord) -> Broker:
+    """What a change makes of a registration: 0 and empty log directories mean no change."""
+    cordoned = record.cordoned_log_dirs
+    return replace(
+        old,
+        fenced=_switch(old.fenced, record.fenced, _FENCED, record),
+        in_controlled_shutdown=_switch(
+            old.in_controlled_shutdown, record.in_controlled_shutdown, _SHUTTING_DOWN, record
+        ),
+        log_dirs=_sorted_directories(record.log_dirs) if record.log_dirs else old.log_dirs,
+        cordoned_log_dirs=old.cordoned_log_dirs if cordoned is None else tuple(cordoned),
+    )
+
+
+def new_controller(record: RegisterControllerRecord) -> Controller:
+    for endpoint in record.end_points:
+        if not 0 <= endpoint.security_protocol <= 3:
+            raise ReplayError(f"no security protocol {endpoint.security_protocol}: {record}")
+    return Controller(
+        id=record.controller_id,
+        incarnation_id=record.incarnation_id,
+        endpoints=_endpoints(record.end_points),
+        features=_features(record.features),
+        zk_migration_ready=record.zk_migration_ready,
+    )
+
+
+def _endpoints(given: Iterable[BrokerEndpoint] | Iterable[ControllerEndpoint]) -> Map[str, Endpoint]:
+    return Map({each.name: Endpoint(each.host, each.port, each.security_protocol) for each in given})
+
+
+def _features(given: Iterable[BrokerFeature] | Iterable[ControllerFeature]) -> Map[str, FeatureRange]:
+    return Map({each.name: FeatureRange(each.min_supported_version, each.max_supported_version) for each in given})
+
+
+def _sorted_directories(given: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(sorted(given, key=_signed_halves))
+
+
+def _switch(old: bool, change: int, meanings: dict[int, bool], record: object) -> bool:
+    if change == 0:
+        return old
+    if change not in meanings:
+        raise ReplayError(f"a change to {change} means nothing: {record}")
+    return meanings[change]

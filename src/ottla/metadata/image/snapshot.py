@@ -1,0 +1,200 @@
+"""An image as the records of a snapshot, which make an equal image when they are replayed.
+
+Kafka's order: features with metadata.version first, brokers, controllers, topics each with its partitions, settings,
+quotas, producer ids, access rules, SCRAM credentials, delegation tokens. Within a kind Kafka's order is that of its
+hash maps; here it is sorted, so that equal images give equal records.
+
+What the image's metadata.version cannot say is lost: that is an error unless the caller takes it. Eligible leader
+replicas are left out silently while their feature is off, as Kafka does: the feature's change clears them anyway.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ottla.metadata.image.errors import UnwritableImage
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import DIRECTORY_MIGRATING, Broker, Controller, Topic
+from ottla.protocol.messages.records.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    ClientQuotaRecord,
+    ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    DelegationTokenRecord,
+    EntityData,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from ottla.protocol.metadata_versions import (
+    CONTROLLER_REGISTRATION,
+    CORDONED_LOG_DIRS,
+    DELEGATION_TOKENS,
+    DIRECTORY_ASSIGNMENT,
+    ELR_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    SCRAM,
+    ZK_MIGRATION,
+    record_version,
+)
+
+
+class Losses:
+    """What a metadata.version cannot say: an error, or told to whoever takes it."""
+
+    def __init__(self, level: int, taken: Callable[[str], None] | None) -> None:
+        self.level = level
+        self._taken = taken
+
+    def check(self, is_there: bool, since: int, what: str) -> bool:
+        """Whether something is there and can be said."""
+        if is_there and self.level < since:
+            if self._taken is None:
+                raise UnwritableImage(f"{what} cannot be written at metadata.version {self.level}")
+            self._taken(what)
+            return False
+        return is_there
+
+
+def records_of(
+    image: Image, *, metadata_version: int | None = None, on_loss: Callable[[str], None] | None = None
+) -> Iterator[object]:
+    """The image's records, for its own metadata.version unless another is wished for."""
+    level = image.features.metadata_version if metadata_version is None else metadata_version
+    if level not in METADATA_VERSIONS:
+        raise UnwritableImage(f"the image has metadata.version {level}, which says nothing of how to write it")
+    losses = Losses(level, on_loss)
+    yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
+    for name in sorted(image.features.levels):
+        yield FeatureLevelRecord(name=name, feature_level=image.features.levels[name])
+    yield from _node_records(image, losses)
+    with_elr = image.features.level(ELR_VERSION) >= 1
+    for topic_id in sorted(image.topics_by_id):
+        yield from _topic_records(image.topics_by_id[topic_id], with_elr, losses)
+    yield from _setting_records(image)
+    yield from _access_records(image, losses)
+
+
+def versioned_records_of(image: Image) -> Iterator[tuple[object, int]]:
+    """The image's records with the version that each is to be written in."""
+    level = image.features.metadata_version
+    versions: dict[type, int] = {}
+    for record in records_of(image):
+        kind = type(record)
+        version = versions.get(kind)
+        if version is None:
+            version = versions[kind] = record_version(kind, level)
+        yield record, version
+
+
+def _node_records(image: Image, losses: Losses) -> Iterator[object]:
+    for broker_id in sorted(image.brokers):
+        yield _broker_record(image.brokers[broker_id], losses)
+    if losses.check(bool(image.controllers), CONTROLLER_REGISTRATION, "the registration of controllers"):
+        for controller_id in sorted(image.controllers):
+            yield _controller_record(image.controllers[controller_id])
+
+
+def _broker_record(broker: Broker, losses: Losses) -> RegisterBrokerRecord:
+    migrating = losses.check(broker.is_migrating_zk, ZK_MIGRATION, "that a broker migrates from ZooKeeper")
+    has_dirs = losses.check(bool(broker.log_dirs), DIRECTORY_ASSIGNMENT, "the log directories of a broker")
+    cordoned = broker.cordoned_log_dirs
+    if not losses.check(cordoned is not None, CORDONED_LOG_DIRS, "the cordoned log directories of a broker"):
+        cordoned = None
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        is_migrating_zk_broker=migrating,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            BrokerEndpoint(name=name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for name, each in sorted(broker.endpoints.items())
+        ],
+        features=[
+            BrokerFeature(name=name, min_supported_version=each.min, max_supported_version=each.max)
+            for name, each in sorted(broker.features.items())
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs) if has_dirs else [],
+        cordoned_log_dirs=None if cordoned is None else list(cordoned),
+    )
+
+
+def _controller_record(controller: Controller) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=controller.id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=[
+            ControllerEndpoint(name=name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for name, each in sorted(controller.endpoints.items())
+        ],
+        features=[
+            ControllerFeature(name=name, min_supported_version=each.min, max_supported_version=each.max)
+            for name, each in sorted(controller.features.items())
+        ],
+    )
+
+
+def _topic_records(topic: Topic, with_elr: bool, losses: Losses) -> Iterator[object]:
+    yield TopicRecord(name=topic.name, topic_id=topic.id)
+    for number, partition in enumerate(topic.partitions):
+        record = PartitionRecord(
+            partition_id=number,
+            topic_id=topic.id,
+            replicas=list(partition.replicas),
+            isr=list(partition.isr),
+            removing_replicas=list(partition.removing),
+            adding_replicas=list(partition.adding),
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            leader_recovery_state=partition.leader_recovery,
+        )
+        if with_elr:
+            record.eligible_leader_replicas = list(partition.elr) or None
+            record.last_known_elr = list(partition.last_known_elr) or None
+        if losses.level >= DIRECTORY_ASSIGNMENT:
+            record.directories = list(partition.directories)
+        else:
+            assigned = any(directory != DIRECTORY_MIGRATING for directory in partition.directories)
+            losses.check(assigned, DIRECTORY_ASSIGNMENT, "the directories of replicas")
+        yield record
+
+
+def _setting_records(image: Image) -> Iterator[object]:
+    for kind, name in sorted(image.configs):
+        for setting, value in sorted(image.config(kind, name).items()):
+            yield ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value)
+    for entity in sorted(image.quotas, key=_quota_order):
+        for key, limit in sorted(image.quotas[entity].items()):
+            who = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            yield ClientQuotaRecord(entity=who, key=key, value=limit)
+    if image.next_producer_id >= 0:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+
+
+def _quota_order(entity: Iterable[tuple[str, str | None]]) -> list[tuple[str, bool, str]]:
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def _access_records(image: Image, losses: Losses) -> Iterator[object]:
+    for acl_id in sorted(image.acls):
+        acl = image.acls[acl_id]
+        yield AccessControlEntryRecord(id=acl_id, **acl._asdict())
+    if losses.check(bool(image.scram), SCRAM, "SCRAM credentials"):
+        for user in sorted(image.scram):
+            credential = image.scram[user]
+            yield UserScramCredentialRecord(name=user.name, mechanism=user.mechanism, **credential._asdict())
+    if losses.check(bool(image.tokens), DELEGATION_TOKENS, "delegation tokens"):
+        for token_id in sorted(image.tokens):
+            token = image.tokens[token_id]
+            yield DelegationTokenRecord(**{**token._asdict(), "renewers": list(token.renewers)})

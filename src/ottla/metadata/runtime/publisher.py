@@ -1,0 +1,230 @@
+"""Follows the metadata log on this node: reads what is committed, makes images of it, and tells those who act on them.
+
+Subscribers are told in the order in which they were added, each after the one before is done: the image is replaced
+first, then replicas act, then whatever depends on them. Snapshots are written aside, when enough has come since the
+last one.
+
+What this node's own controller has decided need not be read: its image is there already, and is taken as soon as all
+of its records are committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.encoding import MetadataEntry, control_batch, entries, metadata_batch
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.loader import Loader, Update
+from ottla.metadata.image.snapshot import versioned_records_of
+from ottla.metadata.runtime.quorum import Quorum
+from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
+from ottla.protocol.wire.batch import batches
+from ottla.storage.log_environment import Background
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES: Final = 8 * 1024 * 1024
+_SNAPSHOT_BATCH_RECORDS: Final = 100
+"""Written by a thread that lets others have the interpreter after each batch, which is after a millisecond."""
+
+Subscriber = Callable[[Update], None]
+
+
+class Decided(NamedTuple):
+    """What the controller of this node appends: the image after it, how that came to be, and the bytes in the log."""
+
+    delta: Delta
+    image: Image
+    size_bytes: int
+
+
+class MetadataPublisher:
+    """The cluster's metadata as this node has applied them."""
+
+    def __init__(
+        self,
+        *,
+        background: Background,
+        now_ms: Callable[[], int],
+        snapshot_bytes: int,
+        snapshot_interval_ms: int,
+        keeps_config: Callable[[int, str], bool] | None = None,
+    ) -> None:
+        self._loader = Loader(keeps_config=keeps_config)
+        self._background = background
+        self._now_ms = now_ms
+        self._snapshot_bytes = snapshot_bytes
+        self._snapshot_interval_ms = snapshot_interval_ms
+        self._bytes_since_snapshot = 0
+        self._last_snapshot_ms = now_ms()
+        self._is_writing_snapshot = False
+        self._position = 0
+        self._quorum: Quorum | None = None
+        self._decided: deque[Decided] = deque()
+        self.subscribers: list[Subscriber] = []
+
+    @property
+    def image(self) -> Image:
+        return self._loader.image
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the log, as far as it was read, ends within a metadata transaction."""
+        return self._loader.in_transaction
+
+    @property
+    def applied_offset(self) -> int:
+        """One behind the last record that was taken in."""
+        return self._position
+
+    def follow(self, quorum: Quorum) -> None:
+        """Begin with the latest snapshot; committed records come by `on_committed`."""
+        self._quorum = quorum
+        latest = quorum.log.latest_snapshot
+        if latest is not None and latest != BOOTSTRAP_SNAPSHOT:
+            self._load_snapshot(latest)
+
+    def expect(self, decided: Decided) -> None:
+        """The controller of this node is about to append a decision, behind all others that it told of."""
+        self._decided.append(decided)
+
+    def expect_nothing(self) -> None:
+        """What was decided here and is not committed may never be: from now on the log alone counts."""
+        self._decided.clear()
+
+    def on_committed(self, high_watermark: int) -> None:
+        """Take in all that is committed, and publish it."""
+        assert self._quorum is not None
+        while self._decided and self._decided[0].image.offset < high_watermark:
+            self._take(self._decided.popleft())
+        if not (self._decided and self._comes_next(self._decided[0])):
+            self._read(high_watermark)
+        # Else what is committed beyond this is a part of a decision, which is taken as a whole.
+
+    def _comes_next(self, decided: Decided) -> bool:
+        """Whether nothing lies in between that is not the controller's, such as a change of the quorum's voters."""
+        return decided.delta.image.offset + 1 == self._position
+
+    def _take(self, decided: Decided) -> None:
+        if not self._comes_next(decided):
+            return self._read(decided.image.offset + 1)
+        update = self._loader.adopt(decided.delta, decided.image)
+        self._position = decided.image.offset + 1
+        self._bytes_since_snapshot += decided.size_bytes
+        return self._told(update)
+
+    def _read(self, high_watermark: int) -> None:
+        assert self._quorum is not None
+        log = self._quorum.log
+        if self._position < log.start_offset:
+            latest = log.latest_snapshot
+            assert latest is not None, "a log that does not begin at 0 has a snapshot"
+            self._load_snapshot(latest)
+        while self._position < high_watermark:
+            data = log.read_bytes(self._position, _READ_BYTES)
+            for pos, header in batches(data, partial_tail=True):
+                if header.base_offset >= high_watermark:
+                    return self._publish()
+                records = [entry.record for entry in entries(data, pos, header) if isinstance(entry, MetadataEntry)]
+                self._loader.load(
+                    records,
+                    base_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    epoch=header.leader_epoch,
+                    timestamp=header.max_timestamp,
+                )
+                self._position = header.next_offset
+                self._bytes_since_snapshot += header.size_bytes
+        return self._publish()
+
+    def _publish(self) -> None:
+        update = self._loader.publish()
+        if update is not None:
+            self._told(update)
+
+    def _told(self, update: Update) -> None:
+        self._tell(update)
+        self._maybe_snapshot(update)
+
+    def _tell(self, update: Update) -> None:
+        for subscriber in self.subscribers:
+            subscriber(update)
+
+    def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        assert self._quorum is not None
+        data = self._quorum.log.snapshot_content(snapshot)
+        headers = list(batches(data))
+        timestamp = max((header.max_timestamp for _, header in headers), default=-1)
+        records = (
+            entry.record
+            for pos, header in headers
+            if not header.is_control
+            for entry in entries(data, pos, header)
+            if isinstance(entry, MetadataEntry)
+        )
+        update = self._loader.load_snapshot(
+            records, offset=snapshot.offset - 1, epoch=snapshot.epoch, timestamp=timestamp
+        )
+        self._position = snapshot.offset
+        self._bytes_since_snapshot = 0
+        self._tell(update)
+
+    def _maybe_snapshot(self, update: Update) -> None:
+        now_ms = self._now_ms()
+        is_old = self._snapshot_interval_ms and now_ms - self._last_snapshot_ms >= self._snapshot_interval_ms
+        is_due = self._bytes_since_snapshot >= self._snapshot_bytes or (is_old and self._bytes_since_snapshot > 0)
+        if is_due and update.batch_aligned and not self._is_writing_snapshot:
+            self.write_snapshot(update.image)
+
+    def write_snapshot(self, image: Image) -> None:
+        """Write an image down, so that the log before it may go."""
+        quorum = self._quorum
+        assert quorum is not None
+        self._is_writing_snapshot = True
+        self._last_snapshot_ms = self._now_ms()
+        self._bytes_since_snapshot = 0
+        snapshot = OffsetAndEpoch(image.offset + 1, image.epoch)
+        history = quorum.consensus.history
+        voters = history.voters_at(image.offset)
+        start: list[object] = [SnapshotHeaderRecord(last_contained_log_timestamp=image.timestamp)]
+        kraft_version = history.kraft_version_at(image.offset)
+        if kraft_version > 0:
+            start.append(KRaftVersionRecord(kraft_version=kraft_version))
+            if voters is not None:
+                start.append(voters.to_record())
+        parts = snapshot_parts(image, start, self._now_ms())
+        self._background.run(
+            partial(quorum.log.write_snapshot, snapshot, parts), partial(self._written, snapshot), self._failed
+        )
+
+    def _written(self, snapshot: OffsetAndEpoch, _: None) -> None:
+        self._is_writing_snapshot = False
+        assert self._quorum is not None
+        self._quorum.snapshot_taken(snapshot)
+
+    def _failed(self, error: OSError) -> None:
+        self._is_writing_snapshot = False
+        logger.error("a snapshot of the metadata could not be written: %s", error)
+
+
+def snapshot_parts(image: Image, start: list[object], now_ms: int) -> Iterator[bytearray]:
+    """A snapshot's batches: control records, the image's records, and the footer without which it is not whole."""
+    yield control_batch(start, base_offset=0, epoch=image.epoch, timestamp=now_ms)
+    offset = len(start)
+    chunk: list[tuple[object, int]] = []
+    for entry in versioned_records_of(image):
+        chunk.append(entry)
+        if len(chunk) == _SNAPSHOT_BATCH_RECORDS:
+            yield metadata_batch(chunk, base_offset=offset, epoch=image.epoch, timestamp=now_ms)
+            offset += len(chunk)
+            chunk = []
+    if chunk:
+        yield metadata_batch(chunk, base_offset=offset, epoch=image.epoch, timestamp=now_ms)
+        offset += len(chunk)
+    yield control_batch([SnapshotFooterRecord()], base_offset=offset, epoch=image.epoch, timestamp=now_ms)
