@@ -45,13 +45,13 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 from ottla.protocol.wire.codec import decode, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.types import Chunk
-from ottla.replica.departures import Departures
-from ottla.replica.moves import Moves
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
-from ottla.replica.sessions import SessionCache
-from ottla.replica.waiting import Completions, Timer
+from ottla.replication.directory_moves import Moves
+from ottla.replication.fetch_sessions import SessionCache
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.server.coordinators import group_context, group_coordinators
 from ottla.storage.directories.disk_space import Space
 from ottla.storage.directories.log_directory import LogDirectory
@@ -198,7 +198,9 @@ class Broker:
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
-            departures=Departures("PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms),
+            departures=UnavailableLeaders(
+                "PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms
+            ),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,

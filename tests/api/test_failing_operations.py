@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import NONE, UnknownServerError
-from ottla.replica.partition import Partition
+from ottla.replication.partition import Partition
 from tests.api.broker import NOW_MS, Broker
 from tests.api.test_failed_directories import fetch, fetched, produce, produced, replicated
 from tests.log.logs_in_memory import batch

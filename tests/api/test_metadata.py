@@ -11,7 +11,7 @@ from ottla.protocol.messages.records.metadata_records import (
 from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.rpc.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
-from ottla.replica.departures import DECIDED_WITHIN_MS, NAMED_MS, WAIT_S
+from ottla.replication.unavailable_leaders import DECIDED_WITHIN_MS, NAMED_MS, WAIT_S
 from tests.api.broker import BROKER_EPOCH, Broker
 
 

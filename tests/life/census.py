@@ -156,7 +156,7 @@ OF_TYPES: Final[Mapping[str, int]] = {
     "method": 300,
     "_struct.Struct": 100,
     # A time at which something may expire stays until then, though nothing that expires is left.
-    "ottla.replica.waiting._Slot": 700,
+    "ottla.replication.purgatory._Slot": 700,
     "ottla.metadata.controller.state_tracker.Deletion": 5_000,
     # Up to 64 of a coordinator's deadlines were replaced by others.
     "ottla.groups.timers.TimerKey": 250,

@@ -9,8 +9,8 @@ from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions
 from ottla.storage.log.settings import LogSettings
 from tests.counting import lines_run
 from tests.log.logs_in_memory import NOW_MS, make_logs

@@ -18,7 +18,7 @@ from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.replica.waiting import Completions, Operation, WaitingList
+from ottla.replication.purgatory import Completions, Operation, WaitingList
 from ottla.server.request_workers import RequestWorkers, WorkerThreads
 from tests.metrics.service import serving as serving_api
 from tests.net.test_connections import echo, frame, receive, run, serving

@@ -1,7 +1,7 @@
 """Records of the metadata log, one batch after the other, as partitions are told of them."""
 
 from ottla.metadata.image.loader import Loader
-from ottla.replica.partitions import Partitions
+from ottla.replication.partitions import Partitions
 
 
 class Applied:

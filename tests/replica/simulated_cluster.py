@@ -46,16 +46,16 @@ from ottla.protocol.wire.codec import decode, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.records import Record, build_batch, records
 from ottla.protocol.wire.types import Chunk
-from ottla.replica.cuts import Cuts
-from ottla.replica.fetch_requests import FetchLimits
-from ottla.replica.fetcher import Fetcher, Lane
-from ottla.replica.fetchers import FetcherId, Fetchers
-from ottla.replica.isr_changes import IsrChanges
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.sessions import SessionCache
-from ottla.replica.throttles import ReplicationThrottle
-from ottla.replica.waiting import Completions, Expirations, Timer
+from ottla.replication.fetch_requests import FetchLimits
+from ottla.replication.fetch_sessions import SessionCache
+from ottla.replication.fetcher import Fetcher, Lane
+from ottla.replication.fetchers import FetcherId, Fetchers
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Expirations, Timer
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.replication.truncation_queue import TruncationQueue
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.node_files import NodeMeta
@@ -302,7 +302,7 @@ class SimulatedBroker:
         self.partitions = Partitions(
             self.number, logs, self.completions, settings_of=_settings_of, now_ms=world.clock_ms
         )
-        cuts = Cuts(logs, self._soon, world.clock_ms)
+        cuts = TruncationQueue(logs, self._soon, world.clock_ms)
         throttle = ReplicationThrottle("follower", self.number, now_ms=world.clock_ms)
 
         def open_fetcher(fetcher_id: FetcherId, on_failed: Callable[[Partition], None]) -> SimulatedFetcher:

@@ -29,10 +29,10 @@ from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.replica.cuts import Cuts
-from ottla.replica.fetch_requests import FetchLimits
-from ottla.replica.fetcher import Fetcher, Lane
-from ottla.replica.partition import Partition
+from ottla.replication.fetch_requests import FetchLimits
+from ottla.replication.fetcher import Fetcher, Lane
+from ottla.replication.partition import Partition
+from ottla.replication.truncation_queue import TruncationQueue
 from ottla.storage.log.partition_log import PartitionLog
 from tests.api.broker import ME, Broker
 
@@ -68,7 +68,7 @@ class Bench:
             LEADER,
             FetchLimits(backoff_ms=1000),
             self.broker.logs,
-            Cuts(self.broker.logs, lambda action: action(), self.broker.clock.now_ms),
+            TruncationQueue(self.broker.logs, lambda action: action(), self.broker.clock.now_ms),
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.throttle,
             on_failed=self.failed.append,

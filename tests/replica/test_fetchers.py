@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ottla.replica.cuts import Cuts
-from ottla.replica.fetch_requests import FetchLimits
-from ottla.replica.fetcher import Fetcher
-from ottla.replica.fetchers import FetcherId, Fetchers
-from ottla.replica.partition import Partition
-from ottla.replica.throttles import ReplicationThrottle
+from ottla.replication.fetch_requests import FetchLimits
+from ottla.replication.fetcher import Fetcher
+from ottla.replication.fetchers import FetcherId, Fetchers
+from ottla.replication.partition import Partition
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.replication.truncation_queue import TruncationQueue
 from tests.api.broker import BROKER_EPOCH, ME, Broker
 
 PARTITIONS = 8
@@ -48,7 +48,7 @@ class Bench:
                 fetcher_id[0],
                 FetchLimits(),
                 self.broker.logs,
-                Cuts(self.broker.logs, lambda action: action(), self.broker.clock.now_ms),
+                TruncationQueue(self.broker.logs, lambda action: action(), self.broker.clock.now_ms),
                 broker_epoch=lambda: BROKER_EPOCH,
                 throttle=ReplicationThrottle("follower", ME, now_ms=self.broker.clock.now_ms),
                 on_failed=on_failed,

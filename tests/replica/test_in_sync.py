@@ -34,8 +34,8 @@ from ottla.protocol.messages.rpc.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from ottla.replica.isr_changes import IsrChanges
-from ottla.replica.partition import Partition
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.partition import Partition
 from tests.api.broker import BROKER_EPOCH, ME, Broker
 from tests.log.logs_in_memory import batch
 

@@ -11,9 +11,9 @@ from ottla.protocol.messages.records.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions
 from ottla.storage.log.settings import LogSettings
 from tests.log.logs_in_memory import NOW_MS, make_logs
 from tests.log.simulated_disk import SimulatedDisk

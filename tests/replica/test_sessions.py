@@ -17,7 +17,7 @@ from ottla.protocol.messages.rpc.fetch import (
     ReplicaState,
 )
 from ottla.protocol.wire.batch import MAX_INT32
-from ottla.replica.sessions import CachedPartition, FetchedPartitions, SessionCache
+from ottla.replication.fetch_sessions import CachedPartition, FetchedPartitions, SessionCache
 
 VERSION = 12
 

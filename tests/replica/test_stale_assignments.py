@@ -8,7 +8,7 @@ import pytest
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.metrics.registry import Registry
 from ottla.protocol.messages.records.metadata_records import PartitionRecord
-from ottla.replica.partition import Partition
+from ottla.replication.partition import Partition
 from ottla.server.broker_measures import watch_broker
 from tests.api.broker import ME, Broker
 from tests.log.logs_in_memory import batch
@@ -92,7 +92,7 @@ def test_an_earlier_term_is_refused(
     broker: Broker, caplog: pytest.LogCaptureFixture, was_leader: bool, leads: bool, epochs: tuple[int, int]
 ) -> None:
     bench = Bench(broker, ME if was_leader else OTHER)
-    with caplog.at_level(logging.WARNING, "ottla.replica.partitions"):
+    with caplog.at_level(logging.WARNING, "ottla.replication.partitions"):
         bench.assign(leader=ME if leads else OTHER, leader_epoch=epochs[0], partition_epoch=epochs[1])
     partition = bench.partition
     assert (partition.is_leader, partition.leader_epoch) == (was_leader, 5)

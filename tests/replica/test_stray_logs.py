@@ -4,8 +4,8 @@ import pytest
 
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.settings import LogSettings
 from tests.image.stories import replay

@@ -9,7 +9,7 @@ from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol.messages.records.metadata_records import ConfigRecord
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from ottla.replica.throttles import Rate, ReplicationThrottle
+from ottla.replication.throttles import Rate, ReplicationThrottle
 from tests.api.broker import BROKER_EPOCH, Broker
 from tests.log.logs_in_memory import batch
 

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from ottla.replica.waiting import Completions, Expirations, Operation, Timer, WaitingList, complete_or_wait
+from ottla.replication.purgatory import Completions, Expirations, Operation, Timer, WaitingList, complete_or_wait
 from tests.clock import Clock
 
 

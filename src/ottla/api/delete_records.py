@@ -27,8 +27,8 @@ from ottla.protocol.messages.rpc.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import Operation, complete_or_wait
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import Operation, complete_or_wait
 
 _NO_LOW_WATERMARK: Final = -1
 

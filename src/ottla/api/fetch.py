@@ -48,10 +48,10 @@ from ottla.protocol.messages.rpc.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.replica.partition import Diverging, Partition
-from ottla.replica.read_replica import replica_in_rack
-from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, Key
-from ottla.replica.waiting import Operation
+from ottla.replication.fetch_sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, Key
+from ottla.replication.partition import Diverging, Partition
+from ottla.replication.purgatory import Operation
+from ottla.replication.replica_selector import replica_in_rack
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.reading import Fetched
 

@@ -16,7 +16,7 @@ from ottla.api.guarding import allowed_of, may
 from ottla.api.node import BrokerNode
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchRequest
-from ottla.replica.sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions
+from ottla.replication.fetch_sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions
 
 _topic_of = attrgetter("topic")
 

@@ -21,13 +21,13 @@ from ottla.metadata.image.image import Image
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.apis import Api
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic
-from ottla.replica.departures import Departures
-from ottla.replica.moves import Moves
-from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
-from ottla.replica.sessions import SessionCache
-from ottla.replica.throttles import ReplicationThrottle
-from ottla.replica.waiting import Completions, Expirations, Timer
+from ottla.replication.directory_moves import Moves
+from ottla.replication.fetch_sessions import SessionCache
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Expirations, Timer
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.storage.directories.disk_space import Space, space_of
 from ottla.telemetry.instances import Instances
 from ottla.telemetry.pushed import PushedMetrics
@@ -50,7 +50,7 @@ class BrokerNode:
     partitions: Partitions
     sessions: SessionCache
     moves: Moves
-    departures: Departures
+    departures: UnavailableLeaders
     """Brokers that are gone, or seem to be."""
     producer_ids: ProducerIds
     groups: Shards[GroupsState]

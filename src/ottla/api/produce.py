@@ -55,9 +55,9 @@ from ottla.protocol.wire.batch import (
 )
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.summary import survey
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Operation, complete_or_wait
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Operation, complete_or_wait
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.validate import Data, TooHeavy, accept
 

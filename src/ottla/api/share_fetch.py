@@ -41,7 +41,7 @@ from ottla.protocol.messages.rpc.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from ottla.replica.waiting import Operation
+from ottla.replication.purgatory import Operation
 from ottla.share.acquiring import Asked
 from ottla.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
 

@@ -28,7 +28,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
 from ottla.protocol.wire.types import Chunk
-from ottla.replica.sessions import is_follower
+from ottla.replication.fetch_sessions import is_follower
 
 PRODUCE: Final = 0
 FETCH: Final = 1

@@ -39,7 +39,7 @@ from ottla.protocol.wire.batch import (
     read_header,
 )
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replica.partition import Partition
+from ottla.replication.partition import Partition
 from ottla.storage.log.verification import Guard
 from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.state import TopicPartition

@@ -33,7 +33,7 @@ from ottla.protocol.messages.rpc.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.replica.waiting import Completions
+from ottla.replication.purgatory import Completions
 from ottla.storage.state_machine.decision import Ticket
 from ottla.storage.state_machine.entries import Marker
 from ottla.transactions.context import Context

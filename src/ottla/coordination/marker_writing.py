@@ -24,9 +24,9 @@ from ottla.protocol.errors import (
     StorageFailed,
     UnknownTopicOrPartition,
 )
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Operation, Timer, complete_or_wait
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Operation, Timer, complete_or_wait
 from ottla.storage.state_machine.entries import Marker
 from ottla.transactions.state import TopicPartition
 

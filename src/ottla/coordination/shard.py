@@ -32,9 +32,9 @@ from ottla.protocol.errors import (
 from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import Completions, Operation
 from ottla.replicated.deadlines import Deadlines
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import Completions, Operation
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.reading import read

@@ -12,8 +12,8 @@ from ottla.coordination.shard import Shard
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import NotCoordinator
 from ottla.protocol.wire.compression import Compression
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions
 from ottla.storage.state_machine.times import EventTimes
 
 S = TypeVar("S")

@@ -14,8 +14,8 @@ from ottla.coordination.share_reader import ShareReader, ShareWatch
 from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
 from ottla.protocol.wire.batch import BatchHeader, batches
 from ottla.protocol.wire.varint import Buffer
-from ottla.replica.partition import Diverging
-from ottla.replica.waiting import Operation
+from ottla.replication.partition import Diverging
+from ottla.replication.purgatory import Operation
 from ottla.share.aborted import aborted_spans, without_spans
 from ottla.share.acquiring import Acquired, Asked, Span, acquire
 from ottla.share.delivery import State

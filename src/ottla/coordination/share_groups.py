@@ -27,7 +27,7 @@ from ottla.protocol.messages.rpc import delete_share_group_state as deleting
 from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.replica.partitions import Partitions
+from ottla.replication.partitions import Partitions
 from ottla.share.sessions import Where
 from ottla.share.state import Key
 from ottla.storage.log.partition_log import Isolation

@@ -27,8 +27,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import write_share_group_state as writing
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import Completions
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import Completions
 from ottla.share.acknowledging import Ack, acknowledge
 from ottla.share.batches import StateBatch
 from ottla.share.partition import Change, Limits, SharePartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from ottla.replica.watches import CONSUMER, Watch, WatchSet, position
+from ottla.replication.fetch_watches import CONSUMER, Watch, WatchSet, position
 from ottla.share.sessions import Session, Where
 
 if TYPE_CHECKING:

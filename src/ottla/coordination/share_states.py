@@ -28,7 +28,7 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc import write_share_group_state as writing
-from ottla.replica.waiting import Completions
+from ottla.replication.purgatory import Completions
 from ottla.share import coordinator
 from ottla.share.context import Context
 from ottla.share.state import TOPIC, Key, ShareStates

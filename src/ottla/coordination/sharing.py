@@ -21,9 +21,9 @@ from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.protocol.metadata_versions import SHARE_VERSION
 from ottla.protocol.wire.compression import Compression
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Completions, Timer
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.share.acknowledging import Ack
 from ottla.share.acquiring import Asked

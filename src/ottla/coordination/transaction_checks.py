@@ -32,7 +32,7 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.replica.waiting import Completions
+from ottla.replication.purgatory import Completions
 from ottla.storage.state_machine.decision import Decision
 from ottla.transactions.context import Context
 from ottla.transactions.partitions import add, verify

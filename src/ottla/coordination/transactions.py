@@ -14,9 +14,9 @@ from ottla.coordination.transaction_checks import TransactionChecks
 from ottla.groups.state import GroupsState
 from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.metadata_versions import TRANSACTION_VERSION
-from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
-from ottla.replica.waiting import Completions, Timer
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.transactions.behaviour import TransactionBehaviour
 from ottla.transactions.context import Context

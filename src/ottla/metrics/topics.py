@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Topic
 from ottla.metrics.family import Family, counter
-from ottla.replica.partitions import Partitions
+from ottla.replication.partitions import Partitions
 from ottla.storage.log.partition_log import PartitionLog
 
 _COLUMNS = {

@@ -11,10 +11,10 @@ from ottla.api.node import BrokerNode
 from ottla.metrics.family import Family, counter, gauge
 from ottla.metrics.registry import Registry
 from ottla.net.listener import Listener
-from ottla.replica.fetchers import Fetchers
-from ottla.replica.isr_changes import IsrChanges
-from ottla.replica.partitions import Partitions
-from ottla.replica.waiting import Expirations, Timer
+from ottla.replication.fetchers import Fetchers
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Expirations, Timer
 from ottla.server.request_workers import RequestWorkers
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs

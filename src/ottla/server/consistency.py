@@ -12,7 +12,7 @@ from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRol
 from ottla.config.settings.catalogue import broker_settings
 from ottla.metadata.image.values import SecurityProtocol
 from ottla.protocol.wire.compression import Compression
-from ottla.replica.read_replica import RACK_AWARE
+from ottla.replication.replica_selector import RACK_AWARE
 from ottla.server.access_control import standard_authorizer
 
 _host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch

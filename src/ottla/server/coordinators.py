@@ -18,9 +18,9 @@ from ottla.groups.context import Context
 from ottla.groups.state import GroupsState
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.wire.compression import Compression
-from ottla.replica.partitions import Partitions
 from ottla.replica.producer_ids import ProducerIds
-from ottla.replica.waiting import Completions, Timer
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
 from ottla.security.settings import SecurityNow
 
 Setting = Callable[[str], Any]

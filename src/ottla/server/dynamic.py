@@ -23,7 +23,7 @@ from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import InvalidRequest
-from ottla.replica.moves import UNLIMITED
+from ottla.replication.directory_moves import UNLIMITED
 from ottla.server.settings import rebuild_settings
 from ottla.storage.log.settings import LogSettings, log_settings
 

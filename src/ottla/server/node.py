@@ -38,12 +38,12 @@ from ottla.net.connection import Connection
 from ottla.net.listener import Connections, Listener
 from ottla.net.request import Request
 from ottla.protocol.messages.apis import Listeners
-from ottla.replica.departures import Departures
-from ottla.replica.moves import Moves
-from ottla.replica.partitions import Partitions
-from ottla.replica.read_replica import RACK_AWARE
-from ottla.replica.sessions import SessionCache
-from ottla.replica.waiting import Completions, Timer
+from ottla.replication.directory_moves import Moves
+from ottla.replication.fetch_sessions import SessionCache
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.replica_selector import RACK_AWARE
+from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.server.absence import Absence
 from ottla.server.access_control import AccessControl
 from ottla.server.controller_access import ControllerAccess
@@ -156,7 +156,7 @@ class Node:
             security=self._securing.between_brokers,
             in_thread=self._pools.broker.in_thread,
         )
-        self._departures = Departures(
+        self._departures = UnavailableLeaders(
             settings.inter_broker_listener_name,
             is_refused,
             lambda: self._replication.fetchers.hung_up,

@@ -34,7 +34,7 @@ from ottla.metrics.requests import RequestMeters
 from ottla.metrics.syncs import TimedDisk
 from ottla.metrics.topics import Topics
 from ottla.net.listener import Listener
-from ottla.replica.waiting import Expirations
+from ottla.replication.purgatory import Expirations
 from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
 from ottla.server.event_measures import watch_coordinators
 from ottla.server.http import Answer, HttpServer

@@ -1,6 +1,6 @@
 """Replication between the brokers of a cluster, put together for one of them: who fetches, who is in sync, how fast.
 
-Here are the connections and tasks; what is asked for, and what becomes of the answers, is decided in `replica/`.
+Here are the connections and tasks; what is asked for, and what becomes of the answers, is decided in `replication/`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, BrokerNotAvailable, NetworkFailed
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.wire.declare import schema_of
-from ottla.replica.cuts import Cuts
-from ottla.replica.fetch_requests import FetchLimits
-from ottla.replica.fetcher import Fetcher, Lane
-from ottla.replica.fetchers import FetcherId, Fetchers
-from ottla.replica.in_sync import InSyncRules
-from ottla.replica.isr_changes import IsrChanges
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
-from ottla.replica.throttles import ReplicationThrottle
-from ottla.replica.waiting import Completions
-from ottla.replica.whereabouts import Whereabouts
+from ottla.replication.directory_assignments import DirectoryAssignments
+from ottla.replication.fetch_requests import FetchLimits
+from ottla.replication.fetcher import Fetcher, Lane
+from ottla.replication.fetchers import FetcherId, Fetchers
+from ottla.replication.in_sync import InSyncRules
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.replication.truncation_queue import TruncationQueue
 from ottla.security.settings import SecurityNow, plaintext
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Replication:
         self.leader_throttle = throttle("leader")
         self.follower_throttle = throttle("follower")
         self._limits = _fetch_limits(settings)
-        self._cuts = Cuts(partitions.logs, loop.call_soon, now_ms)
+        self._cuts = TruncationQueue(partitions.logs, loop.call_soon, now_ms)
         self.isr_changes = IsrChanges(
             settings.node_id,
             self._send_to_controller,
@@ -87,7 +87,7 @@ class Replication:
             call_later=loop.call_later,
             completions=completions,
         )
-        self.whereabouts = Whereabouts(
+        self.whereabouts = DirectoryAssignments(
             settings.node_id,
             partitions.logs,
             self._send_to_controller,

@@ -18,9 +18,9 @@ from ottla.protocol.messages.rpc.alter_partition import (
     ResponsePartitionData,
     TopicData,
 )
-from ottla.replica.in_sync import Proposal
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import CallLater, Completions
+from ottla.replication.in_sync import Proposal
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import CallLater, Completions
 
 logger = logging.getLogger(__name__)
 

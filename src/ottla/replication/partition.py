@@ -26,10 +26,10 @@ from ottla.protocol.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.protocol.messages.rpc.alter_partition import ResponsePartitionData
-from ottla.replica.followers import NO_OFFSET, Follower
-from ottla.replica.in_sync import InSyncRules, Proposal, is_outdated, is_refused
-from ottla.replica.waiting import Completions, WaitingList
-from ottla.replica.watches import Watch
+from ottla.replication.fetch_watches import Watch
+from ottla.replication.followers import NO_OFFSET, Follower
+from ottla.replication.in_sync import InSyncRules, Proposal, is_outdated, is_refused
+from ottla.replication.purgatory import Completions, WaitingList
 from ottla.storage.log.partition_log import Appended, Isolation, PartitionLog
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.reading import Fetched, read

@@ -18,8 +18,8 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     PartitionData,
     TopicData,
 )
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import CallLater
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import CallLater
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ Send = Callable[
 """Takes a request to the controller; calls one of the two, later."""
 
 
-class Whereabouts:
+class DirectoryAssignments:
     """What the controller has to be told."""
 
     def __init__(

@@ -24,7 +24,7 @@ from ottla.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from ottla.replica.partition import Partition
+    from ottla.replication.partition import Partition
 
 DEFAULT_MAX_LAG_MS = 30_000
 

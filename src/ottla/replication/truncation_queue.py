@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.protocol.errors import StorageFailed
-from ottla.replica.following import Following
+from ottla.replication.following import Following
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ CallSoon = Callable[[Callable[[], None]], object]
 Done = Callable[[Following, Exception | None], None]
 
 
-class Cuts:
+class TruncationQueue:
     """The logs of a broker that are to be cut."""
 
     def __init__(self, logs: Logs, call_soon: CallSoon, now_ms: Callable[[], int]) -> None:

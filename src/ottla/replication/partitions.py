@@ -20,9 +20,9 @@ from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, ResourceType
 from ottla.metadata.image.values import Partition as Assignment
 from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
-from ottla.replica.in_sync import InSyncRules
-from ottla.replica.partition import Partition
-from ottla.replica.waiting import CallLater, Completions
+from ottla.replication.in_sync import InSyncRules
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import CallLater, Completions
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings

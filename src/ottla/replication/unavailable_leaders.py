@@ -41,7 +41,7 @@ class _Missing(NamedTuple):
     since_ms: int
 
 
-class Departures:
+class UnavailableLeaders:
     """What this broker knows of others that are gone."""
 
     def __init__(

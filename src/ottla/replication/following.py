@@ -9,7 +9,7 @@ from enum import Enum
 
 from ottla.protocol.messages.rpc.fetch import PartitionData
 from ottla.protocol.wire.batch import LENGTH_PREFIX_BYTES, read_header
-from ottla.replica.partition import Partition
+from ottla.replication.partition import Partition
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.truncation import advance_log_start

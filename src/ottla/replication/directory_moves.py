@@ -21,8 +21,8 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 )
 from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replica.partition import Partition
-from ottla.replica.partitions import Partitions
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.log.epochs import LeaderEpochs
 from ottla.storage.log.partition_log import Isolation, PartitionLog

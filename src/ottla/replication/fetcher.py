@@ -30,10 +30,10 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsResponse
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.replica.cuts import Cuts
-from ottla.replica.fetch_requests import Asked, FetchLimits, FollowerSession, Requests, asked_of
-from ottla.replica.following import Following, Key, Phase, common_end, take
-from ottla.replica.partition import Partition
+from ottla.replication.fetch_requests import Asked, FetchLimits, FollowerSession, Requests, asked_of
+from ottla.replication.following import Following, Key, Phase, common_end, take
+from ottla.replication.partition import Partition
+from ottla.replication.truncation_queue import TruncationQueue
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Fetcher:
         source: int,
         limits: FetchLimits,
         logs: Logs,
-        cuts: Cuts,
+        cuts: TruncationQueue,
         *,
         broker_epoch: Callable[[], int],
         throttle: Throttle,

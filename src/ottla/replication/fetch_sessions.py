@@ -17,7 +17,7 @@ from typing import Final
 from ottla.protocol.errors import FetchSessionIdNotFound, FetchSessionTopicIdMismatch, InvalidFetchSessionEpoch
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.wire.batch import MAX_INT32
-from ottla.replica.watches import Watch, WatchSet, position
+from ottla.replication.fetch_watches import Watch, WatchSet, position
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

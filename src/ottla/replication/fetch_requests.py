@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.wire.batch import MAX_INT32
-from ottla.replica.following import Following, Key, Phase
-from ottla.replica.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from ottla.replication.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from ottla.replication.following import Following, Key, Phase
 
 _LATEST = -1
 _EARLIEST = -2

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Protocol
 from zlib import crc32
 
-from ottla.replica.fetcher import Fetcher
-from ottla.replica.following import Key
-from ottla.replica.partition import Partition
+from ottla.replication.fetcher import Fetcher
+from ottla.replication.following import Key
+from ottla.replication.partition import Partition
 
 FetcherId = tuple[int, int]
 """The broker that is fetched from, and a number."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ottla.replica.waiting import Completions, Operation
+from ottla.replication.purgatory import Completions, Operation
 
 if TYPE_CHECKING:
-    from ottla.replica.partition import Partition
+    from ottla.replication.partition import Partition
 
 position = attrgetter("position")
 

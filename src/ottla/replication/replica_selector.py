@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.metadata.image.image import Image
-from ottla.replica.partition import Partition
+from ottla.replication.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """How Kafka calls the one selector that there is: by its Java class."""
