@@ -22,9 +22,10 @@ from ottla.api.dispatch import Dispatch
 from ottla.api.node import BrokerNode
 from ottla.config.settings.catalogue import broker_settings
 from ottla.config.settings.topics import effective_topic_settings
-from ottla.coordination.share_groups import ShareGroups
-from ottla.coordination.sharing import Sharing
-from ottla.coordination.transactions import Transactions
+from ottla.coordinators.runtime.producer_ids import ProducerIds
+from ottla.coordinators.runtime.share.groups import ShareGroups
+from ottla.coordinators.runtime.share.sharing import Sharing
+from ottla.coordinators.runtime.transactions.transactions import Transactions
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
@@ -45,7 +46,6 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 from ottla.protocol.wire.codec import decode, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.types import Chunk
-from ottla.replica.producer_ids import ProducerIds
 from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partition import Partition

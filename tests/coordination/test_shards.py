@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.config.settings.catalogue import broker_settings
-from ottla.groups.expiry import expire_offsets
-from ottla.groups.state import GroupsState
-from ottla.groups.timers import OFFSET_EXPIRY
+from ottla.coordinators.groups.expiry import expire_offsets
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.timers import OFFSET_EXPIRY
 from ottla.protocol.errors import (
     NONE,
     CoordinatorLoading,

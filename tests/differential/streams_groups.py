@@ -10,7 +10,7 @@ walker.look()
 import time
 from typing import Any
 
-from ottla.groups.behaviour import GroupsBehaviour
+from ottla.coordinators.groups.behaviour import GroupsBehaviour
 from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
 from ottla.protocol.messages.rpc.streams_group_describe import StreamsGroupDescribeRequest

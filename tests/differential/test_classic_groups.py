@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.groups.behaviour import GroupsBehaviour
+from ottla.coordinators.groups.behaviour import GroupsBehaviour
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest

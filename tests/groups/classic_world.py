@@ -4,11 +4,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.members import heartbeat, join_group, leave_group, sync_group
-from ottla.groups.offsets import commit_in_transaction, commit_offsets, fetch_offsets
-from ottla.groups.state import NO_OFFSETS, OffsetKey
-from ottla.groups.transactions import complete_transaction
+from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.classic_protocol import heartbeat, join_group, leave_group, sync_group
+from ottla.coordinators.groups.offsets import commit_in_transaction, commit_offsets, fetch_offsets
+from ottla.coordinators.groups.state import NO_OFFSETS, OffsetKey
+from ottla.coordinators.groups.transactions import complete_transaction
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, NotCoordinator
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest

@@ -1,7 +1,7 @@
 """Classic groups on virtual time: timers, coordinators that take over, and appends that fail."""
 
-from ottla.groups.classic.group import State
-from ottla.groups.classic.joining import NEW_MEMBER_TIMEOUT_MS
+from ottla.coordinators.groups.classic.group import State
+from ottla.coordinators.groups.classic.joining import NEW_MEMBER_TIMEOUT_MS
 from ottla.protocol.errors import (
     NONE,
     CoordinatorNotAvailable,

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ottla.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.protocol.errors import NONE, MemberIdRequired
 from tests.groups.classic_world import GROUP, ClassicWorld, Waiting
 

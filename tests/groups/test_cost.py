@@ -6,12 +6,12 @@ from itertools import count
 import pytest
 from immutables import Map
 
-from ottla.groups.behaviour import GroupsBehaviour
-from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.context import Context
-from ottla.groups.epoch_group import NEVER_REFRESHED, Refresh
-from ottla.groups.share.group import ShareGroup
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.behaviour import GroupsBehaviour
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED, Refresh
+from ottla.coordinators.groups.share.group import ShareGroup
+from ottla.coordinators.groups.state import GroupsState
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from tests.counting import lines_run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.groups.describing import delete_group
+from ottla.coordinators.groups.describing import delete_group
 from ottla.protocol.errors import (
     NONE,
     GroupIdNotFound,

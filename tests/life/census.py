@@ -159,7 +159,7 @@ OF_TYPES: Final[Mapping[str, int]] = {
     "ottla.replication.purgatory._Slot": 700,
     "ottla.metadata.controller.state_tracker.Deletion": 5_000,
     # Up to 64 of a coordinator's deadlines were replaced by others.
-    "ottla.groups.timers.TimerKey": 250,
+    "ottla.coordinators.groups.timers.TimerKey": 250,
 }
 """What is bounded, and may grow until it has reached its bound."""
 

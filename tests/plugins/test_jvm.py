@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from ottla.groups.consumer.assignor import AssignmentFailed, Group, Reader
-from ottla.groups.consumer.targets import ASSIGNORS
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.coordinators.groups.consumer.targets import ASSIGNORS
 from ottla.metadata.controller.view import NewTopic
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Broker, Partition, Topic

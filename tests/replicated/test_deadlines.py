@@ -2,7 +2,7 @@
 
 import random
 
-from ottla.replicated.deadlines import Deadlines
+from ottla.coordinators.runtime.deadlines import Deadlines
 
 
 def test_what_is_due_comes_out_earliest_first() -> None:

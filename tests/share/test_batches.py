@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.share.batches import StateBatch, combined
+from ottla.coordinators.share.batches import StateBatch, combined
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from ottla.coordinators.share.batches import StateBatch
+from ottla.coordinators.share.behaviour import COLD, PRUNE, ShareStatesBehaviour
+from ottla.coordinators.share.context import Context
+from ottla.coordinators.share.coordinator import delete, initialize, read, write
+from ottla.coordinators.share.state import Key, ShareStates
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
@@ -16,11 +21,6 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.protocol.wire.batch import batches
-from ottla.share.batches import StateBatch
-from ottla.share.behaviour import COLD, PRUNE, ShareStatesBehaviour
-from ottla.share.context import Context
-from ottla.share.coordinator import delete, initialize, read, write
-from ottla.share.state import Key, ShareStates
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import batch_of, entries_of
 

@@ -8,12 +8,12 @@ import random
 
 import pytest
 
+from ottla.coordinators.share.acknowledging import Ack, AckType, acknowledge
+from ottla.coordinators.share.acquiring import Acquired, Asked, Span, acquire
+from ottla.coordinators.share.batches import StateBatch, combined
+from ottla.coordinators.share.delivery import State
+from ottla.coordinators.share.partition import Change, Limits, SharePartition
 from ottla.protocol.errors import ApiError
-from ottla.share.acknowledging import Ack, AckType, acknowledge
-from ottla.share.acquiring import Acquired, Asked, Span, acquire
-from ottla.share.batches import StateBatch, combined
-from ottla.share.delivery import State
-from ottla.share.partition import Change, Limits, SharePartition
 
 MEMBERS = ("a", "b", "c")
 

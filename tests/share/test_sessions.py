@@ -2,13 +2,13 @@
 
 import pytest
 
+from ottla.coordinators.share.sessions import FINAL_EPOCH, SessionKey, ShareSessions
 from ottla.protocol.errors import (
     InvalidRequest,
     InvalidShareSessionEpoch,
     ShareSessionLimitReached,
     ShareSessionNotFound,
 )
-from ottla.share.sessions import FINAL_EPOCH, SessionKey, ShareSessions
 
 A, B = SessionKey("g", "a"), SessionKey("g", "b")
 ONE, TWO = (b"t" * 16, 0), (b"t" * 16, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.transactions.state import Status
+from ottla.coordinators.transactions.state import Status
 from tests.transactions.world import Attempt, World
 
 

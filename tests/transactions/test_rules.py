@@ -5,6 +5,19 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinators.transactions.behaviour import EXPIRATION, TIMEOUTS, TransactionBehaviour
+from ottla.coordinators.transactions.context import Context
+from ottla.coordinators.transactions.ending import complete, end
+from ottla.coordinators.transactions.partitions import add
+from ottla.coordinators.transactions.producing import Expected, check_init, init
+from ottla.coordinators.transactions.state import (
+    MAX_EPOCH,
+    NO_TIMEOUT_MS,
+    Status,
+    TopicPartition,
+    Transaction,
+    TransactionsState,
+)
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -19,12 +32,6 @@ from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.storage.log.producers import Origin, Producers
 from ottla.storage.state_machine.decision import Decision
-from ottla.transactions.behaviour import EXPIRATION, TIMEOUTS, TransactionBehaviour
-from ottla.transactions.context import Context
-from ottla.transactions.ending import complete, end
-from ottla.transactions.partitions import add
-from ottla.transactions.producing import Expected, check_init, init
-from ottla.transactions.state import MAX_EPOCH, NO_TIMEOUT_MS, Status, TopicPartition, Transaction, TransactionsState
 
 DAY_MS = 86_400_000
 WHERE = TopicPartition("t", 0)

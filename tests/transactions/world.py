@@ -13,6 +13,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from ottla.coordinators.transactions.behaviour import TransactionBehaviour
+from ottla.coordinators.transactions.context import Context
+from ottla.coordinators.transactions.ending import complete, end, resume
+from ottla.coordinators.transactions.partitions import add, verify
+from ottla.coordinators.transactions.producing import init
+from ottla.coordinators.transactions.records import record_of
+from ottla.coordinators.transactions.state import MAX_EPOCH, Status, TopicPartition, Transaction, TransactionsState
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -32,13 +39,6 @@ from ottla.storage.log_environment import LogEnvironment
 from ottla.storage.state_machine.decision import Decision, Ticket
 from ottla.storage.state_machine.entries import Entry, batch_of, entries_of
 from ottla.storage.state_machine.machine import Machine
-from ottla.transactions.behaviour import TransactionBehaviour
-from ottla.transactions.context import Context
-from ottla.transactions.ending import complete, end, resume
-from ottla.transactions.partitions import add, verify
-from ottla.transactions.producing import init
-from ottla.transactions.records import record_of
-from ottla.transactions.state import MAX_EPOCH, Status, TopicPartition, Transaction, TransactionsState
 from tests.log.simulated_disk import SimulatedDisk
 
 START_MS = 1_700_000_000_000

@@ -10,12 +10,12 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
-from ottla.coordination.marker_writing import GROUPS_TOPIC
-from ottla.coordination.shards import java_hash
+from ottla.coordinators.runtime.shards import java_hash
+from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
+from ottla.coordinators.transactions.partitions import add
+from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from ottla.transactions.partitions import add
-from ottla.transactions.state import TopicPartition
 
 
 def add_offsets_to_txn_failed(

@@ -14,7 +14,10 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
-from ottla.coordination.marker_writing import GROUPS_TOPIC
+from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
+from ottla.coordinators.transactions.partitions import add, verify
+from ottla.coordinators.transactions.records import TOPIC
+from ottla.coordinators.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState
 from ottla.protocol.errors import (
     NONE,
     ApiError,
@@ -32,9 +35,6 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ottla.storage.state_machine.decision import Decision
-from ottla.transactions.partitions import add, verify
-from ottla.transactions.records import TOPIC
-from ottla.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState
 
 _FIRST_OF_BROKERS: Final = 4
 _INTERNAL: Final = frozenset({GROUPS_TOPIC, TOPIC, "__share_group_state"})

@@ -10,7 +10,7 @@ from ottla.api.consumer_group_heartbeat import has_consumer_groups
 from ottla.api.group_context import context_of
 from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
-from ottla.groups.consumer.describing import describe_group
+from ottla.coordinators.groups.consumer.describing import describe_group
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
 

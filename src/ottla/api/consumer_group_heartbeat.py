@@ -12,8 +12,8 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.consumer.checking import check_heartbeat
-from ottla.groups.consumer.heartbeat import heartbeat
+from ottla.coordinators.groups.consumer.checking import check_heartbeat
+from ottla.coordinators.groups.consumer.heartbeat import heartbeat
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

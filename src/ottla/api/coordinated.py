@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.api.call import LATER, Call, Later
-from ottla.coordination.shard import Shard
+from ottla.coordinators.runtime.shard import Shard
 from ottla.protocol.errors import ApiError
 from ottla.storage.state_machine.decision import Decision
 

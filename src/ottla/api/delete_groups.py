@@ -8,9 +8,9 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.groups.describing import delete_group
-from ottla.groups.share.group import ShareGroup
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.describing import delete_group
+from ottla.coordinators.groups.share.group import ShareGroup
+from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.storage.state_machine.decision import Decision

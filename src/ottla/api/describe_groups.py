@@ -14,8 +14,8 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
-from ottla.groups.describing import describe_group
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.describing import describe_group
+from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.storage.state_machine.decision import Decision

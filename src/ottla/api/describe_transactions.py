@@ -6,6 +6,8 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
+from ottla.coordinators.transactions.describing import describe
+from ottla.coordinators.transactions.state import TransactionsState
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.rpc.describe_transactions import (
     DescribeTransactionsRequest,
@@ -13,8 +15,6 @@ from ottla.protocol.messages.rpc.describe_transactions import (
     TransactionState,
 )
 from ottla.storage.state_machine.decision import Decision
-from ottla.transactions.looking import describe
-from ottla.transactions.state import TransactionsState
 
 
 def describe_transactions_failed(

@@ -13,10 +13,10 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.coordinators.transactions.ending import end
+from ottla.coordinators.transactions.state import EPOCH_BUMPING
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.transactions.ending import end
-from ottla.transactions.state import EPOCH_BUMPING
 
 _FIRST_TO_BUMP: Final = 5
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.coordination.shards import java_hash
+from ottla.coordinators.runtime.shards import java_hash
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
 from ottla.protocol.messages.rpc.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

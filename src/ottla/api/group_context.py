@@ -8,7 +8,7 @@ from ottla.access.actions import Kind, Operation, Unanswered
 from ottla.api.call import Call
 from ottla.api.guarding import allowed
 from ottla.api.node import BrokerNode
-from ottla.groups.context import Context
+from ottla.coordinators.groups.context import Context
 
 
 def context_of(call: Call[BrokerNode]) -> Context:

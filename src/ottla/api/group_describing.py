@@ -12,7 +12,7 @@ from ottla.api.endpoint import Endpoint, endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.guarding import when_answered
 from ottla.api.node import BrokerNode
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.storage.state_machine.decision import Decision

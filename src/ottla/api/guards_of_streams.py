@@ -9,7 +9,7 @@ from ottla.api.call import Call
 from ottla.api.guarding import GROUP_REFUSED, TOPIC_REFUSED, allowed, require_group, split
 from ottla.api.node import BrokerNode
 from ottla.api.streams_group_heartbeat import check_names
-from ottla.groups.streams.checking import topics_named
+from ottla.coordinators.groups.streams.checking import topics_named
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,

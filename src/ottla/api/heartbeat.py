@@ -7,7 +7,7 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups import members
+from ottla.coordinators.groups import classic_protocol
 from ottla.protocol.errors import CoordinatorLoading, InvalidGroupId
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -20,6 +20,8 @@ def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | Hear
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
     try:
-        return coordinated(shard, CallTicket(call, request), lambda state: members.heartbeat(state, request, context))
+        return coordinated(
+            shard, CallTicket(call, request), lambda state: classic_protocol.heartbeat(state, request, context)
+        )
     except CoordinatorLoading:
         return HeartbeatResponse()

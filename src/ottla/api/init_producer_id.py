@@ -14,9 +14,9 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.coordinators.transactions.producing import Expected, check_init, init
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.transactions.producing import Expected, check_init, init
 
 _NONE = -1
 

@@ -13,8 +13,8 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.classic.joining import check_join
-from ottla.groups.members import join_group
+from ottla.coordinators.groups.classic.joining import check_join
+from ottla.coordinators.groups.classic_protocol import join_group
 from ottla.protocol.errors import ApiError, InvalidGroupId, InvalidSessionTimeout
 from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
 

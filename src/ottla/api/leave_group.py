@@ -13,7 +13,7 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.members import leave_group
+from ottla.coordinators.groups.classic_protocol import leave_group
 from ottla.protocol.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
 from ottla.protocol.messages.rpc.leave_group import (
     LeaveGroupRequest,

@@ -8,8 +8,8 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.groups.describing import list_groups
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.describing import list_groups
+from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.storage.state_machine.decision import Decision

@@ -8,14 +8,14 @@ from __future__ import annotations
 from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
-from ottla.groups.consumer.regexes import compiled
+from ottla.coordinators.groups.consumer.regexes import compiled
+from ottla.coordinators.transactions.describing import find, unknown_states
 from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.messages.rpc.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
-from ottla.transactions.looking import find, unknown_states
 
 
 @endpoint(66)

@@ -11,17 +11,17 @@ from uuid import uuid4
 
 from ottla.access.actions import Authorizer
 from ottla.api.call import Call
-from ottla.coordination.shards import Shards
-from ottla.coordination.share_groups import ShareGroups
-from ottla.coordination.sharing import Sharing
-from ottla.coordination.transactions import Transactions
-from ottla.groups.consumer.assignor import Assignor
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.consumer.assignor import Assignor
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.producer_ids import ProducerIds
+from ottla.coordinators.runtime.shards import Shards
+from ottla.coordinators.runtime.share.groups import ShareGroups
+from ottla.coordinators.runtime.share.sharing import Sharing
+from ottla.coordinators.runtime.transactions.transactions import Transactions
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.apis import Api
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic
-from ottla.replica.producer_ids import ProducerIds
 from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partitions import Partitions

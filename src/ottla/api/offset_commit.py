@@ -11,7 +11,7 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.offsets import commit_offsets
+from ottla.coordinators.groups.offsets import commit_offsets
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,

@@ -14,9 +14,9 @@ from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.context import Context
-from ottla.groups.offsets import fetch_offsets
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.offsets import fetch_offsets
+from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequest,

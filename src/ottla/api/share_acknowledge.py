@@ -16,7 +16,9 @@ from ottla.api.guarding import allowed, when_answered
 from ottla.api.hints import endpoints_of, leader_of
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
-from ottla.groups.share.heartbeat import check_member_id
+from ottla.coordinators.groups.share.heartbeat import check_member_id
+from ottla.coordinators.share.acknowledging import Ack, check_acks
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, Where
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -35,8 +37,6 @@ from ottla.protocol.messages.rpc.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ottla.share.acknowledging import Ack, check_acks
-from ottla.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, Where
 
 FIRST_WITH_RENEWAL: Final = 2
 MOVED: Final = (NotLeader.code, FencedLeaderEpoch.code)

@@ -21,8 +21,10 @@ from ottla.api.share_acknowledge import (
     readable,
     session_key,
 )
-from ottla.coordination.share_fetching import Part
-from ottla.coordination.share_reader import ShareReader
+from ottla.coordinators.runtime.share.fetching import Part
+from ottla.coordinators.runtime.share.reader import ShareReader
+from ottla.coordinators.share.acquiring import Asked
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
@@ -42,8 +44,6 @@ from ottla.protocol.messages.rpc.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.replication.purgatory import Operation
-from ottla.share.acquiring import Asked
-from ottla.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
 
 _STRICT: Final = 1
 _MODES: Final = (0, _STRICT)

@@ -7,7 +7,7 @@ from ottla.api.group_context import context_of
 from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
-from ottla.groups.share.describing import describe_group
+from ottla.coordinators.groups.share.describing import describe_group
 from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
 
 

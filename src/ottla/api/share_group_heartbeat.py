@@ -7,7 +7,7 @@ from ottla.api.coordinated import CallTicket
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
+from ottla.coordinators.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 

@@ -12,7 +12,9 @@ from ottla.api.call import Call
 from ottla.api.endpoint import endpoint
 from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
-from ottla.groups.share.partitions import Wanted
+from ottla.coordinators.groups.share.partitions import Wanted
+from ottla.coordinators.share.sessions import Where
+from ottla.coordinators.share.state import NO_COUNT, NO_START
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, InvalidGroupId
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
@@ -32,8 +34,6 @@ from ottla.protocol.messages.rpc.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from ottla.share.sessions import Where
-from ottla.share.state import NO_COUNT, NO_START
 
 _NO_LAG: Final = -1
 

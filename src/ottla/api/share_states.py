@@ -13,9 +13,9 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import Endpoint, Failed, Handler, endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.coordination.share_states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
+from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
+from ottla.coordinators.share.state import Key, ShareStates
 from ottla.protocol.errors import ApiError
-from ottla.share.state import Key, ShareStates
 from ottla.storage.state_machine.decision import Decision
 
 

@@ -6,7 +6,7 @@ from ottla.api.call import Call
 from ottla.api.group_describing import Describe, describes_groups
 from ottla.api.node import BrokerNode
 from ottla.api.streams_group_heartbeat import check_enabled
-from ottla.groups.streams.describing import describe_group
+from ottla.coordinators.groups.streams.describing import describe_group
 from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
 
 

@@ -17,11 +17,11 @@ from ottla.api.group_context import context_of
 from ottla.api.guarding import allowed, may, when_answered
 from ottla.api.metadata import INTERNAL_TOPICS
 from ottla.api.node import BrokerNode
-from ottla.groups.context import Context
-from ottla.groups.streams.checking import check_heartbeat, topics_named
-from ottla.groups.streams.heartbeat import Heard, heartbeat
-from ottla.groups.streams.partition_counts import Status
-from ottla.groups.streams.settings import heartbeat_interval_ms
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.streams.checking import check_heartbeat, topics_named
+from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
+from ottla.coordinators.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.streams.settings import heartbeat_interval_ms
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.protocol.errors import (
     ApiError,

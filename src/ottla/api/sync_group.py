@@ -12,7 +12,7 @@ from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
-from ottla.groups.members import sync_group
+from ottla.coordinators.groups.classic_protocol import sync_group
 from ottla.protocol.errors import InconsistentGroupProtocol, InvalidGroupId
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 

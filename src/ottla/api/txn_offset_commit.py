@@ -10,7 +10,7 @@ from ottla.api.endpoint import endpoint
 from ottla.api.group_context import context_of
 from ottla.api.node import BrokerNode
 from ottla.api.verification import commit_when_verified
-from ottla.groups.offsets import commit_in_transaction
+from ottla.coordinators.groups.offsets import commit_in_transaction
 from ottla.protocol.errors import ApiError, InvalidGroupId
 from ottla.protocol.messages.rpc.txn_offset_commit import (
     TxnOffsetCommitRequest,

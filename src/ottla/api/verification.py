@@ -14,9 +14,10 @@ from typing import Any, Final
 from ottla.api.call import LATER, Call, Later
 from ottla.api.coordinated import CallTicket, coordinated
 from ottla.api.node import BrokerNode
-from ottla.coordination.shard import Shard
-from ottla.coordination.transaction_checks import Ability, Refused
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.shard import Shard
+from ottla.coordinators.runtime.transactions.checks import Ability, Refused
+from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -42,7 +43,6 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.replication.partition import Partition
 from ottla.storage.log.verification import Guard
 from ottla.storage.state_machine.decision import Decision
-from ottla.transactions.state import TopicPartition
 
 _FIRST_TO_ADD: Final = 12
 _FIRST_TO_ABORT: Final = 11

@@ -11,7 +11,8 @@ from ottla.api.call import Call, Later
 from ottla.api.endpoint import endpoint
 from ottla.api.gathering import Gathering
 from ottla.api.node import BrokerNode
-from ottla.coordination.marker_writing import Codes
+from ottla.coordinators.runtime.transactions.marker_writing import Codes
+from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.write_txn_markers import (
     WritableTxnMarker,
@@ -22,7 +23,6 @@ from ottla.protocol.messages.rpc.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.storage.state_machine.entries import Marker
-from ottla.transactions.state import TopicPartition
 
 
 def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, error: ApiError) -> WriteTxnMarkersResponse:

@@ -50,7 +50,7 @@ from typing import Protocol
 
 from ottla.access.actions import Action, Operation
 from ottla.access.actions import Kind as ResourceType
-from ottla.groups.consumer.assignor import AssignmentFailed
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed
 from ottla.metadata.controller.acls import matches
 from ottla.metadata.controller.view import NewTopic
 from ottla.metadata.image.values import Acl

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ottla.groups.consumer import assignor as coordinator
-from ottla.groups.consumer.member import Target
+from ottla.coordinators.groups.consumer import assignor as coordinator
+from ottla.coordinators.groups.consumer.member import Target
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Topic as KnownTopic
 from ottla.plugins import AssignmentFailed, Group, Member, Topic

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.groups.consumer.assignor import Assignor
+from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.plugins.assignors import JavaAssignor, PythonAssignor
 from ottla.plugins.authorizers import JavaAuthorizer, PluginAuthorizer, PythonAuthorizer
 from ottla.plugins.jvm import CannotStart, JavaClass, Jvm

@@ -8,17 +8,17 @@ from typing import Any
 from uuid import uuid4
 
 from ottla.config.node_settings import NodeSettings
-from ottla.coordination.broker_links import Spawn
-from ottla.coordination.shards import Shards
-from ottla.coordination.share_groups import ShareGroups
-from ottla.coordination.sharing import Sharing
-from ottla.coordination.transactions import Transactions
-from ottla.groups.behaviour import GroupsBehaviour
-from ottla.groups.context import Context
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.behaviour import GroupsBehaviour
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.broker_links import Spawn
+from ottla.coordinators.runtime.producer_ids import ProducerIds
+from ottla.coordinators.runtime.shards import Shards
+from ottla.coordinators.runtime.share.groups import ShareGroups
+from ottla.coordinators.runtime.share.sharing import Sharing
+from ottla.coordinators.runtime.transactions.transactions import Transactions
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.wire.compression import Compression
-from ottla.replica.producer_ids import ProducerIds
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions, Timer
 from ottla.security.settings import SecurityNow

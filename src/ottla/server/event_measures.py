@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any, Final
 
-from ottla.coordination.shards import Shards
+from ottla.coordinators.runtime.shards import Shards
 from ottla.metrics.counts import since
 from ottla.metrics.family import Family, counter, gauge, summary
 from ottla.metrics.registry import Registry

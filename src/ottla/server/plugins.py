@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.node_settings import NodeSettings
-from ottla.groups.consumer.assignor import Assignor
-from ottla.groups.consumer.settings import ASSIGNORS, built_in
+from ottla.coordinators.groups.consumer.assignor import Assignor
+from ottla.coordinators.groups.consumer.settings import ASSIGNORS, built_in
 from ottla.server.directories import NodeFailed
 
 if TYPE_CHECKING:

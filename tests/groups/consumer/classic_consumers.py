@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ottla.groups import members
+from ottla.coordinators.groups import classic_protocol
 from ottla.protocol.errors import NONE, ApiError, MemberIdRequired, RebalanceInProgress, UnknownMemberId
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -77,7 +77,7 @@ class ClassicConsumer:
     def leave(self) -> None:
         request = LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=self.id)])
         context = self.world.context(5)
-        self._ask(lambda state, _: members.leave_group(state, request, context))
+        self._ask(lambda state, _: classic_protocol.leave_group(state, request, context))
         self.owned = set()
 
     def _ask(self, decide: Any) -> Ticket:
@@ -114,7 +114,7 @@ class ClassicConsumer:
             protocols=[JoinGroupRequestProtocol(name="turns", metadata=data)],
         )
         context = self.world.context(9)
-        self.joining = self._ask(lambda state, ticket: members.join_group(state, request, ticket, context))
+        self.joining = self._ask(lambda state, ticket: classic_protocol.join_group(state, request, ticket, context))
 
     def _joined(self, answer: JoinGroupResponse | ApiError) -> None:
         code = answer.code if isinstance(answer, ApiError) else answer.error_code
@@ -135,7 +135,7 @@ class ClassicConsumer:
             assignments=self._deal(answer) if answer.leader == self.id else [],
         )
         context = self.world.context(5)
-        self.syncing = self._ask(lambda state, ticket: members.sync_group(state, request, ticket, context))
+        self.syncing = self._ask(lambda state, ticket: classic_protocol.sync_group(state, request, ticket, context))
 
     def _deal(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         wanted = {
@@ -181,7 +181,7 @@ class ClassicConsumer:
     def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.id)
         context = self.world.context(4)
-        answer = self._ask(lambda state, _: members.heartbeat(state, request, context)).answered
+        answer = self._ask(lambda state, _: classic_protocol.heartbeat(state, request, context)).answered
         code = answer.code if isinstance(answer, ApiError) else answer.error_code
         if code != NONE:
             self._refused(code)

@@ -10,11 +10,11 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.groups.consumer.assignor import Group, Reader
-from ottla.groups.consumer.member import Target
-from ottla.groups.consumer.metadata_hash import topics_hash
-from ottla.groups.consumer.regexes import compiled
-from ottla.groups.consumer.targets import ASSIGNORS
+from ottla.coordinators.groups.consumer.assignor import Group, Reader
+from ottla.coordinators.groups.consumer.member import Target
+from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
+from ottla.coordinators.groups.consumer.regexes import compiled
+from ottla.coordinators.groups.consumer.targets import ASSIGNORS
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.protocol.errors import InvalidRegularExpression

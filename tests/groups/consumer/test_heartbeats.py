@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.groups.consumer.group import CommittedPartition
-from ottla.groups.consumer.member import MemberState
+from ottla.coordinators.groups.consumer.group import CommittedPartition
+from ottla.coordinators.groups.consumer.member import MemberState
 from ottla.protocol.errors import (
     FencedMemberEpoch,
     GroupIdNotFound,

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.protocol.errors import GroupIdNotFound, InconsistentGroupProtocol, RebalanceInProgress
 from tests.groups.consumer.classic_consumers import ClassicConsumer, Ticket
 from tests.groups.consumer.consumers import SimulatedConsumer

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
 from tests.groups.consumer.consumers import SimulatedConsumer
 from tests.groups.consumer.world import GROUP, World
 

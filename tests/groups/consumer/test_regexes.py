@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.groups.consumer import regexes
-from ottla.groups.consumer.group import Matching
+from ottla.coordinators.groups.consumer import regexes
+from ottla.coordinators.groups.consumer.group import Matching
 from ottla.protocol.errors import InvalidRegularExpression
 from ottla.protocol.messages.records.consumer_group_records import ConsumerGroupRegularExpressionKey
 from tests.groups.consumer.consumers import SimulatedConsumer

@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from ottla.config.settings.catalogue import broker_settings
-from ottla.groups.behaviour import GroupsBehaviour
-from ottla.groups.consumer.checking import check_heartbeat
-from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.heartbeat import heartbeat
-from ottla.groups.context import Context
-from ottla.groups.state import GroupsState
+from ottla.coordinators.groups.behaviour import GroupsBehaviour
+from ottla.coordinators.groups.consumer.checking import check_heartbeat
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.heartbeat import heartbeat
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.deadlines import Deadlines
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ConfigResource, Partition, ResourceType, Topic
@@ -26,7 +27,6 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from ottla.protocol.wire.batch import batches
-from ottla.replicated.deadlines import Deadlines
 from ottla.storage.state_machine.decision import PARKED, Decision
 from ottla.storage.state_machine.entries import Stored, batch_of, entries_of
 from ottla.storage.state_machine.machine import Machine

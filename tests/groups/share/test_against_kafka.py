@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ottla.groups.share.simple_assignor import Reader, assign
+from ottla.coordinators.groups.share.simple_assignor import Reader, assign
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash, uuid_hash
 from tests.groups.consumer.test_against_kafka import STEPS, WALKS, Walk, ask_kafka, show_id
 

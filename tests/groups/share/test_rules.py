@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ottla.groups.describing import delete_group
-from ottla.groups.share import states
-from ottla.groups.share.group import ShareGroup
-from ottla.groups.share.heartbeat import Beat, NewStates, check_heartbeat, heartbeat
+from ottla.coordinators.groups.describing import delete_group
+from ottla.coordinators.groups.share import states
+from ottla.coordinators.groups.share.group import ShareGroup
+from ottla.coordinators.groups.share.heartbeat import Beat, NewStates, check_heartbeat, heartbeat
 from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownMemberId
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,

@@ -9,10 +9,10 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.groups.streams.configuring import configure
-from ottla.groups.streams.sticky_assignor import Runner, Width, assign_tasks
-from ottla.groups.streams.tasks import NO_TASKS, Tasks
-from ottla.groups.streams.topology import recorded, topology_of
+from ottla.coordinators.groups.streams.configuring import configure
+from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
+from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
+from ottla.coordinators.groups.streams.topology import recorded, topology_of
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, UnknownServerError

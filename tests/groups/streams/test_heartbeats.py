@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.groups.consumer.group import CommittedPartition
-from ottla.groups.describing import delete_group
-from ottla.groups.streams.heartbeat import Heard
-from ottla.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.consumer.group import CommittedPartition
+from ottla.coordinators.groups.describing import delete_group
+from ottla.coordinators.groups.streams.heartbeat import Heard
+from ottla.coordinators.groups.streams.partition_counts import Status
 from ottla.protocol.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
 from ottla.protocol.messages.records.streams_group_records import StreamsGroupMetadataKey
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ottla.groups.epoch_group import NEVER_REFRESHED
-from ottla.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.streams.group import StreamsGroup
 from tests.groups.consumer.world import GROUP, World
 from tests.groups.streams.threads import SimulatedThread, word_count
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ottla.groups.streams.checking import check_heartbeat
-from ottla.groups.streams.group import StreamsGroup
-from ottla.groups.streams.heartbeat import Heard, heartbeat
+from ottla.coordinators.groups.streams.checking import check_heartbeat
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
 from ottla.protocol.errors import ApiError, FencedMemberEpoch, UnknownMemberId
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     CopartitionGroup,

@@ -1,0 +1,276 @@
+"""Members that speak the classic protocol inside a consumer group, while a group moves from one protocol to the other.
+
+To them the group looks like a classic one whose leader is elsewhere: their epoch is their generation, and they are told
+to join again whenever the coordinator has a new target for them. Their subscription and what they own are in the
+metadata of their first protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ottla.coordinators.groups.classic.group import CONSUMER
+from ottla.coordinators.groups.consumer.advancing import Advance
+from ottla.coordinators.groups.consumer.downgrading import downgrade, must_downgrade_for
+from ottla.coordinators.groups.consumer.embedded import read_subscription, version_of, write_assignment
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.group_lookup import Found
+from ottla.coordinators.groups.consumer.joining import Speaker, check_size, new_member_id, static_speaker
+from ottla.coordinators.groups.consumer.leaving import fence, holder
+from ottla.coordinators.groups.consumer.member import ClassicProtocol, ClassicSide, Member, MemberState
+from ottla.coordinators.groups.consumer.reconciling import Reported
+from ottla.coordinators.groups.consumer.settings import may_mix
+from ottla.coordinators.groups.consumer.timer_keys import Timers, rejoin_of, sync_of
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.timers import session_of
+from ottla.metadata.image.image import Image
+from ottla.protocol.errors import (
+    NONE,
+    ApiError,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnknownServerError,
+)
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.storage.state_machine.decision import Decision
+
+_NO_EPOCH: Final = -1
+_FIRST_TO_REQUIRE_AN_ID: Final = 4
+
+
+def join(
+    state: GroupsState, group: ConsumerGroup, request: JoinGroupRequest, context: Context
+) -> Decision[JoinGroupResponse]:
+    """Let a classic member join a group that has members; it is answered at once, for nobody waits for anybody."""
+    if not may_mix(context):
+        raise InconsistentGroupProtocol(
+            f"Cannot join the consumer group {group.id} with the classic protocol because the group migration is "
+            "disabled."
+        )
+    is_unknown = not request.member_id
+    member_id = request.member_id or new_member_id(context)
+    check_size(group, member_id, context)
+    _check_protocols(group, member_id, request)
+    if is_unknown and request.group_instance_id is None and context.version >= _FIRST_TO_REQUIRE_AN_ID:
+        told = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id, protocol_name=None)
+        return Decision((), told)
+    instance_id = request.group_instance_id
+    if instance_id is None:
+        speaker = Speaker(group.members.get(member_id) or Member(id=member_id))
+    else:
+        speaker = static_speaker(group, member_id, _NO_EPOCH, instance_id, (), is_joining=is_unknown, is_classic=True)
+    subscription = _subscription(request)
+    advance = Advance(state, Found(group), speaker, _updated(speaker, subscription, request, context), context)
+    advance.subscribe(is_classic=True)
+    reported = _reported(subscription, context.image)
+    if must_downgrade_for(group, group.static_member(instance_id), context):
+        rebalances = group.target_epoch < advance.epoch
+        if not rebalances:
+            target = group.target_of(advance.member)
+            advance.step(group.target_epoch, target, reported, subscription_changed=advance.is_changed)
+        replaced = group.static_member(instance_id)
+        assert replaced is not None
+        reply = _joined(advance.member)
+        return downgrade(state, group, [replaced], reply, context, rebalances=rebalances, newcomer=advance.member)
+    advance.reconcile(reported)
+    member = advance.member
+    advance.timers += [
+        (rejoin_of(group.id, member.id), None),
+        (session_of(group.id, member.id), context.now_ms + request.session_timeout_ms),
+        (sync_of(group.id, member.id), context.now_ms + request.rebalance_timeout_ms),
+    ]
+    advance.forget_rejoining(member.id)
+    return advance.decision(_joined(member))
+
+
+def sync(
+    state: GroupsState, group: ConsumerGroup, request: SyncGroupRequest, context: Context
+) -> Decision[SyncGroupResponse]:
+    """Tell a classic member what it has."""
+    member = _member(group, request.member_id, request.group_instance_id)
+    side = _classic_side(member)
+    _check_generation(member, request.generation_id)
+    _check_chosen(member, side, request.protocol_type, request.protocol_name)
+    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        # It has to join again, and must do so in time, although it is told by an error.
+        told = SyncGroupResponse(error_code=RebalanceInProgress.code)
+        changed, timers = _must_rejoin(state, group, member, context)
+        return Decision((), told, state=changed, timers=timers)
+    try:
+        version = version_of(side.protocols[0].metadata)
+    except ProtocolError as error:
+        raise UnknownServerError(f"the subscription of {member.id} cannot be read") from error
+    target = {topic_id: tuple(owned) for topic_id, owned in member.assigned.items()}
+    reply = SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=write_assignment(target, context.image, version),
+    )
+    timers = [
+        (sync_of(group.id, member.id), None),
+        (session_of(group.id, member.id), context.now_ms + side.session_timeout_ms),
+    ]
+    return Decision((), reply, timers=timers)
+
+
+def heartbeat(
+    state: GroupsState, group: ConsumerGroup, request: HeartbeatRequest, context: Context
+) -> Decision[HeartbeatResponse]:
+    """Keep a classic member's session, and tell it to join again if there is something to give up or to take."""
+    member = _member(group, request.member_id, request.group_instance_id)
+    side = _classic_side(member)
+    _check_generation(member, request.generation_id)
+    timers: Timers = [(session_of(group.id, member.id), context.now_ms + side.session_timeout_ms)]
+    must_rejoin = (
+        member.epoch < group.target_epoch
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+    )
+    if not must_rejoin:
+        return Decision((), HeartbeatResponse(), timers=timers)
+    changed, more = _must_rejoin(state, group, member, context)
+    told = HeartbeatResponse(error_code=RebalanceInProgress.code)
+    return Decision((), told, state=changed, timers=[*timers, *more])
+
+
+def leave(
+    state: GroupsState, group: ConsumerGroup, request: LeaveGroupRequest, context: Context
+) -> Decision[LeaveGroupResponse]:
+    """Take members out, of whichever protocol; each is answered for itself."""
+    leaving: dict[str, Member] = {}
+    answers = []
+    for each in request.members:
+        answer = MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
+        try:
+            member = _leaver(group, each.member_id, each.group_instance_id)
+            leaving[member.id] = member
+        except ApiError as error:
+            answer.error_code = error.code
+        answers.append(answer)
+    return fence(state, group, list(leaving.values()), LeaveGroupResponse(members=answers), context)
+
+
+def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """Who is meant: an operator names a static member by its instance alone."""
+    if instance_id is None:
+        return group.member(member_id)
+    if member_id:
+        return holder(group, member_id, instance_id)
+    found = group.static_member(instance_id)
+    if found is None:
+        raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
+    return found
+
+
+def _must_rejoin(
+    state: GroupsState, group: ConsumerGroup, member: Member, context: Context
+) -> tuple[GroupsState | None, Timers]:
+    """Begin to wait until a member has joined again, unless that is being waited for already."""
+    if member.id in group.rejoining:
+        return None, []
+    until_ms = context.now_ms + member.rebalance_timeout_ms
+    changed = replace(group, rejoining=group.rejoining.set(member.id, until_ms))
+    return state.with_group(changed), [(rejoin_of(group.id, member.id), until_ms)]
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    if instance_id is None:
+        return group.member(member_id)
+    if group.static_member(instance_id) is None:
+        raise UnknownMemberId(f"Member with instance id {instance_id} is not a member of group {group.id}.")
+    return holder(group, member_id, instance_id)
+
+
+def _classic_side(member: Member) -> ClassicSide:
+    if member.classic is None:
+        raise UnknownMemberId(f"Member {member.id} does not use the classic protocol.")
+    return member.classic
+
+
+def _check_generation(member: Member, generation: int) -> None:
+    if generation != member.epoch:
+        raise IllegalGeneration(
+            f"The request generation id {generation} is not equal to the member epoch {member.epoch} of member "
+            f"{member.id}."
+        )
+
+
+def _check_chosen(member: Member, side: ClassicSide, protocol_type: str | None, protocol_name: str | None) -> None:
+    if protocol_type is not None and protocol_type != CONSUMER:
+        raise InconsistentGroupProtocol(
+            f"The protocol type {protocol_type} from member {member.id} request is not equal to the group protocol "
+            f"type {CONSUMER}."
+        )
+    chosen = side.protocols[0].name
+    if protocol_name is not None and protocol_name != chosen:
+        raise InconsistentGroupProtocol(
+            f"The protocol name {protocol_name} from member {member.id} request is not equal to the protocol name "
+            f"{chosen} returned in the join response."
+        )
+
+
+def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
+    """Raise unless a member shares a protocol with all classic members, so that they could be a classic group."""
+    offered = {protocol.name for protocol in request.protocols}
+    known = [
+        {protocol.name for protocol in side.protocols} for member in group.classic_members if (side := member.classic)
+    ]
+    if request.protocol_type != CONSUMER or not offered or not offered.intersection(*known):
+        raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    try:
+        return read_subscription(bytes(request.protocols[0].metadata))
+    except ProtocolError as error:
+        raise UnknownServerError("Malformed embedded consumer protocol in subscription deserialization.") from error
+
+
+def _updated(
+    speaker: Speaker, subscription: ConsumerProtocolSubscription, request: JoinGroupRequest, context: Context
+) -> Member:
+    member = speaker.member
+    return replace(
+        member,
+        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        topics=frozenset(subscription.topics),
+        regex="",  # classic members find out for themselves what their expressions match
+        client_id=context.client_id,
+        client_host=context.client_host,
+        classic=ClassicSide(
+            request.session_timeout_ms,
+            tuple(ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        ),
+    )
+
+
+def _reported(subscription: ConsumerProtocolSubscription, image: Image) -> Reported:
+    return [
+        (topic.id, owned.partitions)
+        for owned in subscription.owned_partitions
+        if (topic := image.topic(owned.topic)) is not None
+    ]
+
+
+def _joined(member: Member) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=NONE,
+        generation_id=member.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=_classic_side(member).protocols[0].name,
+        member_id=member.id,
+    )

@@ -1,0 +1,108 @@
+"""ConsumerGroupHeartbeat: a member comes, stays or goes, and learns what it should read.
+
+One heartbeat does up to four things: it writes down what the member wants, raises the group's epoch if that or the
+topics have changed, makes a new target if the last one is for an older epoch, and takes the member one step further
+towards its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinators.groups.consumer.advancing import Advance
+from ottla.coordinators.groups.consumer.group_lookup import found_or_new
+from ottla.coordinators.groups.consumer.joining import (
+    Speaker,
+    check_size,
+    dynamic_speaker,
+    new_member_id,
+    static_speaker,
+)
+from ottla.coordinators.groups.consumer.leaving import leave
+from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC, Member
+from ottla.coordinators.groups.consumer.reconciling import Reported
+from ottla.coordinators.groups.consumer.settings import heartbeat_interval_ms, session_timeout_ms
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.timers import session_of
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.storage.state_machine.decision import Decision
+
+_UNCHANGED = -1
+
+
+def heartbeat(
+    state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: Context
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """Decide on a heartbeat that was found to be well formed."""
+    if request.member_epoch in (LEAVING, LEAVING_STATIC):
+        return leave(state, request, context)
+    is_joining = request.member_epoch == JOINING
+    found = found_or_new(state, request.group_id, context, may_make=is_joining)
+    group = found.group
+    check_size(group, request.member_id, context)
+    reported = _reported(request)
+    member_id = request.member_id or new_member_id(context)
+    if request.instance_id is None:
+        speaker = dynamic_speaker(group, member_id, request.member_epoch, reported, is_joining=is_joining)
+    else:
+        speaker = static_speaker(
+            group, member_id, request.member_epoch, request.instance_id, reported, is_joining=is_joining
+        )
+    advance = Advance(state, found, speaker, _updated(speaker, request, context), context)
+    advance.subscribe()
+    advance.reconcile(reported)
+    member = advance.member
+    session_ends = context.now_ms + session_timeout_ms(group.id, context)
+    advance.timers.append((session_of(group.id, member.id), session_ends))
+    reply = ConsumerGroupHeartbeatResponse(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms(group.id, context),
+    )
+    if is_joining or _is_full(request) or speaker.member.assigned != member.assigned:
+        reply.assignment = _assignment(member)
+    return advance.decision(reply)
+
+
+def _updated(speaker: Speaker, request: ConsumerGroupHeartbeatRequest, context: Context) -> Member:
+    """The member with what it says of itself now; what it leaves out is as before."""
+    member = speaker.member
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == _UNCHANGED
+        else request.rebalance_timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
+        regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        classic=None,
+    )
+
+
+def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported:
+    topics = request.topic_partitions
+    return None if topics is None else [(topic.topic_id, topic.partitions) for topic in topics]
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member says all of itself, as it does when it is not sure what it was told last."""
+    return (
+        request.rebalance_timeout_ms != _UNCHANGED
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+
+
+def _assignment(member: Member) -> Assignment:
+    topics = [TopicPartitions(topic_id=topic_id, partitions=list(owned)) for topic_id, owned in member.assigned.items()]
+    return Assignment(topic_partitions=topics)

@@ -1,0 +1,199 @@
+"""The assignor "uniform" for members that read different topics.
+
+What members may keep they keep. Free partitions go to the readers that have the least, beginning with the topics that
+have most partitions for each reader. Then partitions move from those who have most to those who have least, topic by
+topic, until nothing gets better or there were enough rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group
+from ottla.coordinators.groups.consumer.member import Target
+
+_MAX_ROUNDS: Final = 16
+_FREE: Final = -1
+_NOBODY: Final = -1
+
+
+def assign_mixed(group: Group) -> dict[str, Target]:
+    """A new target for all members; none at all if nobody reads anything."""
+    board = _Board(group)
+    if not board.readers:
+        return {}
+    board.keep()
+    board.give()
+    board.balance()
+    return board.targets()
+
+
+class _Board:
+    """Who has which partition, by the members' numbers."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.ids = list(group.readers)
+        self.readers: dict[bytes, list[int]] = {}
+        for number, reader in enumerate(group.readers.values()):
+            for topic_id in reader.topics:
+                if topic_id not in group.partitions:
+                    raise AssignmentFailed(
+                        f"Members are subscribed to topic {topic_id.hex()} which doesn't exist in the topic metadata."
+                    )
+                self.readers.setdefault(topic_id, []).append(number)
+        self.owners = {topic_id: [_FREE] * group.partitions[topic_id] for topic_id in self.readers}
+        self.sizes = [0] * len(self.ids)
+
+    def keep(self) -> None:
+        """Leave to members what they have of topics that they still read."""
+        for number, reader in enumerate(self.group.readers.values()):
+            for topic_id, partitions in reader.target.items():
+                if topic_id in reader.topics:
+                    owners = self.owners[topic_id]
+                    for partition in partitions:
+                        owners[partition] = number
+                    self.sizes[number] += len(partitions)
+
+    def give(self) -> None:
+        """Give what is free to those who have least."""
+        free = {
+            topic_id: [partition for partition, owner in enumerate(owners) if owner == _FREE]
+            for topic_id, owners in self.owners.items()
+        }
+        ranks = _Ranks(self.sizes)
+        for topic_id in self._sorted([topic_id for topic_id, partitions in free.items() if partitions]):
+            ranks.begin(self.readers[topic_id])
+            for partition in free[topic_id]:
+                self._move(topic_id, partition, ranks.next_least())
+
+    def balance(self) -> None:
+        """Move partitions of topics with several readers until a whole round changed nothing."""
+        topics = self._sorted([topic_id for topic_id, readers in self.readers.items() if len(readers) > 1])
+        ranks = _Ranks(self.sizes)
+        last_moved: bytes | None = None
+        for _ in range(_MAX_ROUNDS):
+            for topic_id in topics:
+                if topic_id == last_moved:
+                    return
+                if self._balance_topic(topic_id, ranks) or last_moved is None:
+                    last_moved = topic_id
+
+    def targets(self) -> dict[str, Target]:
+        found: list[dict[bytes, list[int]]] = [{} for _ in self.ids]
+        for topic_id, owners in self.owners.items():
+            for partition, owner in enumerate(owners):
+                if owner != _FREE:
+                    found[owner].setdefault(topic_id, []).append(partition)
+        return {
+            member_id: {topic_id: tuple(numbers) for topic_id, numbers in target.items()}
+            for member_id, target in zip(self.ids, found, strict=True)
+        }
+
+    def _balance_topic(self, topic_id: bytes, ranks: _Ranks) -> bool:
+        if ranks.begin(self.readers[topic_id]) <= 1:
+            return False
+        held: dict[int, list[int]] = {}
+        for partition, owner in enumerate(self.owners[topic_id]):
+            held.setdefault(owner, []).append(partition)
+        moved = False
+        while not ranks.is_balanced:
+            while (giver := ranks.next_most()) != _NOBODY and not held.get(giver):
+                ranks.exclude_last_most()
+            if giver == _NOBODY:
+                break
+            partition = held[giver].pop()
+            taker = ranks.next_least()
+            if ranks.is_balanced:
+                break
+            self._move(topic_id, partition, taker)
+            moved = True
+        return moved
+
+    def _move(self, topic_id: bytes, partition: int, taker: int) -> None:
+        owners = self.owners[topic_id]
+        if owners[partition] != _FREE:
+            self.sizes[owners[partition]] -= 1
+        owners[partition] = taker
+        self.sizes[taker] += 1
+
+    def _sorted(self, topics: list[bytes]) -> list[bytes]:
+        """First the topics with most partitions for each reader, then those with fewer readers, then by id."""
+        partitions = self.group.partitions
+
+        def rank(topic_id: bytes) -> tuple[float, int, int, int]:
+            readers = len(self.readers[topic_id])
+            high, low = (
+                int.from_bytes(topic_id[:8], "big", signed=True),
+                int.from_bytes(topic_id[8:], "big", signed=True),
+            )
+            return -(partitions[topic_id] / readers), readers, high, low
+
+        return sorted(topics, key=rank)
+
+
+class _Ranks:
+    """The readers of a topic by how much they have: a growing range of the poorest, and one of the richest.
+
+    All in a range had equally much when the range was last widened. The next of the poor gets a partition; when all
+    have got one, the range takes in those who have as much. The range of the rich shrinks likewise from above.
+    """
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        self.members: list[int] = []
+        self.least_end = 0
+        self.least_size = 0
+        self.least_next = 0
+        self.most_start = 0
+        self.most_end = 0
+        self.most_size = 0
+        self.most_next = 0
+
+    def begin(self, members: list[int]) -> int:
+        """Rank these; gives by how much the richest differs from the poorest."""
+        sizes = self.sizes
+        self.members = sorted(members, key=lambda member: (sizes[member], member))
+        poorest, richest = sizes[self.members[0]], sizes[self.members[-1]]
+        self.least_end, self.least_size, self.least_next = 0, poorest - 1, 0
+        self.most_start = self.most_end = len(members)
+        self.most_size, self.most_next = richest + 1, len(members) - 1
+        return richest - poorest
+
+    @property
+    def is_balanced(self) -> bool:
+        return self.most_size - self.least_size <= 1
+
+    def next_least(self) -> int:
+        """Who gets the next partition."""
+        if self.least_next >= self.least_end:
+            self.least_size += 1
+            while self.least_end < len(self.members) and self._size(self.least_end) == self.least_size:
+                self.least_end += 1
+            self.least_next = 0
+        self.least_next += 1
+        return self.members[self.least_next - 1]
+
+    def next_most(self) -> int:
+        """Who gives the next partition; -1 if nobody can."""
+        if self.most_next < self.most_start:
+            if self.most_end <= self.most_start and self.most_start > 0:
+                self.most_size = self._size(self.most_start - 1)  # all of the range had nothing to give
+            else:
+                self.most_size -= 1
+            while self.most_start > 0 and self._size(self.most_start - 1) == self.most_size:
+                self.most_start -= 1
+            self.most_next = self.most_end - 1
+        if self.most_next < 0:
+            return _NOBODY
+        self.most_next -= 1
+        return self.members[self.most_next + 1]
+
+    def exclude_last_most(self) -> None:
+        """Take out whom `next_most` gave last, for it has nothing of this topic."""
+        members, at, end = self.members, self.most_next + 1, self.most_end - 1
+        members[at], members[end] = members[end], members[at]
+        self.most_end -= 1
+
+    def _size(self, position: int) -> int:
+        return self.sizes[self.members[position]]

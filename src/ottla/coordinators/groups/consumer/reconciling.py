@@ -1,0 +1,158 @@
+"""A member's way from what it has to what its target gives it: first give up, then take, and wait for what others have.
+
+A partition stays its owner's until the owner says that it has let go. So a member that must give up partitions keeps
+its epoch until it does; then it gets to the target's epoch with all that is free, and with the rest when it becomes so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
+from ottla.coordinators.groups.consumer.member import NOTHING_OWNED, Member, MemberState, Owned, Target
+from ottla.metadata.image.image import Image
+from ottla.protocol.errors import FencedMemberEpoch
+
+Reported = Sequence[tuple[bytes, Sequence[int]]] | None
+"""The partitions that a member says it has, by topic id; None if it says nothing."""
+_NONE: dict[int, int] = {}
+
+
+def reconcile(
+    group: ConsumerGroup,
+    member: Member,
+    image: Image,
+    *,
+    target_epoch: int,
+    target: Target,
+    reported: Reported,
+    subscription_changed: bool,
+) -> Member:
+    """The member one step further; the same one if it cannot go on."""
+    step = _Step(group, member, image, target_epoch, target, reported)
+    match member.state:
+        case MemberState.STABLE:
+            if member.epoch != target_epoch:
+                return step.next(member.epoch)
+            return step.shrunk() if subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS:
+            if step.still_has(member.revoking):
+                return step.shrunk() if subscription_changed else member
+            return step.next(member.epoch)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return step.next(member.epoch)
+        case _:
+            # Written by a coordinator of a later version: the member begins anew.
+            if reported is None or reported:
+                raise FencedMemberEpoch(
+                    "The consumer group member is in a unknown state. The member must abandon all its partitions "
+                    "and rejoin."
+                )
+            return step.next(target_epoch)
+
+
+class _Step:
+    """One look at one member."""
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        member: Member,
+        image: Image,
+        target_epoch: int,
+        target: Target,
+        reported: Reported,
+    ) -> None:
+        self.group = group
+        self.member = member
+        self.image = image
+        self.target_epoch = target_epoch
+        self.target = target
+        self.reported = reported
+        self.topics = group.topics_of(member)
+
+    def still_has(self, revoking: Owned) -> bool:
+        """Whether the member may still have one of these partitions: as long as it says nothing, it may."""
+        if self.reported is None:
+            return True
+        return any(
+            partition in revoking[topic_id]
+            for topic_id, partitions in self.reported
+            if topic_id in revoking
+            for partition in partitions
+        )
+
+    def shrunk(self) -> Member:
+        """Without the topics that it is not subscribed to any more, at its epoch."""
+        member, assigned = self.member, self.member.assigned
+        if not self.topics and not member.revoking:
+            kept: Owned = NOTHING_OWNED
+            revoking: Owned = assigned
+        else:
+            dropped = [topic_id for topic_id in assigned if not self._is_subscribed(topic_id)]
+            if not dropped:
+                return member
+            kept = {topic_id: owned for topic_id, owned in assigned.items() if topic_id not in dropped}
+            revoking = dict(member.revoking)
+            for topic_id in dropped:
+                revoking[topic_id] = {**revoking.get(topic_id, _NONE), **assigned[topic_id]}
+        if revoking and self.still_has(revoking):
+            return replace(
+                member,
+                state=MemberState.UNREVOKED_PARTITIONS,
+                previous_epoch=member.epoch,
+                assigned=kept,
+                revoking=revoking,
+            )
+        return replace(member, previous_epoch=member.epoch, assigned=kept)
+
+    def next(self, epoch: int) -> Member:
+        """Towards the target as far as it goes now; at the given epoch if there is something to give up first."""
+        kept: dict[bytes, dict[int, int]] = {}
+        revoking: dict[bytes, dict[int, int]] = {}
+        taken: dict[bytes, list[int]] = {}
+        must_wait = False
+        is_others: Callable[[Member, bytes, int], bool] = self.group.is_owned_by_other
+        for topic_id in {**self.target, **self.member.assigned}:
+            owned = self.member.assigned.get(topic_id, _NONE)
+            wanted = self.target.get(topic_id, ()) if self._is_subscribed(topic_id) else ()
+            stays = {partition: owned[partition] for partition in wanted if partition in owned}
+            free = []
+            for partition in wanted:
+                if partition in stays:
+                    continue
+                if is_others(self.member, topic_id, partition):
+                    must_wait = True
+                else:
+                    free.append(partition)
+            if stays:
+                kept[topic_id] = stays
+            if len(stays) < len(owned):
+                revoking[topic_id] = {each: since for each, since in owned.items() if each not in stays}
+            if free:
+                taken[topic_id] = free
+        if revoking and self.still_has(revoking):
+            return replace(
+                self.member,
+                state=MemberState.UNREVOKED_PARTITIONS,
+                epoch=epoch,
+                previous_epoch=self.member.epoch,
+                assigned=kept,
+                revoking=revoking,
+            )
+        for topic_id, partitions in taken.items():
+            got = {**kept.get(topic_id, _NONE), **dict.fromkeys(partitions, self.target_epoch)}
+            kept[topic_id] = dict(sorted(got.items()))
+        return replace(
+            self.member,
+            state=MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE,
+            epoch=self.target_epoch,
+            previous_epoch=self.member.epoch,
+            assigned=kept,
+            revoking=NOTHING_OWNED,
+        )
+
+    def _is_subscribed(self, topic_id: bytes) -> bool:
+        topic = self.image.topic_by_id(topic_id)
+        return topic is not None and topic.name in self.topics

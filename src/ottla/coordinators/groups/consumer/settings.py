@@ -1,0 +1,112 @@
+"""The settings in force for one group: its own within the broker's bounds, or else the broker's."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ottla.coordinators.groups.consumer.assignor import Assignor
+from ottla.coordinators.groups.context import Context
+from ottla.metadata.image.values import ResourceType
+
+MAX_SIZE: Final = "group.consumer.max.size"
+CLASSIC_MAX_SIZE: Final = "group.max.size"
+ASSIGNORS: Final = "group.consumer.assignors"
+MIGRATION_POLICY: Final = "group.consumer.migration.policy"
+
+_CLASSES: Final = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+class _Bounded(NamedTuple):
+    own: str
+    broker: str
+    least: str
+    most: str
+
+
+_SESSION_TIMEOUT: Final = _Bounded(
+    "consumer.session.timeout.ms",
+    "group.consumer.session.timeout.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.max.session.timeout.ms",
+)
+_HEARTBEAT_INTERVAL: Final = _Bounded(
+    "consumer.heartbeat.interval.ms",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+)
+_ASSIGNMENT_INTERVAL: Final = _Bounded(
+    "consumer.assignment.interval.ms",
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.max.assignment.interval.ms",
+)
+
+
+def session_timeout_ms(group_id: str, context: Context) -> int:
+    """After how long a silent member is fenced."""
+    return _in_force(_SESSION_TIMEOUT, group_id, context)
+
+
+def heartbeat_interval_ms(group_id: str, context: Context) -> int:
+    """How often members are asked to speak."""
+    return _in_force(_HEARTBEAT_INTERVAL, group_id, context)
+
+
+def assignment_interval_ms(group_id: str, context: Context) -> int:
+    """How long a target lasts at least, so that many members who come at once cost one new target."""
+    return _in_force(_ASSIGNMENT_INTERVAL, group_id, context)
+
+
+def built_in(name: str) -> str | None:
+    """The assignor of the coordinator's own that a setting names, by its name or Kafka's class; None for others."""
+    found = _CLASSES.get(name, name)
+    return found if found in _CLASSES.values() else None
+
+
+def assignors(context: Context) -> dict[str, str | Assignor]:
+    """The assignors that members may ask for, by name, the first for those who do not: names stand for our own."""
+    found: dict[str, str | Assignor] = {}
+    for each in context.settings(ASSIGNORS):
+        brought = context.assignors.get(each)
+        if brought is not None:
+            found[brought.name] = brought
+        elif (own := built_in(str(each))) is not None:
+            found[own] = own
+    return found or {"uniform": "uniform"}
+
+
+def assignor_of(preferred: str | None, context: Context) -> str:
+    """The name of the assignor in force: what the members prefer, unless the operator has taken it away since."""
+    known = assignors(context)
+    return preferred if preferred in known else next(iter(known))
+
+
+def may_upgrade(context: Context) -> bool:
+    """Whether a classic group may become a consumer group while it is in use."""
+    return _policy(context) in ("UPGRADE", "BIDIRECTIONAL")
+
+
+def may_downgrade(context: Context) -> bool:
+    """Whether a consumer group may become a classic group while it is in use."""
+    return _policy(context) in ("DOWNGRADE", "BIDIRECTIONAL")
+
+
+def may_mix(context: Context) -> bool:
+    """Whether members of both protocols may be in one group."""
+    return _policy(context) != "DISABLED"
+
+
+def _policy(context: Context) -> str:
+    return str(context.settings(MIGRATION_POLICY)).upper()
+
+
+def _in_force(setting: _Bounded, group_id: str, context: Context) -> int:
+    own = context.image.config(ResourceType.GROUP, group_id).get(setting.own)
+    if own is None:
+        return int(context.settings(setting.broker))
+    # The bounds may have changed since it was set.
+    return max(int(context.settings(setting.least)), min(int(own), int(context.settings(setting.most))))

@@ -1,0 +1,94 @@
+"""The assignor "uniform": everyone gets as many partitions as everyone else, and keeps what it has as far as it goes.
+
+This module deals with members that all read the same topics; `mixed_assignor.py` with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.coordinators.groups.consumer.member import Target
+from ottla.coordinators.groups.consumer.mixed_assignor import assign_mixed
+from ottla.protocol.java.hash_order import copied, grown, hash_order, number_order, uuid_hash
+
+
+def assign_uniformly(group: Group) -> dict[str, Target]:
+    """A new target for all members."""
+    if not group.readers:
+        return {}
+    return _assign_alike(group) if group.is_uniform else assign_mixed(group)
+
+
+def _assign_alike(group: Group) -> dict[str, Target]:
+    topics = next(iter(group.readers.values())).topics
+    if not topics:
+        return {}
+    free: list[tuple[bytes, int]] = []
+    total = 0
+    for topic_id in hash_order(topics, uuid_hash, copied(len(topics))):
+        count = group.partitions.get(topic_id)
+        if count is None:
+            raise AssignmentFailed(
+                f"Members are subscribed to topic {topic_id.hex()} which doesn't exist in the topic metadata."
+            )
+        free += [(topic_id, number) for number in range(count) if (topic_id, number) not in group.assigned]
+        total += count
+    dealer = _Dealer(len(group.readers), total, topics.keys())
+    targets = {member_id: dealer.trim(member_id, reader) for member_id, reader in group.readers.items()}
+    dealer.free[:0] = free
+    dealer.deal(targets)
+    return {
+        member_id: {topic_id: tuple(sorted(numbers)) for topic_id, numbers in target.items()}
+        for member_id, target in targets.items()
+    }
+
+
+class _Dealer:
+    """Takes from those who have too much, in the order of the members, and gives to those who have too little."""
+
+    def __init__(self, members: int, total: int, topics: Collection[bytes]) -> None:
+        self.members_left = members
+        self.least, self.extras = divmod(total, members)
+        self.topics = topics
+        self.free: list[tuple[bytes, int]] = []
+        self.unfilled: list[tuple[str, int]] = []
+
+    def trim(self, member_id: str, reader: Reader) -> dict[bytes, list[int]]:
+        """What a member keeps of what it has."""
+        has_extra = self.extras > 0
+        quota = self.least + has_extra
+        kept: dict[bytes, list[int]] = {}
+        for topic_id in hash_order(reader.target, uuid_hash, grown(len(reader.target))):
+            if topic_id not in self.topics:
+                continue
+            numbers = reader.target[topic_id]
+            if len(numbers) <= quota:
+                kept[topic_id] = list(numbers)
+                quota -= len(numbers)
+                continue
+            ordered = list(number_order(numbers))
+            if quota:
+                kept[topic_id] = ordered[:quota]
+            self.free += [(topic_id, number) for number in ordered[quota:]]
+            quota = 0
+        # Who is not at the extra partition yet leaves it to others, unless only just enough of them are left.
+        if quota > 0 and has_extra and self.members_left > self.extras:
+            quota -= 1
+            has_extra = False
+        if quota > 0:
+            self.unfilled.append((member_id, quota))
+        self.extras -= has_extra
+        self.members_left -= 1
+        return kept
+
+    def deal(self, targets: dict[str, dict[bytes, list[int]]]) -> None:
+        """Give away what is free."""
+        position = 0
+        for member_id, quota in self.unfilled:
+            target = targets[member_id]
+            for topic_id, number in self.free[position : position + quota]:
+                target.setdefault(topic_id, []).append(number)
+            position += quota
+        if position < len(self.free):
+            raise AssignmentFailed("Partitions were left unassigned")

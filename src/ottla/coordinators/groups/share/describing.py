@@ -1,0 +1,46 @@
+"""ShareGroupDescribe: a group's epochs and members, with what they read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.share.group import share_group
+from ottla.coordinators.groups.share.member import Member as GroupMember
+from ottla.coordinators.groups.state import GroupsState
+from ottla.metadata.image.image import Image
+from ottla.protocol.java.hash_order import versioned_order
+from ottla.protocol.messages.rpc.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+
+ASSIGNOR: Final = "simple"
+
+
+def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
+    """Tell all of a share group; raises GroupIdNotFound if it is none."""
+    group = share_group(state.groups, group_id)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=ASSIGNOR,
+        members=[_member(group.members[each], context.image) for each in versioned_order(group.members)],
+    )
+
+
+def _member(member: GroupMember, image: Image) -> Member:
+    return Member(
+        member_id=member.id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))
+                for topic_id, numbers in member.assigned.items()
+                if (topic := image.topic_by_id(topic_id)) is not None
+            ]
+        ),
+    )

@@ -1,0 +1,142 @@
+"""A share group as a value that never changes: its members, its target, and which of its partitions have a state.
+
+    group epoch ≥ target's epoch ≥ each member's epoch
+
+Unlike in a consumer group several members may read a partition, so that nobody waits for anybody: a member is at the
+target with its next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from immutables import Map
+
+from ottla.coordinators.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh, have_common
+from ottla.coordinators.groups.share.member import NO_TARGET, Member, Target
+from ottla.coordinators.groups.share.partitions import SharePartitions
+from ottla.coordinators.groups.share.records import group_tombstones
+from ottla.coordinators.groups.state import Committed
+from ottla.metadata.image.values import NO_ENTRIES
+from ottla.protocol.errors import GroupIdNotFound
+from ottla.storage.state_machine.entries import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroup(EpochGroup[Member]):
+    """A group of the share protocol."""
+
+    kind = "share"
+
+    id: str
+    epoch: int = FIRST_EPOCH
+    metadata_hash: int = 0
+    """Of the topics that it reads, as they were when the epoch began."""
+    members: Map[str, Member] = NO_ENTRIES
+    target_epoch: int = FIRST_EPOCH
+    target_timestamp: int = 0
+    targets: Map[str, Target] = NO_ENTRIES
+    partitions: SharePartitions | None = None
+    """None as long as nothing was written down about them."""
+    names: Map[str, int] = NO_ENTRIES
+    """How many members name a topic; follows from the members."""
+    refresh: Refresh = NEVER_REFRESHED
+    """Not recorded."""
+
+    # -- what all groups are asked --
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
+    ) -> None:
+        raise self._no_consumer_group()
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        raise self._no_consumer_group()
+
+    def check_offset_delete(self) -> None:
+        raise self._no_consumer_group()
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.names
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether a member reads one of these topics."""
+        return have_common(topics, self.names)
+
+    def expires_since(self, committed: Committed) -> int | None:
+        return None
+
+    def tombstones(self) -> Sequence[Stored]:
+        return group_tombstones(self.id, sorted(self.members))
+
+    def _no_consumer_group(self) -> GroupIdNotFound:
+        return GroupIdNotFound(f"Group {self.id} is not a consumer group.")
+
+    # -- members --
+
+    def target_of(self, member: Member) -> Target:
+        return self.targets.get(member.id, NO_TARGET)
+
+    def is_uniform(self) -> bool:
+        """Whether all members read the same topics."""
+        return all(count == len(self.members) for count in self.names.values())
+
+    def lacks_assignment(self) -> bool:
+        """Whether partitions of topics that members read got their state after the target was made."""
+        if not self.members or self.partitions is None:
+            return False
+        assigned: dict[bytes, set[int]] = {}
+        for target in self.targets.values():
+            for topic_id, numbers in target.items():
+                assigned.setdefault(topic_id, set()).update(numbers)
+        return any(
+            known.name in self.names and assigned.get(topic_id, set()) != set(known.partitions)
+            for topic_id, known in self.partitions.initialized.items()
+        )
+
+    # -- changes --
+
+    def with_member(self, new: Member) -> ShareGroup:
+        """With a member added or changed."""
+        old = self.members.get(new.id)
+        names = self.names if old is not None and old.topics == new.topics else _counted(self.names, old, new)
+        return replace(self, members=self.members.set(new.id, new), names=names)
+
+    def without_member(self, member_id: str) -> ShareGroup:
+        """Without a member."""
+        old = self.members[member_id]
+        return replace(self, members=self.members.delete(member_id), names=_counted(self.names, old, None))
+
+    def with_target(self, member_id: str, target: Target) -> ShareGroup:
+        return replace(self, targets=self.targets.set(member_id, target))
+
+    def without_target(self, member_id: str) -> ShareGroup:
+        return replace(self, targets=self.targets.delete(member_id)) if member_id in self.targets else self
+
+
+def _counted(counts: Map[str, int], old: Member | None, new: Member | None) -> Map[str, int]:
+    changed = counts.mutate()
+    for name in old.topics if old is not None else ():
+        left = changed[name] - 1
+        if left:
+            changed[name] = left
+        else:
+            del changed[name]
+    for name in new.topics if new is not None else ():
+        changed[name] = changed.get(name, 0) + 1
+    return changed.finish()
+
+
+def share_group(groups: Mapping[str, object], group_id: str) -> ShareGroup:
+    """The share group of that name; raises GroupIdNotFound if it is none."""
+    group = groups.get(group_id)
+    if group is None:
+        raise GroupIdNotFound(f"Group {group_id} not found.")
+    if not isinstance(group, ShareGroup):
+        raise GroupIdNotFound(f"Group {group_id} is not a share group.")
+    return group

@@ -1,0 +1,264 @@
+"""ShareGroupHeartbeat: a member comes, stays or goes, and learns what it should read.
+
+One heartbeat writes down what the member wants, raises the group's epoch if that or the topics have changed, makes a
+new target if the last one is for an older epoch, and takes the member there. Topics that the group reads for the
+first time need a state at the share coordinator: which, is part of the reply, and they are asked for once it is
+committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.share.group import ShareGroup, share_group
+from ottla.coordinators.groups.share.member import JOINING, LEAVING, Member, Target
+from ottla.coordinators.groups.share.partitions import NO_PARTITIONS
+from ottla.coordinators.groups.share.records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    partitions_record,
+    target_epoch_record,
+    target_record,
+)
+from ottla.coordinators.groups.share.settings import (
+    MAX_SIZE,
+    RETRY_INTERVAL,
+    assignment_interval_ms,
+    heartbeat_interval_ms,
+    session_timeout_ms,
+)
+from ottla.coordinators.groups.share.targets import new_targets
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.timers import session_of
+from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
+from ottla.protocol.messages.rpc.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.storage.state_machine.decision import Decision
+from ottla.storage.state_machine.entries import Stored
+
+R = TypeVar("R")
+
+_REFRESH_MS: Final = 2**31 - 1
+_LONGEST_ID: Final = 36
+
+
+class NewStates(NamedTuple):
+    """States that the share coordinator is to make: where each share partition starts, -1 if that is to be found."""
+
+    group_id: str
+    epoch: int
+    offsets: Mapping[bytes, Mapping[int, int]]
+
+
+class Beat(NamedTuple):
+    """The reply to a heartbeat, and what follows from it."""
+
+    response: ShareGroupHeartbeatResponse
+    states: NewStates | None = None
+
+
+def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
+    """Raise InvalidRequest, with Kafka's words, before any group is looked at."""
+    for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
+        if text is not None and not text.strip():
+            raise InvalidRequest(f"{name} can't be empty.")
+    if request.member_epoch == JOINING:
+        if not request.subscribed_topic_names:
+            raise InvalidRequest("SubscribedTopicNames must be set in first request.")
+    elif request.member_epoch < LEAVING:
+        raise InvalidRequest("MemberEpoch is invalid.")
+
+
+def check_member_id(member_id: str | None) -> None:
+    """Raise InvalidRequest unless it is as long as an id can be."""
+    if not member_id or len(member_id) > _LONGEST_ID:
+        raise InvalidRequest("Invalid member id in the request.")
+
+
+def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> Decision[Beat]:
+    """Decide on a heartbeat that was found to be well formed."""
+    if request.member_epoch == LEAVING:
+        group = share_group(state.groups, request.group_id)
+        response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        return fence(group, group.member(request.member_id), Beat(response), context)
+    turn = _Turn(state, request, context)
+    turn.subscribe()
+    turn.reconcile()
+    states = turn.new_states()
+    group, member = turn.group, turn.member
+    reply = ShareGroupHeartbeatResponse(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms(group.id, context),
+    )
+    is_full = request.member_epoch == JOINING or request.subscribed_topic_names is not None
+    if is_full or turn.old.assigned != member.assigned:
+        reply.assignment = _assignment(member.assigned)
+    session_ends = context.now_ms + session_timeout_ms(group.id, context)
+    return Decision(
+        turn.records,
+        Beat(reply, states),
+        state=turn.changed(),
+        timers=((session_of(group.id, member.id), session_ends),),
+    )
+
+
+def fence(group: ShareGroup, member: Member, reply: R, context: Context) -> Decision[R]:
+    """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
+    left = group.without_member(member.id)
+    epoch = epoch_record(group.id, group.epoch + 1, topics_hash(left.names, context.image))
+    timers = ((session_of(group.id, member.id), None),)
+    return Decision([*member_tombstones(group.id, member.id), epoch], reply, timers=timers)
+
+
+class _Turn:
+    """One member's word, and all that follows from it."""
+
+    def __init__(self, state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> None:
+        self.state = state
+        self.context = context
+        self.records: list[Stored] = []
+        self.group = _found_or_new(state, request)
+        """As it was before."""
+        self.is_known = request.group_id in state.groups
+        most = context.settings(MAX_SIZE)
+        if len(self.group.members) >= most and request.member_id not in self.group.members:
+            raise GroupMaxSizeReached(f"The share group has reached its maximum capacity of {most} members.")
+        self.old = _speaker(self.group, request)
+        self.member = replace(
+            self.old,
+            rack_id=self.old.rack_id if request.rack_id is None else request.rack_id,
+            topics=self.old.topics
+            if request.subscribed_topic_names is None
+            else frozenset(request.subscribed_topic_names),
+            client_id=context.client_id,
+            client_host=context.client_host,
+        )
+        self.after = self.group.with_member(self.member)
+        self.epoch = self.group.epoch
+        self.is_bumped = False
+        self._refresh: Refresh | None = None
+
+    def subscribe(self) -> None:
+        """Write down what the member wants; raise the group's epoch if it or the topics changed."""
+        group, old, new = self.group, self.old, self.member
+        if new != old:
+            self.records.append(member_record(group.id, new))
+        self.is_bumped = new.topics != old.topics
+        if group.target_epoch >= group.epoch:
+            self.is_bumped |= group.lacks_assignment()
+        has_expired = self.context.now_ms >= group.refresh.until_ms or group.epoch < group.refresh.epoch
+        if not self.is_bumped and not has_expired:
+            return
+        metadata_hash = topics_hash(self.after.names, self.context.image)
+        self.is_bumped |= metadata_hash != group.metadata_hash
+        if self.is_bumped:
+            self.epoch += 1
+            self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
+        self._refresh = Refresh(self.context.now_ms + _REFRESH_MS, self.epoch)
+
+    def reconcile(self) -> None:
+        """Take the member to the target, which is made anew if it is for an older epoch, and if it is time."""
+        epoch, target = self._targeted()
+        old = self.member
+        if old.epoch == epoch and not self.is_bumped:
+            return
+        assigned = self._subscribed(target)
+        if old.epoch != epoch:
+            self.member = replace(old, epoch=epoch, previous_epoch=old.epoch, assigned=assigned)
+        else:
+            self.member = replace(old, assigned=assigned)
+        if self.member != old:
+            self.records.append(current_record(self.group.id, self.member))
+
+    def new_states(self) -> NewStates | None:
+        """The share partitions that must get a state, written down as such."""
+        context, known = self.context, self.group.partitions or NO_PARTITIONS
+        retry_ms = context.settings(RETRY_INTERVAL)
+        missing = known.missing(self.after.names, context.image, context.now_ms, retry_ms)
+        if not missing:
+            return None
+        self.records.append(partitions_record(self.group.id, known.begun(missing), context.image))
+        offsets = {topic_id: dict.fromkeys(sorted(each.partitions), -1) for topic_id, each in missing.items()}
+        return NewStates(self.group.id, self.epoch, offsets)
+
+    def changed(self) -> GroupsState | None:
+        """The state with what is not recorded of the group, if that changed."""
+        if self._refresh is None:
+            return None
+        return self.state.with_group(replace(self.group, refresh=self._refresh))
+
+    def _targeted(self) -> tuple[int, Target]:
+        group, context = self.group, self.context
+        made_ms, interval_ms = group.target_timestamp, assignment_interval_ms(group.id, context)
+        is_time = made_ms == 0 or interval_ms == 0 or context.now_ms >= made_ms + interval_ms
+        if group.target_epoch >= self.epoch or not is_time:
+            return group.target_epoch, group.target_of(self.member)
+        newcomer = None if self.member.id in group.members else self.member.id
+        targets = new_targets(self.after, context.image, newcomer=newcomer)
+        self.records += [
+            target_record(group.id, member_id, target)
+            for member_id, target in targets.items()
+            if group.targets.get(member_id) != target
+        ]
+        self.records.append(target_epoch_record(group.id, self.epoch, context.now_ms))
+        return self.epoch, targets[self.member.id]
+
+    def _subscribed(self, target: Target) -> Target:
+        """What the target gives the member of topics that it reads."""
+        image, names = self.context.image, self.member.topics
+        return {
+            topic_id: numbers
+            for topic_id, numbers in target.items()
+            if (topic := image.topic_by_id(topic_id)) is not None and topic.name in names
+        }
+
+
+def _found_or_new(state: GroupsState, request: ShareGroupHeartbeatRequest) -> ShareGroup:
+    group = state.groups.get(request.group_id)
+    if isinstance(group, ShareGroup):
+        return group
+    if group is not None:
+        raise GroupIdNotFound(f"Group {request.group_id} is not a share group.")
+    if request.member_epoch != JOINING:
+        raise GroupIdNotFound(f"Share group {request.group_id} not found.")
+    return ShareGroup(request.group_id)
+
+
+def _speaker(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Member:
+    """The member that speaks, in its epoch; or in the one before, for the answer may have got lost."""
+    epoch = request.member_epoch
+    if epoch == JOINING:
+        return group.members.get(request.member_id) or Member(id=request.member_id)
+    member = group.member(request.member_id)
+    if epoch > member.epoch:
+        raise FencedMemberEpoch(
+            f"The share group member has a greater member epoch ({epoch}) than the one known by the group coordinator "
+            f"({member.epoch}). The member must abandon all its partitions and rejoin."
+        )
+    if epoch < member.epoch and epoch != member.previous_epoch:
+        raise FencedMemberEpoch(
+            f"The share group member has a smaller member epoch ({epoch}) than the one known by the group coordinator "
+            f"({member.epoch}), and it does not match the previous member epoch ({member.previous_epoch}). The member "
+            "must abandon all its partitions and rejoin."
+        )
+    return member
+
+
+def _assignment(assigned: Target) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in assigned.items()
+        ]
+    )

@@ -1,0 +1,37 @@
+"""A new target of a share group: who should read what, now that members, subscriptions or topics are others."""
+
+from __future__ import annotations
+
+from ottla.coordinators.groups.share.group import ShareGroup
+from ottla.coordinators.groups.share.member import NO_TARGET, Target
+from ottla.coordinators.groups.share.simple_assignor import Reader, assign
+from ottla.metadata.image.image import Image
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
+
+
+def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dict[str, Target]:
+    """What each member should read. `group` has the newcomer in it already."""
+    ids = versioned_order([member_id for member_id in group.members if member_id != newcomer])
+    if newcomer is not None:
+        ids.append(newcomer)
+    topics: dict[frozenset[str], list[bytes]] = {}
+    readers = {}
+    for member_id in hash_order(ids, text_hash, grown(len(ids))):
+        names = group.members[member_id].topics
+        if names not in topics:
+            ordered = hash_order(sorted(names), text_hash, grown(len(names)))
+            topics[names] = [topic.id for name in ordered if (topic := image.topic(name)) is not None]
+        readers[member_id] = Reader(topics[names], group.targets.get(member_id, NO_TARGET))
+    found = assign(readers, _assignable(group, image), uniform=group.is_uniform())
+    return {member_id: found.get(member_id, NO_TARGET) for member_id in readers}
+
+
+def _assignable(group: ShareGroup, image: Image) -> dict[bytes, list[int]]:
+    """The partitions that have a state, as far as they are there."""
+    if group.partitions is None:
+        return {}
+    return {
+        topic_id: [number for number in range(len(topic.partitions)) if number in known.partitions]
+        for topic_id, known in group.partitions.initialized.items()
+        if (topic := image.topic_by_id(topic_id)) is not None
+    }

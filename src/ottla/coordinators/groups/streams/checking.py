@@ -1,0 +1,81 @@
+"""Whether a StreamsGroupHeartbeat is well formed, before any group is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.coordinators.groups.streams.member import JOINING, LEAVING_STATIC
+from ottla.protocol.errors import InvalidRequest, StreamsInvalidTopology
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+
+_ALL_OR_NONE: Final = "If one task-type is non-null, all must be non-null."
+
+
+def topics_named(topology: Topology) -> Iterator[str]:
+    """All topics that a topology names, some of them more than once."""
+    for each in topology.subtopologies:
+        yield from each.source_topics
+        yield from each.repartition_sink_topics
+        yield from (topic.name for topic in each.repartition_source_topics)
+        yield from (topic.name for topic in each.state_changelog_topics)
+
+
+def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raise InvalidRequest or StreamsInvalidTopology, with Kafka's words."""
+    _check_supported(request)
+    _check_text(request.member_id, "MemberId can't be empty.")
+    _check_text(request.group_id, "GroupId can't be empty.")
+    _check_text(request.rack_id, "RackId can't be empty.")
+    epoch = request.member_epoch
+    if epoch == JOINING:
+        _check_joining(request)
+    elif epoch == LEAVING_STATIC:
+        raise InvalidRequest("InstanceId can't be null.")
+    elif epoch < LEAVING_STATIC:
+        raise InvalidRequest(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if any(each is not None for each in tasks) and any(each is None for each in tasks):
+        raise InvalidRequest(_ALL_OR_NONE)
+    if epoch != JOINING and request.topology is not None:
+        raise InvalidRequest("Topology can only be provided when (re-)joining.")
+
+
+def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
+    """What Kafka's coordinator does not take yet."""
+    if request.instance_id is not None:
+        raise InvalidRequest("Static membership is not yet supported.")
+    if request.task_offsets is not None:
+        raise InvalidRequest("TaskOffsets are not supported yet.")
+    if request.task_end_offsets is not None:
+        raise InvalidRequest("TaskEndOffsets are not supported yet.")
+    if request.warmup_tasks:
+        raise InvalidRequest("WarmupTasks are not supported yet.")
+    if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
+        raise InvalidRequest("Regular expressions for source topics are not supported yet.")
+
+
+def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
+    for tasks, word in (
+        (request.active_tasks, "ActiveTasks"),
+        (request.standby_tasks, "StandbyTasks"),
+        (request.warmup_tasks, "WarmupTasks"),
+    ):
+        if tasks is None or tasks:
+            raise InvalidRequest(f"{word} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise InvalidRequest("Topology must be non-null when (re-)joining.")
+    for subtopology in request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions != 0:
+                raise StreamsInvalidTopology(
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}."
+                )
+
+
+def _check_text(text: str | None, words: str) -> None:
+    if text is not None and not text.strip():
+        raise InvalidRequest(words)

@@ -1,0 +1,129 @@
+"""StreamsGroupDescribe: a group's epochs, its topology and its members, with what they run and should run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.streams.configuring import Configured, InternalTopic
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.leaving import streams_group
+from ottla.coordinators.groups.streams.member import Member as GroupMember
+from ottla.coordinators.groups.streams.tasks import TaskEpochs, TaskIds
+from ottla.coordinators.groups.streams.topology import Topology as GroupTopology
+from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.java.hash_order import versioned_order
+from ottla.protocol.messages.records import streams_group_records as stored
+from ottla.protocol.messages.rpc.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
+from ottla.protocol.messages.rpc.streams_group_describe import TaskIds as DescribedTaskIds
+
+
+def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
+    """Tell all of a streams group; raises GroupIdNotFound if it is none."""
+    group = streams_group(state, group_id)
+    if group.topology is None:
+        raise UnknownServerError(f"group {group_id} has no topology")
+    configured = group.configured
+    is_ready = configured is not None and configured.is_ready
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        topology=_configured(configured) if configured is not None and is_ready else _as_told(group.topology),
+        members=[_member(group, group.members[each]) for each in versioned_order(group.members)],
+    )
+
+
+def _member(group: StreamsGroup, member: GroupMember) -> Member:
+    target, endpoint = group.target_of(member.id), member.endpoint
+    return Member(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.tags.items()],
+        assignment=_assignment(member.assigned.active, member.assigned.standby, member.assigned.warmup),
+        target_assignment=_assignment(target.active, target.standby, target.warmup),
+    )
+
+
+def _assignment(active: TaskIds | TaskEpochs, standby: TaskIds, warmup: TaskIds) -> Assignment:
+    return Assignment(active_tasks=_tasks(active), standby_tasks=_tasks(standby), warmup_tasks=_tasks(warmup))
+
+
+def _tasks(tasks: TaskIds | TaskEpochs) -> list[DescribedTaskIds]:
+    return [DescribedTaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
+
+
+def _configured(configured: Configured) -> Topology:
+    """The topology with numbers of partitions."""
+    assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
+    return Topology(
+        epoch=configured.topology_epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=subtopology_id,
+                source_topics=sorted(each.source_topics),
+                repartition_sink_topics=sorted(each.repartition_sinks),
+                state_changelog_topics=_topics(each.changelogs),
+                repartition_source_topics=_topics(each.repartition_sources),
+            )
+            for subtopology_id, each in configured.subtopologies.items()
+        ],
+    )
+
+
+def _topics(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=name,
+            partitions=topics[name].partitions,
+            replication_factor=topics[name].replication_factor,
+            topic_configs=[KeyValue(key=key, value=value) for key, value in topics[name].configs.items()],
+        )
+        for name in sorted(topics)
+    ]
+
+
+def _as_told(topology: GroupTopology) -> Topology:
+    """The topology as its members brought it."""
+    return Topology(
+        epoch=topology.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=subtopology_id,
+                source_topics=sorted(each.source_topics),
+                repartition_sink_topics=sorted(each.repartition_sink_topics),
+                state_changelog_topics=_topics_as_told(each.state_changelog_topics),
+                repartition_source_topics=_topics_as_told(each.repartition_source_topics),
+            )
+            for subtopology_id, each in sorted(topology.subtopologies.items())
+        ],
+    )
+
+
+def _topics_as_told(topics: list[stored.TopicInfo]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(key=each.key, value=each.value) for each in topic.topic_configs],
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]

@@ -1,0 +1,49 @@
+"""Which partitions are served at which endpoint, for members that ask each other for the state they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.coordinators.groups.streams.configuring import Configured, ConfiguredSubtopology
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.member import Member
+from ottla.metadata.image.image import Image
+from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
+
+
+def endpoints_of(
+    group: StreamsGroup, updated: Member, configured: Configured, image: Image
+) -> list[EndpointToPartitions]:
+    """What each member that has an endpoint runs; nothing while the topology has no tasks."""
+    subtopologies = configured.subtopologies
+    if subtopologies is None:
+        return []
+    others = (member for member in group.members.values() if member.id != updated.id)
+    return [
+        EndpointToPartitions(
+            user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
+            active_partitions=_partitions(member.assigned.active, subtopologies, image),
+            standby_partitions=_partitions(member.assigned.standby, subtopologies, image),
+        )
+        for member in (*others, updated)
+        if member.endpoint is not None
+    ]
+
+
+def _partitions(
+    tasks: Mapping[str, Iterable[int]], subtopologies: Mapping[str, ConfiguredSubtopology], image: Image
+) -> list[TopicPartition]:
+    found = []
+    for subtopology_id, partitions in tasks.items():
+        subtopology = subtopologies.get(subtopology_id)
+        if subtopology is None:
+            continue
+        numbers = sorted(partitions)
+        for name in sorted({*subtopology.source_topics, *subtopology.repartition_sources}):
+            topic = image.topic(name)
+            if topic is not None:
+                # A topic that is narrower than its subtopology takes part in the first tasks alone.
+                narrow = len(topic.partitions) < len(numbers)
+                shown = numbers[: len(topic.partitions)] if narrow else numbers
+                found.append(TopicPartition(topic=name, partitions=shown))
+    return found

@@ -1,0 +1,105 @@
+"""Which member of which group a heartbeat is from, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.member import JOINING, Endpoint, Member
+from ottla.coordinators.groups.streams.reconciling import Reported
+from ottla.coordinators.groups.streams.settings import MAX_SIZE
+from ottla.coordinators.groups.streams.tasks import TaskIds, Tasks
+from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached
+from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.streams_group_heartbeat import TaskIds as HeardTaskIds
+from ottla.storage.state_machine.entries import Stored
+
+_UNCHANGED = -1
+
+
+class Found(NamedTuple):
+    """A group, and what must be written before it is what it is."""
+
+    group: StreamsGroup
+    records: Sequence[Stored] = ()
+    is_known: bool = True
+    """Whether what is not recorded can be kept with it: a new group begins without."""
+
+
+def found_or_new(state: GroupsState, group_id: str, context: Context, *, is_joining: bool) -> Found:
+    """The group of a member that stays, or that a member joins; an empty classic group gives way."""
+    group = state.groups.get(group_id)
+    if isinstance(group, StreamsGroup):
+        if is_joining:
+            _check_size(group, context)
+        return Found(group)
+    if group is None:
+        if not is_joining:
+            raise GroupIdNotFound(f"Streams group {group_id} not found.")
+        return Found(StreamsGroup(group_id), is_known=False)
+    if is_joining and isinstance(group, ClassicGroup) and group.is_empty:
+        return Found(StreamsGroup(group_id), group.tombstones(), is_known=False)
+    raise GroupIdNotFound(f"Group {group_id} is not a streams group.")
+
+
+def speaker(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, reported: Reported) -> Member:
+    """The member that speaks, as it is before what it says is heard."""
+    epoch = request.member_epoch
+    if epoch == JOINING:
+        return group.members.get(request.member_id) or Member(id=request.member_id)
+    member = group.member(request.member_id)
+    if epoch == member.epoch:
+        return member
+    # The answer with the new epoch may have got lost.
+    is_behind = epoch < member.epoch and epoch == member.previous_epoch
+    if is_behind and reported is not None and member.assigned.includes(reported):
+        return member
+    word = "greater" if epoch > member.epoch else "smaller"
+    raise FencedMemberEpoch(
+        f"The streams group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+
+
+def updated(member: Member, request: StreamsGroupHeartbeatRequest, context: Context) -> Member:
+    """The member with what it says of itself now; what it leaves out is as before."""
+    endpoint, tags = request.user_endpoint, request.client_tags
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == _UNCHANGED
+        else request.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        endpoint=member.endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        tags=member.tags if tags is None else {tag.key: tag.value for tag in tags},
+    )
+
+
+def reported_by(request: StreamsGroupHeartbeatRequest) -> Reported:
+    """The tasks that a member says it has."""
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return Tasks(_tasks(active), _tasks(standby), _tasks(warmup))
+
+
+def _tasks(heard: Sequence[HeardTaskIds]) -> TaskIds:
+    found: dict[str, tuple[int, ...]] = {}
+    for each in heard:
+        found[each.subtopology_id] = (*found.get(each.subtopology_id, ()), *each.partitions)
+    return found
+
+
+def _check_size(group: StreamsGroup, context: Context) -> None:
+    most = context.settings(MAX_SIZE)
+    if len(group.members) >= most:
+        raise GroupMaxSizeReached(f"The streams group has reached its maximum capacity of {most} members.")

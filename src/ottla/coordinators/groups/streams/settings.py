@@ -1,0 +1,54 @@
+"""The settings in force for one streams group: its own within the broker's bounds, or else the broker's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.coordinators.groups.context import Context
+from ottla.metadata.image.values import ResourceType
+
+MAX_SIZE: Final = "group.streams.max.size"
+STANDBYS: Final = "num.standby.replicas"
+"""The name by which the group's record keeps the number of standbys that its target was made for."""
+
+
+def session_timeout_ms(group_id: str, context: Context) -> int:
+    """After how long a silent member is fenced."""
+    return _in_force("session.timeout.ms", group_id, context)
+
+
+def heartbeat_interval_ms(group_id: str, context: Context) -> int:
+    """How often members are asked to speak."""
+    return _in_force("heartbeat.interval.ms", group_id, context)
+
+
+def assignment_interval_ms(group_id: str, context: Context) -> int:
+    """How long a target lasts at least."""
+    return _in_force("assignment.interval.ms", group_id, context)
+
+
+def initial_delay_ms(group_id: str, context: Context) -> int:
+    """How long the first target of a group waits for more members."""
+    own = _own("initial.rebalance.delay.ms", group_id, context)
+    return int(context.settings("group.streams.initial.rebalance.delay.ms") if own is None else own)
+
+
+def assignment_settings(group_id: str, context: Context) -> dict[str, str]:
+    """The settings that a target depends on."""
+    own = _own(STANDBYS, group_id, context)
+    if own is None:
+        return {STANDBYS: str(context.settings("group.streams.num.standby.replicas"))}
+    return {STANDBYS: str(min(int(own), int(context.settings("group.streams.max.standby.replicas"))))}
+
+
+def _own(name: str, group_id: str, context: Context) -> str | None:
+    return context.image.config(ResourceType.GROUP, group_id).get(f"streams.{name}")
+
+
+def _in_force(name: str, group_id: str, context: Context) -> int:
+    own = _own(name, group_id, context)
+    if own is None:
+        return int(context.settings(f"group.streams.{name}"))
+    # The bounds may have changed since it was set.
+    least, most = context.settings(f"group.streams.min.{name}"), context.settings(f"group.streams.max.{name}")
+    return max(int(least), min(int(own), int(most)))

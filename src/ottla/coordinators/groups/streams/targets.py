@@ -1,0 +1,49 @@
+"""A new target: who should run what, now that members, topics, settings or the topology are others than before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.streams.configuring import Configured
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.member import Member
+from ottla.coordinators.groups.streams.records import target_epoch_record, target_record
+from ottla.coordinators.groups.streams.settings import STANDBYS, assignment_interval_ms
+from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
+from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
+from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
+from ottla.storage.state_machine.entries import Stored
+
+_NO_STANDBYS: Final = "0"
+
+
+def new_targets(
+    group: StreamsGroup, configured: Configured, settings: Mapping[str, str], updated: Member | None
+) -> dict[str, Tasks]:
+    """What each member should run; nothing while the topology is not ready. `updated` speaks, and may be new."""
+    known = versioned_order(group.members)
+    ids = known if updated is None or updated.id in group.members else [*known, updated.id]
+    ids = hash_order(ids, text_hash, grown(len(ids)))
+    if not configured.is_ready:
+        return dict.fromkeys(ids, NO_TASKS)
+    assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
+    members = group.members if updated is None else group.members.set(updated.id, updated)
+    runners = {each: Runner(members[each].process_id, group.target_of(each)) for each in ids}
+    widths = {each: Width(sub.tasks, sub.is_stateful) for each, sub in configured.subtopologies.items()}
+    return assign_tasks(runners, widths, int(settings.get(STANDBYS, _NO_STANDBYS)))
+
+
+def target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> Iterable[Stored]:
+    """What is other than before, and for which epoch it was made."""
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            yield target_record(group.id, member_id, target)
+    yield target_epoch_record(group.id, epoch, now_ms)
+
+
+def is_time(group: StreamsGroup, context: Context) -> bool:
+    """Whether the last target has lasted long enough; an interval of 0 helps if the clock was set back."""
+    made_ms, interval_ms = group.target_timestamp, assignment_interval_ms(group.id, context)
+    return made_ms == 0 or interval_ms == 0 or context.now_ms >= made_ms + interval_ms

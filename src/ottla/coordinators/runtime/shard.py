@@ -1,0 +1,346 @@
+"""One partition of a coordinator's topic, while this broker leads it.
+
+Its log is replayed into a state; then requests are decided on it, one after the other. Decisions are appended to the
+partition as any leader appends, and answered when the high watermark has passed them. When the partition is led
+elsewhere, everything that waits is told to look for the new coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, Final, Generic, TypeVar
+
+from ottla.coordinators.runtime.behaviour import Behaviour
+from ottla.coordinators.runtime.deadlines import Deadlines
+from ottla.metadata.image.changes import Changes
+from ottla.metrics.counts import record
+from ottla.protocol.errors import (
+    ApiError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    MessageTooLarge,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
+    RecordListTooLarge,
+    StorageFailed,
+    UnknownServerError,
+)
+from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.errors import ProtocolError
+from ottla.replication.partition import Partition
+from ottla.replication.purgatory import Completions, Operation
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.reading import read
+from ottla.storage.log.scan import CorruptLog
+from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Marker, Stored, batch_of, entries_of
+from ottla.storage.state_machine.machine import Machine
+from ottla.storage.state_machine.times import EventTimes
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_SLICE_BYTES: Final = 128 * 1024
+"""Read at a time while loading; other work goes on in between."""
+_LATE_CHECK_S: Final = 1.0
+_RETRY_MS: Final = 500
+
+
+class Shard(Generic[S]):
+    """The coordinator of one partition, for one term of its leader."""
+
+    def __init__(
+        self,
+        behaviour: Behaviour[S],
+        partition: Partition,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        completions: Completions,
+        now_ms: Callable[[], int],
+        write_timeout_ms: int,
+        compression: Compression = Compression.NONE,
+        times: EventTimes | None = None,
+    ) -> None:
+        self._behaviour = behaviour
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        self._loop = loop
+        self._completions = completions
+        self._now_ms = now_ms
+        self._write_timeout_ms = write_timeout_ms
+        self._compression = compression
+        self._deadlines = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._late_check: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._watch: _Watch | None = None
+        self._failure: ApiError = CoordinatorLoading("the coordinator's state is being loaded")
+        self.machine: Machine[S] = Machine(
+            append=self._append,
+            apply=lambda state, entries, last: behaviour.replay(state, entries, now_ms(), last - len(entries) + 1),
+            now_ms=now_ms,
+            clock_ns=perf_counter_ns,
+            set_timers=self._set_timers,
+            times=times,
+        )
+
+    def __repr__(self) -> str:
+        return f"Shard({self.partition.topic}-{self.partition.index}, epoch {self.epoch})"
+
+    @property
+    def is_active(self) -> bool:
+        return self.machine.is_active
+
+    @property
+    def phase(self) -> str:
+        """How far the shard is, in Kafka's words: "loading", "active" or "failed"."""
+        if self.machine.is_active:
+            return "active"
+        return "loading" if self._loading is not None and not self._loading.done() else "failed"
+
+    @property
+    def state(self) -> S:
+        """The state with everything that was appended; raises while there is none."""
+        if not self.machine.is_active:
+            raise self._failure
+        return self.machine.state
+
+    def load(self) -> None:
+        """Begin to load; `is_active` tells when it is done."""
+        self._loading = self._loop.create_task(self._load())
+
+    def close(self, error: ApiError | None = None) -> None:
+        """Decide nothing more."""
+        self._failure = error or NotCoordinator(f"{self} is coordinated elsewhere")
+        if self._loading is not None:
+            self._loading.cancel()
+        for timer in (self._timer, self._late_check):
+            if timer is not None:
+                timer.cancel()
+        if self._watch is not None:
+            self._watch.finish()
+        if self.machine.is_active:
+            parked = list(self._behaviour.parked(self.machine.state))
+            self.machine.deactivate(self._failure)
+            for ticket in parked:
+                ticket.fail(self._failure)
+
+    def submit(self, name: str, decide: Callable[[S], Decision[Any]], ticket: Ticket) -> None:
+        """Decide on a request; its ticket is answered or failed, unless the decision parks it. Raises while loading."""
+        if not self.machine.is_active:
+            raise self._failure
+
+        def reply(result: Any) -> None:
+            if isinstance(result, ApiError):
+                ticket.fail(result)
+            elif result is not PARKED:
+                ticket.answer(result)
+
+        self.machine.submit(name, decide, reply)
+
+    async def ask(self, name: str, decide: Callable[[S], Decision[R]]) -> R:
+        """The reply to a decision, once it is committed; raises what went wrong."""
+        ticket = _Awaited(self._loop.create_future())
+        self.submit(name, decide, ticket)
+        self._completions.run()
+        result: R = await ticket.future
+        return result
+
+    def publish(self, changes: Changes) -> None:
+        """The cluster's metadata changed."""
+        if self.machine.is_active:
+            decision = self._behaviour.published(self.machine.state, changes, self._now_ms())
+            if decision is not None:
+                self.machine.submit("Metadata", lambda _: decision, self._log_failure)
+
+    # -- loading --
+
+    async def _load(self) -> None:
+        begun = perf_counter_ns()
+        try:
+            state, end = await self._read_all()
+        except (OSError, CorruptLog, ProtocolError, ApiError) as error:
+            logger.error("%s cannot be loaded: %s", self, error)
+            self._failure = NotCoordinator(f"{self} cannot be loaded")
+            return
+        took_ns = perf_counter_ns() - begun
+        record(self.machine.times.load, took_ns)
+        logger.info("%s was loaded up to offset %d in %.0f ms", self, end, took_ns / 1e6)
+        self._watch = _Watch(self._committed)
+        self.partition.waiting_produces.add(self._watch)
+        self.machine.activate(state, end - 1)
+        self._committed()
+        self.machine.submit(
+            "Loaded", lambda state: self._behaviour.loaded(state, self._now_ms()), self._log_failure, first=True
+        )
+        self._completions.run()
+
+    async def _read_all(self) -> tuple[S, int]:
+        """Replay the log, to its end: what is not committed yet will be, by this leader."""
+        behaviour, log = self._behaviour, self.partition.log
+        state, offset = behaviour.empty(), log.log_start_offset
+        while True:
+            found = read(log, offset, _SLICE_BYTES, Isolation.LOG_END).records
+            if found is None:
+                return state, log.log_end_offset
+            data = log.home.disk.pread(found.file.number, found.size, found.position)
+            for pos, header in batches(data, partial_tail=True):
+                if header.last_offset >= offset:
+                    entries = entries_of(behaviour.kinds, data, pos, header)
+                    state = behaviour.replay(state, entries, self._now_ms(), header.base_offset)
+                    offset = header.last_offset + 1
+            await asyncio.sleep(0)
+
+    # -- writing --
+
+    def _append(self, entries: Sequence[Entry], atomic: bool) -> int:
+        partition, now_ms, times = self.partition, self._now_ms(), self.machine.times
+        if partition.leader_epoch != self.epoch:
+            raise NotCoordinator(f"{self} is led in epoch {partition.leader_epoch}")
+        try:
+            first = entries[0]
+            if isinstance(first, Marker):
+                assert len(entries) == 1, "a marker is decided upon alone"
+                begun_ns = perf_counter_ns()
+                offset = partition.append_marker(first, now_ms).last_offset
+            else:
+                stored = [entry for entry in entries if not isinstance(entry, Marker)]
+                assert len(stored) == len(entries), "a marker is decided upon alone"
+                ready = self._batches(stored, atomic, now_ms)
+                begun_ns = perf_counter_ns()
+                for batch in ready:
+                    appended = partition.append(batch, acks=-1, now_ms=now_ms, origin=Origin.COORDINATOR)
+                    offset = appended.last_offset
+        except ApiError as error:
+            raise _told(error) from error
+        except OSError as error:
+            raise NotCoordinator(f"{self} cannot be written: {error}") from error
+        record(times.linger, max(begun_ns - self.machine.decided_ns, 0))
+        record(times.flush, perf_counter_ns() - begun_ns)
+        if partition.log.high_watermark > offset:
+            self._committed()  # alone in sync: the reply need not wait for a wake-up
+        elif self._late_check is None:
+            self._late_check = self._loop.call_later(_LATE_CHECK_S, self._check_late)
+        return offset
+
+    def _batches(self, entries: Sequence[Stored], atomic: bool, now_ms: int) -> list[bytearray]:
+        """Records that need not be one batch are several where they are too many for one; all are made before any."""
+        batch = batch_of(entries, timestamp=now_ms, compression=self._compression)
+        if atomic or len(entries) == 1 or len(batch) <= self.partition.log.settings.max_message_bytes:
+            return [batch]
+        half = len(entries) // 2
+        return [*self._batches(entries[:half], atomic, now_ms), *self._batches(entries[half:], atomic, now_ms)]
+
+    def _committed(self) -> None:
+        self.machine.committed(self.partition.log.high_watermark - 1)
+
+    def _check_late(self) -> None:
+        """Tell those who wait too long for the replicas to have what was decided."""
+        self._late_check = None
+        self.machine.give_up(
+            self._now_ms() - self._write_timeout_ms,
+            CoordinatorNotAvailable("the replicas did not get what was decided in time"),
+        )
+        if self.machine.oldest_waiting_ms() is not None:
+            self._late_check = self._loop.call_later(_LATE_CHECK_S, self._check_late)
+        self._completions.run()
+
+    # -- timers --
+
+    def _set_timers(self, timers: Sequence[tuple[Hashable, int | None]]) -> None:
+        """Times are those of the wall clock, but wait by the loop's: setting a clock must not end sessions."""
+        ahead_ms = self._loop_ms() - self._now_ms()
+        for key, at_ms in timers:
+            self._deadlines.set(key, None if at_ms is None else at_ms + ahead_ms)
+        self._schedule()
+
+    def _loop_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _schedule(self) -> None:
+        next_ms = self._deadlines.next_ms()
+        if self._timer is not None:
+            if next_ms is not None and next_ms >= self._timer_ms:
+                return  # it comes in time, and looks for the next one
+            self._timer.cancel()
+            self._timer = None
+        if next_ms is not None:
+            self._timer_ms = next_ms
+            self._timer = self._loop.call_later(max(next_ms - self._loop_ms(), 0) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if not self.machine.is_active:
+            return
+        for key in self._deadlines.due(self._loop_ms()):
+            self.machine.submit("Expired", self._on_expired(key), partial(self._after_expiry, key))
+        self._schedule()
+        self._completions.run()
+
+    def _on_expired(self, key: Hashable) -> Callable[[S], Decision[Any]]:
+        return lambda state: self._behaviour.expired(state, key, self._now_ms())
+
+    def _after_expiry(self, key: Hashable, result: Any) -> None:
+        """What was due and could not be written is due again soon, unless it was put off meanwhile."""
+        self._log_failure(result)
+        if isinstance(result, ApiError) and self.machine.is_active and key not in self._deadlines:
+            self._deadlines.set(key, self._loop_ms() + _RETRY_MS)
+            self._schedule()
+
+    def _log_failure(self, result: Any) -> None:
+        if isinstance(result, ApiError) and not isinstance(result, NotCoordinator):
+            logger.warning("%s could not do what was due: %s", self, result)
+
+
+class _Watch(Operation):
+    """Stays in the partition's list of waiting produces, and so learns of every rise of the high watermark."""
+
+    __slots__ = ("_notice",)
+
+    def __init__(self, notice: Callable[[], None]) -> None:
+        super().__init__()
+        self._notice = notice
+
+    def try_complete(self) -> bool:
+        self._notice()
+        return False
+
+    def expire(self) -> None:
+        """It has no deadline."""
+
+
+class _Awaited:
+    """A ticket that somebody awaits."""
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self.future = future
+
+    def answer(self, response: Any, /) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+    def fail(self, error: ApiError, /) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def _told(error: ApiError) -> ApiError:
+    """What a client is told when its request could not be written."""
+    if isinstance(error, NotLeader | StorageFailed):
+        return NotCoordinator(error.message)
+    if isinstance(error, NotEnoughReplicas):
+        return CoordinatorNotAvailable(error.message)
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        logger.error("a coordinator's records are too large for its topic: %s", error)
+        return UnknownServerError(error.message)
+    return error

@@ -1,0 +1,278 @@
+"""A share fetch at work: it reads what its share partitions can give, or waits until they can give enough.
+
+It waits as any fetch does: its session's reader is notified by partitions of a higher high watermark, and by share
+partitions of records that become available again; and it is in the one timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.coordinators.runtime.share.partition import FENCING, LedSharePartition
+from ottla.coordinators.runtime.share.reader import ShareReader, ShareWatch
+from ottla.coordinators.share.aborted import aborted_spans, without_spans
+from ottla.coordinators.share.acquiring import Acquired, Asked, Span, acquire
+from ottla.coordinators.share.delivery import State
+from ottla.coordinators.share.partition import Limits, SharePartition
+from ottla.coordinators.share.sessions import Where
+from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
+from ottla.protocol.wire.batch import BatchHeader, batches
+from ottla.protocol.wire.varint import Buffer
+from ottla.replication.partition import Diverging
+from ottla.replication.purgatory import Operation
+from ottla.storage.log.partition_log import Isolation, PartitionLog
+from ottla.storage.log.reading import Fetched, available_bytes
+
+_NOTHING = b""
+
+
+class Part(NamedTuple):
+    """What a fetch brought of one share partition."""
+
+    records: Buffer = _NOTHING
+    acquired: Sequence[Acquired] = ()
+    error: ApiError | None = None
+
+
+class _Read(NamedTuple):
+    """Batches of a log."""
+
+    data: Buffer
+    headers: Sequence[tuple[int, BatchHeader]]
+    aborted: Sequence[Span]
+
+
+class ShareFetch(Operation):
+    """One share fetch. `done` is called once with what it brought; a share partition may be left out."""
+
+    kind = "ShareFetch"
+
+    __slots__ = (
+        "_asked",
+        "_done",
+        "_failed",
+        "_fence",
+        "_is_wanted",
+        "_isolation",
+        "_limits",
+        "_log_changed",
+        "_max_bytes",
+        "_min_bytes",
+        "_now_ms",
+        "_reader",
+        "_refused",
+        "_total",
+    )
+
+    def __init__(
+        self,
+        reader: ShareReader,
+        asked: Asked,
+        *,
+        refused: Collection[Where],
+        failed: dict[Where, ApiError],
+        min_bytes: int,
+        max_bytes: int,
+        isolation: Isolation,
+        limits: Callable[[], Limits],
+        now_ms: Callable[[], int],
+        is_wanted: Callable[[], bool],
+        fence: Callable[[LedSharePartition], None],
+        done: Callable[[dict[Where, Part]], None],
+    ) -> None:
+        super().__init__()
+        self._reader = reader
+        self._asked = asked
+        self._refused = refused
+        """What the member may not read, or what does not exist; it is not looked at."""
+        self._failed = failed
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._isolation = isolation
+        self._limits = limits
+        self._now_ms = now_ms
+        self._is_wanted = is_wanted
+        """Whether the member is still there: nobody would take what is acquired for one that is gone."""
+        self._fence = fence
+        self._done = done
+        self._total = 0
+        """The bytes that could be read, by the last look at each share partition."""
+        self._log_changed = False
+        """Whether a log does not have the offset that is to be read: reading finds out."""
+
+    def begin(self) -> bool:
+        """Look at all that changed since the last fetch of the session; whether that completes this one."""
+        watches = self._reader.changed_in_order()
+        for watch in watches:
+            watch.available_bytes = 0
+            self._reader.set_able(watch, is_able=False)
+        self._look(watches)
+        return self._complete_if_enough()
+
+    def try_complete(self) -> bool:
+        """Look at what changed since the last look; whether that completes the fetch."""
+        self._look(self._reader.take_woken())
+        return self._complete_if_enough()
+
+    def expire(self) -> None:
+        self._look(self._reader.take_woken())
+        self._complete()
+
+    def cancel(self) -> None:
+        """Complete without acquiring anything: nobody waits for it any more."""
+        self.finish()
+        self._leave()
+        self._done({})
+
+    def give_up(self, error: Exception) -> None:
+        """A defect keeps it from completing: its member gets nothing, and asks again."""
+        super().give_up(error)
+        self.cancel()
+
+    def _leave(self) -> None:
+        if self._reader.waiting is self:
+            self._reader.waiting = None
+            self._reader.woken.clear()
+
+    def _look(self, watches: Iterable[ShareWatch]) -> None:
+        limits = self._limits()
+        for watch in watches:
+            if watch.led is not None and watch.where not in self._refused:
+                before, watch.available_bytes = watch.available_bytes, self._available(watch, watch.led, limits)
+                self._total += watch.available_bytes - before
+
+    def _available(self, watch: ShareWatch, led: LedSharePartition, limits: Limits) -> int:
+        """How much could be read of a share partition, within its part of the answer."""
+        if led.failure is not None:
+            self._failed.setdefault(watch.where, led.failure)
+        elif not led.is_current:
+            self._failed.setdefault(watch.where, NotLeader(f"{led.partition} is not the leader"))
+        elif led.share is not None and led.share.can_acquire(limits):
+            self._reader.set_able(watch, is_able=True)
+            log, offset = led.partition.log, led.share.next_offset()
+            limit = log.limit(self._isolation)
+            if offset > limit or offset < log.log_start_offset:
+                self._log_changed = True
+            elif offset < limit:
+                size = available_bytes(log, offset, self._isolation, enough=self._min_bytes)
+                return min(size, self._room)
+            return 0
+        self._reader.set_able(watch, is_able=False)
+        return 0
+
+    @property
+    def _room(self) -> int:
+        """The room in the answer for one share partition."""
+        return max(self._max_bytes // max(self._reader.able_count, 1), 1)
+
+    def _complete_if_enough(self) -> bool:
+        if not self._reader.able_count or not (self._log_changed or self._total >= self._min_bytes):
+            return False
+        self.finish()
+        self._complete()
+        return True
+
+    def _complete(self) -> None:
+        self._leave()
+        if not self._is_wanted():
+            self._done({})
+            return
+        reader = self._reader
+        watches = reader.changed_in_order()
+        able = self._rotated([watch for watch in watches if watch.is_able and watch.where not in self._refused])
+        parts: dict[Where, Part] = {}
+        left, room, records = self._max_bytes, self._room, 0
+        asked = self._asked
+        for watch in able:
+            assert watch.led is not None, f"{watch.where} is able to give records, and is not led here"
+            part = parts[watch.where] = self._fetch(
+                watch.led,
+                min(room, left),
+                asked._replace(max_records=asked.max_records - records),
+                whole_first=left == self._max_bytes,
+            )
+            left = max(left - len(part.records), 0)
+            records += sum(last - first + 1 for first, last, _ in part.acquired)
+            if part.acquired:
+                watch.go_last()
+        for where, error in self._failed.items():
+            parts[where] = Part(error=error)
+        limits = self._limits()
+        reader.keep_changed([watch for watch in watches if not self._is_quiet(watch, limits)])
+        self._done(parts)
+        for watch in able:
+            if watch.led is not None:
+                watch.led.wake_others(reader)
+
+    def _rotated(self, watches: list[ShareWatch]) -> list[ShareWatch]:
+        """Another one is the first each time, for the first gets the most room."""
+        first = self._reader.session.epoch % len(watches) if watches else 0
+        return watches[first:] + watches[:first]
+
+    def _is_quiet(self, watch: ShareWatch, limits: Limits) -> bool:
+        """Whether a share partition gives nothing until something happens in it."""
+        led = watch.led
+        if led is None or led.is_fenced or watch.where in self._refused or watch.where in self._failed:
+            return False
+        if led.share is None or not led.share.can_acquire(limits):
+            return True
+        return led.share.next_offset() == led.partition.log.limit(self._isolation)
+
+    def _fetch(self, led: LedSharePartition, room: int, asked: Asked, *, whole_first: bool) -> Part:
+        share = led.share
+        assert share is not None
+        offset = share.next_offset()
+        try:
+            found = led.partition.read(offset, room, self._isolation, whole_first=whole_first)
+            assert not isinstance(found, Diverging)
+            read = self._read(led.partition.log, found)
+        except OffsetOutOfRange:
+            share.move_start(led.partition.log.log_start_offset)
+            return Part()
+        except ApiError as error:
+            if isinstance(error, FENCING):
+                self._fence(led)
+            return Part(error=error)
+        except OSError as error:
+            return Part(error=StorageFailed(str(error)))
+        limits, now_ms = self._limits(), self._now_ms()
+        spans = [Span(header.base_offset, header.last_offset) for _, header in read.headers]
+        acquired = acquire(share, asked, offset, spans, limits, now_ms)
+        if acquired:
+            led.watch(now_ms + limits.lock_ms)
+        acquired = _committed(share, acquired, read.aborted)
+        if not acquired:
+            return Part()
+        return Part(_sliced(read, acquired[0].first, acquired[-1].last), acquired)
+
+    def _read(self, log: PartitionLog, found: Fetched) -> _Read:
+        if found.records is None:
+            return _Read(_NOTHING, (), ())
+        file = found.records
+        data = log.home.disk.pread(file.file.number, file.size, file.position)
+        headers = list(batches(data, partial_tail=True))
+        return _Read(data, headers, aborted_spans(data, headers, found.aborted or ()))
+
+
+def _committed(share: SharePartition, acquired: list[Acquired], aborted: Sequence[Span]) -> list[Acquired]:
+    """Without records of transactions that were aborted: those are done with."""
+    if not aborted or not acquired:
+        return acquired
+    for span in aborted:
+        share.archive(span.base, span.last, State.ACQUIRED)
+    left = without_spans(acquired, aborted)
+    if not left:
+        share.advance()  # nobody will acknowledge anything that would
+    return left
+
+
+def _sliced(read: _Read, first: int, last: int) -> Buffer:
+    """The bytes of the batches that hold acquired records."""
+    begin = end = 0
+    for position, header in read.headers:
+        if header.base_offset <= first:
+            begin = position
+        if header.base_offset <= last:
+            end = position + header.size_bytes
+    return memoryview(read.data)[begin:end]

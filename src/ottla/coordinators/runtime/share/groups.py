@@ -1,0 +1,214 @@
+"""What takes both coordinators of a share group: the group's own, and those of the states of its share partitions.
+
+States are made when a group begins to read a topic, altered and deleted on request, and deleted before the group is.
+The group's coordinator writes down what is under way before the share coordinators are asked, and what came of it
+after.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.describing import delete_group
+from ottla.coordinators.groups.share import states as rules
+from ottla.coordinators.groups.share.heartbeat import NewStates
+from ottla.coordinators.groups.share.partitions import Wanted
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.broker_links import Spawn
+from ottla.coordinators.runtime.shards import Shards
+from ottla.coordinators.runtime.share.sharing import Sharing
+from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, SUMMARIZE
+from ottla.coordinators.share.sessions import Where
+from ottla.coordinators.share.state import Key
+from ottla.metadata.image.image import Image
+from ottla.protocol.errors import ApiError, LeaderNotAvailable, by_code
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.replication.partitions import Partitions
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.state_machine.decision import Ticket
+
+logger = logging.getLogger(__name__)
+
+_LATEST = -1
+
+
+class ShareGroups:
+    """Share groups and the states of their partitions."""
+
+    def __init__(
+        self,
+        groups: Shards[GroupsState],
+        sharing: Sharing,
+        partitions: Partitions,
+        context: Callable[[], Context],
+        spawn: Spawn,
+    ) -> None:
+        self._groups = groups
+        self._sharing = sharing
+        self._partitions = partitions
+        self._context = context
+        self._spawn = spawn
+
+    # -- making states --
+
+    def initialize(self, states: NewStates) -> None:
+        """Have states made that a group needs; whoever waits for them comes again."""
+        self._spawn(self._make(states))
+
+    async def _make(self, states: NewStates) -> None:
+        await self._initialize(states)
+
+    async def alter(self, group_id: str, topics: Sequence[Any]) -> rules.Altered:
+        """Set where a group without members begins; the answer has what went wrong with each partition."""
+        context = self._context()
+        altered = await self._groups.of(group_id).ask(
+            "AlterShareGroupOffsets", lambda state: rules.begin_alter(state, group_id, topics, context)
+        )
+        failed = await self._initialize(altered.states) if altered.states.offsets else {}
+        for topic in altered.topics:
+            for part in topic.partitions:
+                error = failed.get((topic.topic_id, part.partition_index))
+                if error is not None:
+                    part.error_code, part.error_message = error.code, error.message
+        return altered
+
+    async def _initialize(self, states: NewStates) -> dict[Where, ApiError]:
+        asked = [
+            (
+                Key(states.group_id, topic_id, number),
+                initializing.PartitionData(partition=number, state_epoch=states.epoch, start_offset=start),
+            )
+            for topic_id, offsets in states.offsets.items()
+            for number, start in offsets.items()
+        ]
+        results = await self._sharing.states.ask_all(INITIALIZE, asked)
+        failed = _failures((key for key, _ in asked), results)
+        topics = {topic_id: list(offsets) for topic_id, offsets in states.offsets.items()}
+        if failed:
+            logger.error("states of %s could not be made: %s", states.group_id, next(iter(failed.values())))
+        await self._note("InitializeStates", rules.failed if failed else rules.made, states.group_id, topics)
+        return failed
+
+    async def _note(self, name: str, decide: Callable[..., Any], group_id: str, topics: Wanted) -> None:
+        context = self._context()
+        try:
+            shard = self._groups.of(group_id)
+            await shard.ask(name, lambda state: decide(state, group_id, topics, context))
+        except ApiError as error:  # the group's next coordinator has it written down as under way, and goes on
+            logger.warning("what became of the states of %s could not be written: %s", group_id, error)
+
+    # -- deleting them --
+
+    def delete(self, group_id: str, ticket: Ticket) -> None:
+        """Delete a group with its states; the ticket is answered as by `delete_group`."""
+        self._spawn(self._delete(group_id, ticket))
+
+    async def _delete(self, group_id: str, ticket: Ticket) -> None:
+        context = self._context()
+        try:
+            shard = self._groups.of(group_id)
+            states = await shard.ask("DeleteStates", lambda state: rules.begin_delete(state, group_id, context))
+            failed = await self._delete_states(group_id, states or {})
+            for error in failed.values():
+                raise error
+            result = await shard.ask("DeleteGroups", lambda state: delete_group(state, group_id))
+        except ApiError as error:
+            ticket.fail(error)
+        else:
+            ticket.answer(result)
+
+    async def delete_offsets(self, group_id: str, names: Sequence[str]) -> tuple[rules.Deletion, dict[Where, ApiError]]:
+        """Let a group without members forget topics; what went wrong with each partition."""
+        context = self._context()
+        deletion = await self._groups.of(group_id).ask(
+            "DeleteShareGroupOffsets", lambda state: rules.begin_delete_offsets(state, group_id, names, context)
+        )
+        failed = await self._delete_states(group_id, deletion.states)
+        gone = set(deletion.states) - {topic_id for topic_id, _ in failed}
+        if gone:
+            await self._note("StatesDeleted", rules.deleted, group_id, {each: deletion.states[each] for each in gone})
+        return deletion, failed
+
+    async def _delete_states(self, group_id: str, states: Wanted) -> dict[Where, ApiError]:
+        keys = [Key(group_id, topic_id, number) for topic_id, numbers in states.items() for number in numbers]
+        results = await self._sharing.states.ask_all(
+            DELETE, [(key, deleting.PartitionData(partition=key.partition)) for key in keys]
+        )
+        return _failures(keys, results)
+
+    # -- looking at them --
+
+    async def initialized(self, group_id: str) -> dict[bytes, list[int]]:
+        """The partitions of a group that have a state."""
+        return rules.initialized(self._groups.of(group_id).state, group_id)
+
+    async def summaries(self, group_id: str, topics: Wanted) -> dict[Where, Any]:
+        """Where share partitions start: a summary or an ApiError for each."""
+        keys = [Key(group_id, topic_id, number) for topic_id, numbers in topics.items() for number in numbers]
+        results = await self._sharing.states.ask_all(
+            SUMMARIZE, [(key, summarizing.PartitionData(partition=key.partition)) for key in keys]
+        )
+        return {(key.topic_id, key.partition): result for key, result in zip(keys, results, strict=True)}
+
+    async def ends(self, image: Image, wanted: Iterable[Where]) -> dict[Where, int | ApiError]:
+        """Where partitions end, asked of their leaders."""
+        ends: dict[Where, int | ApiError] = {}
+        elsewhere: dict[int, list[Where]] = {}
+        for topic_id, number in wanted:
+            topic = image.topic_by_id(topic_id)
+            leader = -1 if topic is None else topic.partitions[number].leader
+            if leader == self._partitions.broker_id:
+                try:
+                    partition = self._partitions.get_by_id(topic_id, number)
+                    partition.check_leader()
+                    partition.check_readable(Isolation.HIGH_WATERMARK)
+                    ends[topic_id, number] = partition.log.high_watermark
+                except ApiError as error:
+                    ends[topic_id, number] = error
+            elif leader < 0:
+                ends[topic_id, number] = LeaderNotAvailable(f"{topic_id.hex()}-{number} has no leader")
+            else:
+                elsewhere.setdefault(leader, []).append((topic_id, number))
+        for leader, asked in elsewhere.items():
+            ends.update(await self._ends_at(leader, asked, image))
+        return ends
+
+    async def _ends_at(self, leader: int, asked: Sequence[Where], image: Image) -> dict[Where, int | ApiError]:
+        names = {topic.name: topic_id for topic_id, _ in asked if (topic := image.topic_by_id(topic_id)) is not None}
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=number, timestamp=_LATEST)
+                        for each, number in asked
+                        if each == topic_id
+                    ],
+                )
+                for name, topic_id in names.items()
+            ],
+        )
+        try:
+            response = await self._sharing.links.send(leader, request)
+        except ApiError as error:
+            return dict.fromkeys(asked, error)
+        return {
+            (names[topic.name], part.partition_index): by_code(part.error_code)() if part.error_code else part.offset
+            for topic in response.topics
+            for part in topic.partitions
+        }
+
+
+def _failures(keys: Iterable[Key], results: Sequence[Any]) -> dict[Where, ApiError]:
+    return {
+        (key.topic_id, key.partition): result
+        for key, result in zip(keys, results, strict=True)
+        if isinstance(result, ApiError)
+    }

@@ -1,0 +1,334 @@
+"""Share groups as the handlers of a broker use them: the share coordinators here, their clients, and what this broker
+leads.
+
+A broker without share groups pays nothing for them: there are no sessions, no share partitions, no coordinators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, cast
+
+from ottla.coordinators.runtime.broker_links import BrokerLinks, Spawn
+from ottla.coordinators.runtime.shards import Shards
+from ottla.coordinators.runtime.share.fetching import Part, ShareFetch
+from ottla.coordinators.runtime.share.partition import Done, LedSharePartition, Surroundings
+from ottla.coordinators.runtime.share.reader import ShareReader
+from ottla.coordinators.runtime.share.states import ShareStateClient
+from ottla.coordinators.share.acknowledging import Ack
+from ottla.coordinators.share.acquiring import Asked
+from ottla.coordinators.share.behaviour import ShareStatesBehaviour
+from ottla.coordinators.share.context import Context
+from ottla.coordinators.share.partition import Limits
+from ottla.coordinators.share.sessions import Session, SessionKey, ShareSessions, Where
+from ottla.coordinators.share.settings import beginning_of, limits_of, reads_committed
+from ottla.coordinators.share.state import Key, ShareStates
+from ottla.metadata.image.changes import Changes
+from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
+from ottla.protocol.metadata_versions import SHARE_VERSION
+from ottla.protocol.wire.compression import Compression
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
+from ottla.security.settings import SecurityNow, plaintext
+from ottla.storage.log.partition_log import Isolation
+from ottla.storage.log.reading import searches
+
+logger = logging.getLogger(__name__)
+
+Settings = Callable[[str], Any]
+_FIRST_WITH_SHARE_GROUPS: Final = 1
+
+
+class Sharing:
+    """A broker's part in share groups."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        settings: Settings,
+        *,
+        listener: str,
+        timeout_ms: int,
+        write_timeout_ms: int,
+        compression: Compression = Compression.NONE,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        completions: Completions,
+        timer: Timer,
+        now_ms: Callable[[], int],
+        security: SecurityNow = plaintext,
+        in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
+        self._partitions = partitions
+        self._settings = settings
+        self._in_thread = in_thread
+        self._spawn = spawn
+        self.timer = timer
+        self._now_ms = now_ms
+        node_id = partitions.broker_id
+        self.links = BrokerLinks(
+            f"broker-{node_id}-share",
+            lambda: partitions.image,
+            listener,
+            timeout_s=timeout_ms / 1000,
+            security=security,
+        )
+        self.shards: Shards[ShareStates] = Shards(
+            ShareStatesBehaviour(self.context),
+            partitions,
+            loop=loop,
+            completions=completions,
+            now_ms=now_ms,
+            write_timeout_ms=write_timeout_ms,
+            compression=compression,
+        )
+        self.states = ShareStateClient(
+            node_id,
+            lambda: partitions.image,
+            self.shards,
+            self.links,
+            loop=loop,
+            spawn=spawn,
+            completions=completions,
+            context=self.context,
+        )
+        self.sessions = ShareSessions()
+        self.led: dict[Key, LedSharePartition] = {}
+        self._led_of: dict[Where, list[LedSharePartition]] = {}
+        """The same by partition, which several groups may share."""
+        self._readers: dict[Session, ShareReader] = {}
+        self._around = Surroundings(self.states, loop, completions, now_ms, self.limits, self._first_offset)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the cluster has share groups."""
+        return self._partitions.image.features.level(SHARE_VERSION) >= _FIRST_WITH_SHARE_GROUPS
+
+    def context(self) -> Context:
+        """The surroundings of a decision of the share coordinator made now."""
+        settings = self._settings
+        return Context(
+            now_ms=self._now_ms(),
+            image=self._partitions.image,
+            prune=_Prune(self),
+            updates_per_snapshot=settings("share.coordinator.snapshot.update.records.per.snapshot"),
+            cold_ms=settings("share.coordinator.cold.partition.snapshot.interval.ms"),
+            prune_ms=settings("share.coordinator.state.topic.prune.interval.ms"),
+        )
+
+    def limits(self, group_id: str) -> Limits:
+        """The settings in force for a group."""
+        return limits_of(self._partitions.image, self._settings, group_id)
+
+    def apply(self, changes: Changes) -> None:
+        """Act on new metadata, after the replicas did."""
+        self.shards.apply(changes)
+        if not self.led and not self.sessions.sessions:
+            return
+        if not self.is_enabled:
+            for reader in list(self._readers.values()):
+                self._release(reader.session)
+            self.sessions.clear()
+            for led in list(self.led.values()):
+                self.drop(led)
+            return
+        mine = changes.on_broker(self._partitions.broker_id)
+        for change in (*mine.deleted, *mine.leading, *mine.following):
+            for led in list(self._led_of.get((change.topic.id, change.number), ())):
+                partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)
+                if partition is not led.partition or not led.is_current:
+                    self.drop(led)
+
+    def close(self) -> None:
+        """Give all up, for the broker stops."""
+        self.shards.close()
+        self.links.close()
+        for led in list(self.led.values()):
+            self.drop(led)
+
+    # -- sessions --
+
+    def begin_session(
+        self,
+        key: SessionKey,
+        wanted: Sequence[tuple[Where, str | None]],
+        client: Hashable,
+        *,
+        has_acks: bool,
+        slots: int,
+    ) -> Session:
+        """A new session, in place of the one that the member may have."""
+        old = self.sessions.sessions.get(key)
+        try:
+            session = self.sessions.begin(key, wanted, client, has_acks=has_acks, slots=slots)
+        finally:
+            if old is not None and self.sessions.sessions.get(key) is not old:
+                self._release(old)
+        self._readers[session] = ShareReader(session, self._now_ms())
+        return session
+
+    def update_session(
+        self, session: Session, wanted: Sequence[tuple[Where, str | None]], forgotten: Sequence[Where]
+    ) -> None:
+        """Take in what a request adds to a session and drops from it."""
+        session.update(wanted, forgotten)
+        self._readers[session].update([where for where, _ in wanted], forgotten)
+
+    def reader(self, session: Session, circumstances: object) -> ShareReader:
+        """What a session reads here; all of it is looked at again where circumstances are others than before."""
+        reader = self._readers[session]
+        if reader.waiting is not None:
+            # Another fetch of this session still waits; its member has given it up.
+            cast(ShareFetch, reader.waiting).cancel()
+        circumstances = circumstances, reads_committed(self._partitions.image, session.key.group_id)
+        if reader.circumstances != circumstances:
+            reader.circumstances = circumstances
+            reader.mark_all()
+        return reader
+
+    def _release(self, session: Session) -> None:
+        reader = self._readers.pop(session, None)
+        if reader is not None:
+            if reader.waiting is not None:
+                cast(ShareFetch, reader.waiting).cancel()
+            reader.release()
+
+    # -- share partitions --
+
+    def fetch(
+        self,
+        reader: ShareReader,
+        asked: Asked,
+        *,
+        refused: Collection[Where],
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        done: Callable[[dict[Where, Part]], None],
+    ) -> None:
+        """Give a member records, now or when there are some; share partitions that nothing is known of are left out."""
+        session, key = reader.session, reader.session.key
+        watches = [watch for watch in reader.changed_in_order() if watch.where not in refused]
+        if not (watches or reader.has_quiet) or asked.max_records == 0 or max_bytes == 0:
+            done({})
+            return
+        failed: dict[Where, ApiError] = {}
+        for watch in watches:
+            try:
+                led = self._led(Key(key.group_id, *watch.where))
+                if watch.led is not led:
+                    watch.bind(led)
+            except ApiError as error:
+                failed[watch.where] = error
+        committed = reads_committed(self._partitions.image, key.group_id)
+        fetch = ShareFetch(
+            reader,
+            asked,
+            refused=refused,
+            failed=failed,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
+            limits=lambda: self.limits(key.group_id),
+            now_ms=self._now_ms,
+            is_wanted=lambda: self.sessions.sessions.get(key) is session,
+            fence=self.drop,
+            done=done,
+        )
+        if len(failed) == len(watches) and not reader.has_quiet:
+            fetch.expire()
+        elif not fetch.begin():
+            reader.waiting = fetch
+            self.timer.add(fetch, max(max_wait_ms, 0))
+
+    def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
+        """Take what a member says of records that it acquired."""
+        led = self.led.get(Key(key.group_id, *where))
+        if led is None:
+            done(UnknownTopicOrPartition("This server does not host this topic-partition."))
+        else:
+            led.acknowledge(key.member_id, acks, done)
+
+    def end_session(self, key: SessionKey) -> None:
+        """A member is gone, or begins anew: what it has acquired is available again."""
+        session = self.sessions.remove(key)
+        if session is not None:
+            self._release(session)
+        for where in session.targets if session is not None else ():
+            led = self.led.get(Key(key.group_id, *where))
+            if led is not None:
+                led.release(key.member_id)
+
+    def disconnected(self, client: object) -> None:
+        """A client's connection ended, and with it the session that was begun on it."""
+        ended, group_id = self.sessions.disconnected(client)
+        if ended is not None:
+            self.end_session(ended)
+        if group_id is not None:
+            for led in [led for led in self.led.values() if led.key.group_id == group_id]:
+                self.drop(led)
+        if ended is not None or group_id is not None:
+            self._around.completions.run()
+
+    def drop(self, led: LedSharePartition) -> None:
+        """Have nothing to do with a share partition until somebody asks for it again."""
+        if self.led.get(led.key) is led:
+            del self.led[led.key]
+            where = led.key.topic_id, led.key.partition
+            others = self._led_of[where]
+            others.remove(led)
+            if not others:
+                del self._led_of[where]
+        led.fence()
+
+    def _led(self, key: Key) -> LedSharePartition:
+        partition = self._partitions.get_by_id(key.topic_id, key.partition)
+        if not partition.is_leader:
+            raise NotLeader(f"{partition} is not the leader")
+        led = self.led.get(key)
+        if led is not None and led.partition is partition and led.is_current:
+            return led
+        if led is not None:
+            self.drop(led)
+        led = self.led[key] = LedSharePartition(key, partition, self._around, self.drop)
+        self._led_of.setdefault((key.topic_id, key.partition), []).append(led)
+        self._spawn(led.load())
+        return led
+
+    async def _first_offset(self, group_id: str, partition: Partition) -> int:
+        """Where a group begins to read a partition that it has not read yet."""
+        beginning, log = beginning_of(self._partitions.image, group_id), partition.log
+        if beginning.is_latest:
+            partition.check_readable(Isolation.HIGH_WATERMARK)
+            return log.high_watermark
+        if beginning.back_ms is None:
+            return log.log_start_offset
+        for search in searches(log, self._now_ms() - beginning.back_ms):
+            await self._in_thread(search.walk)
+            if search.found is not None and search.found.offset < log.high_watermark:
+                return search.found.offset
+        raise OffsetNotAvailable(f"{partition} has no record of the last {beginning.back_ms} ms")
+
+    def _prune(self, key: Key, offset: int) -> None:
+        try:
+            partition = self.shards.of(key.text).partition
+            if partition.log.log_start_offset < offset <= partition.log.high_watermark:
+                partition.delete_records(offset)
+        except (ApiError, OSError) as error:
+            logger.warning("what is not needed before offset %d of %s could not be deleted: %s", offset, key, error)
+
+
+class _Prune:
+    """Is told which part of a share coordinator's log is not needed any more."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self._sharing = sharing
+
+    def answer(self, response: tuple[Key, int], /) -> None:
+        self._sharing._prune(*response)
+
+    def fail(self, error: ApiError, /) -> None:
+        """The next coordinator looks by itself."""

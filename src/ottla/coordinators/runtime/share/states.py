@@ -1,0 +1,260 @@
+"""The states of share partitions as their users see them: the share coordinator of each, here or on another broker.
+
+What fails because a coordinator moves, loads or is not there yet is tried again for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
+from ottla.coordinators.runtime.shards import Shards, java_hash
+from ottla.coordinators.share import coordinator
+from ottla.coordinators.share.context import Context
+from ottla.coordinators.share.state import TOPIC, Key, ShareStates
+from ottla.metadata.image.image import Image
+from ottla.protocol.errors import (
+    ApiError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NetworkFailed,
+    NotCoordinator,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    by_code,
+)
+from ottla.protocol.messages.rpc import delete_share_group_state as deleting
+from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
+from ottla.protocol.messages.rpc import read_share_group_state as reading
+from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
+from ottla.protocol.messages.rpc import write_share_group_state as writing
+from ottla.replication.purgatory import Completions
+from ottla.storage.state_machine.decision import Decision
+
+Done = Callable[[Any], None]
+"""Takes a partition's result, or an ApiError; now or later, once."""
+
+_FIRST_RETRY_MS: Final = 50
+_LONGEST_RETRY_MS: Final = 2_000
+_GIVE_UP_MS: Final = 30_000
+_RETRIED: Final = (
+    NotCoordinator,
+    CoordinatorNotAvailable,
+    CoordinatorLoading,
+    NetworkFailed,
+    RequestTimedOut,
+)
+
+
+class Step(NamedTuple):
+    """One of the five things that can be asked of a share coordinator."""
+
+    name: str
+    decide: Callable[[ShareStates, Key, Any, Context], Decision[Any]]
+    request: type[Any]
+    topic: type[Any]
+    response: type[Any]
+    topic_result: type[Any]
+    result: type[Any]
+    retried: tuple[type[ApiError], ...] = _RETRIED
+
+
+INITIALIZE: Final = Step(
+    "InitializeShareGroupState",
+    coordinator.initialize,
+    initializing.InitializeShareGroupStateRequest,
+    initializing.InitializeStateData,
+    initializing.InitializeShareGroupStateResponse,
+    initializing.InitializeStateResult,
+    initializing.PartitionResult,
+    (*_RETRIED, UnknownTopicOrPartition),  # the coordinator may not have heard of a new topic
+)
+READ: Final = Step(
+    "ReadShareGroupState",
+    coordinator.read,
+    reading.ReadShareGroupStateRequest,
+    reading.ReadStateData,
+    reading.ReadShareGroupStateResponse,
+    reading.ReadStateResult,
+    reading.PartitionResult,
+)
+WRITE: Final = Step(
+    "WriteShareGroupState",
+    coordinator.write,
+    writing.WriteShareGroupStateRequest,
+    writing.WriteStateData,
+    writing.WriteShareGroupStateResponse,
+    writing.WriteStateResult,
+    writing.PartitionResult,
+)
+DELETE: Final = Step(
+    "DeleteShareGroupState",
+    coordinator.delete,
+    deleting.DeleteShareGroupStateRequest,
+    deleting.DeleteStateData,
+    deleting.DeleteShareGroupStateResponse,
+    deleting.DeleteStateResult,
+    deleting.PartitionResult,
+)
+SUMMARIZE: Final = Step(
+    "ReadShareGroupStateSummary",
+    coordinator.summarize,
+    summarizing.ReadShareGroupStateSummaryRequest,
+    summarizing.ReadStateSummaryData,
+    summarizing.ReadShareGroupStateSummaryResponse,
+    summarizing.ReadStateSummaryResult,
+    summarizing.PartitionResult,
+)
+STEPS: Final = (INITIALIZE, READ, WRITE, DELETE, SUMMARIZE)
+
+
+class _Question(NamedTuple):
+    """One share partition's part of a request, until it is answered."""
+
+    step: Step
+    key: Key
+    data: Any
+    done: Done
+    until_ms: int
+    retry_ms: int = _FIRST_RETRY_MS
+
+
+class ShareStateClient:
+    """Asks the share coordinators."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: Callable[[], Image],
+        shards: Shards[ShareStates],
+        links: BrokerLinks,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        completions: Completions,
+        context: Callable[[], Context],
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._shards = shards
+        self._loop = loop
+        self._completions = completions
+        self._context = context
+        self.create_topic: Callable[[str], None] = lambda _: None
+        """Asks the controller for a topic; put in when the broker can."""
+        self._remote: Mapping[str, Batched[_Question]] = {
+            step.name: Batched(links, spawn, request=partial(_request_of, step), answered=self._answered)
+            for step in STEPS
+        }
+
+    def ask(self, step: Step, key: Key, data: Any, done: Done) -> None:
+        """Let a share partition's coordinator decide; tried again for as long as it cannot be reached."""
+        self._ask(_Question(step, key, data, done, self._now_ms() + _GIVE_UP_MS))
+
+    async def ask_all(self, step: Step, asked: Sequence[tuple[Key, Any]]) -> list[Any]:
+        """The results for some share partitions, in order; what went wrong is an ApiError in its place."""
+        futures = []
+        for key, data in asked:
+            future = self._loop.create_future()
+            futures.append(future)
+            self.ask(step, key, data, partial(_resolve, future))
+        self._completions.run()
+        return [await future for future in futures]
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _ask(self, question: _Question) -> None:
+        topic = self._image().topic(TOPIC)
+        if topic is None:
+            self.create_topic(TOPIC)
+            self._failed(question, CoordinatorNotAvailable(f"{TOPIC} does not exist yet"))
+            return
+        coordinator_of = topic.partitions[java_hash(question.key.text) % len(topic.partitions)]
+        if coordinator_of.leader < 0:
+            self._failed(question, CoordinatorNotAvailable(f"{question.key} has no coordinator"))
+        elif coordinator_of.leader == self._node_id:
+            self._ask_here(question)
+        else:
+            self._remote[question.step.name].post(coordinator_of.leader, question)
+
+    def _ask_here(self, question: _Question) -> None:
+        step, key, data, *_ = question
+        try:
+            self._shards.of(key.text).submit(
+                step.name, lambda state: step.decide(state, key, data, self._context()), _Ticket(self, question)
+            )
+        except ApiError as error:
+            self._failed(question, error)
+
+    def _failed(self, question: _Question, error: ApiError) -> None:
+        """Try again, unless that is of no use, or it was tried for long enough."""
+        if not isinstance(error, question.step.retried) or self._now_ms() >= question.until_ms:
+            question.done(error)
+            return
+        later = question._replace(retry_ms=min(2 * question.retry_ms, _LONGEST_RETRY_MS))
+        self._loop.call_later(question.retry_ms / 1000, self._retry, later)
+
+    def _retry(self, question: _Question) -> None:
+        self._ask(question)
+        self._completions.run()
+
+    def _answered(self, questions: Sequence[_Question], answer: Any) -> None:
+        results: dict[tuple[bytes, int], Any] = {}
+        if not isinstance(answer, ApiError):
+            results = {(topic.topic_id, each.partition): each for topic in answer.results for each in topic.partitions}
+        for question in questions:
+            result = results.get((question.key.topic_id, question.key.partition))
+            if isinstance(answer, ApiError):
+                self._failed(question, answer)
+            elif result is None:
+                question.done(NetworkFailed("the coordinator's answer left a share partition out"))
+            elif result.error_code:
+                self._failed(question, by_code(result.error_code)(result.error_message or ""))
+            else:
+                question.done(result)
+        self._completions.run()
+
+
+class _Ticket:
+    """A question to a coordinator on this broker."""
+
+    __slots__ = ("_client", "_question")
+
+    def __init__(self, client: ShareStateClient, question: _Question) -> None:
+        self._client = client
+        self._question = question
+
+    def answer(self, response: Any, /) -> None:
+        self._question.done(response)
+
+    def fail(self, error: ApiError, /) -> None:
+        self._client._failed(self._question, error)
+
+
+def _request_of(step: Step, questions: Sequence[_Question]) -> tuple[Any, list[_Question], list[_Question]]:
+    """One request with all that waits of one group, but for a second question about a share partition."""
+    group_id = questions[0].key.group_id
+    taken: dict[Key, _Question] = {}
+    left = []
+    for question in questions:
+        if question.key.group_id == group_id and question.key not in taken:
+            taken[question.key] = question
+        else:
+            left.append(question)
+    topics: dict[bytes, list[Any]] = {}
+    for key, question in taken.items():
+        topics.setdefault(key.topic_id, []).append(question.data)
+    request = step.request(
+        group_id=group_id,
+        topics=[step.topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
+    )
+    return request, list(taken.values()), left
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)

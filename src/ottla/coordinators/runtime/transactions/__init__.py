@@ -1,0 +1,1 @@
+"""The transaction coordinator at work: markers sent and written, checks before the first append."""

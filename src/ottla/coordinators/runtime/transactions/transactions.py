@@ -1,0 +1,130 @@
+"""Transactions as the handlers of a broker use them: the coordinators here, and what leaders need of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.runtime.broker_links import BrokerLinks, Spawn
+from ottla.coordinators.runtime.producer_ids import ProducerIds
+from ottla.coordinators.runtime.shards import Shards
+from ottla.coordinators.runtime.transactions.checks import TransactionChecks
+from ottla.coordinators.runtime.transactions.marker_sending import MarkerSender
+from ottla.coordinators.runtime.transactions.marker_writing import MarkerWriter
+from ottla.coordinators.transactions.behaviour import TransactionBehaviour
+from ottla.coordinators.transactions.context import Context
+from ottla.coordinators.transactions.state import TransactionsState
+from ottla.protocol.errors import CoordinatorLoading
+from ottla.protocol.metadata_versions import TRANSACTION_VERSION
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
+from ottla.security.settings import SecurityNow, plaintext
+
+Settings = Callable[[str], Any]
+"""A setting of this broker as it is now, by Kafka's name, read into its type."""
+
+
+class Transactions:
+    """The transaction coordinators of this broker, and its part in the transactions of others."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        groups: Shards[GroupsState],
+        producer_ids: ProducerIds,
+        settings: Settings,
+        *,
+        listener: str,
+        timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Spawn,
+        completions: Completions,
+        timer: Timer,
+        now_ms: Callable[[], int],
+        security: SecurityNow = plaintext,
+    ) -> None:
+        self._partitions = partitions
+        self._settings = settings
+        self._now_ms = now_ms
+        self._spawn = spawn
+        self.producer_ids = producer_ids
+        node_id = partitions.broker_id
+        self._links = BrokerLinks(
+            f"broker-{node_id}-transactions",
+            lambda: partitions.image,
+            listener,
+            timeout_s=timeout_ms / 1000,
+            security=security,
+        )
+        self.writer = MarkerWriter(partitions, groups, timer, now_ms=now_ms, timeout_ms=timeout_ms)
+        self.sender = MarkerSender(
+            node_id,
+            lambda: partitions.image,
+            self.writer,
+            self._links,
+            loop=loop,
+            spawn=spawn,
+            completions=completions,
+            context=self.context,
+        )
+        self.shards: Shards[TransactionsState] = Shards(
+            TransactionBehaviour(self._context_at),
+            partitions,
+            loop=loop,
+            completions=completions,
+            now_ms=now_ms,
+            write_timeout_ms=timeout_ms,
+        )
+        self.sender.shards = self.shards
+        self.checks = TransactionChecks(
+            node_id,
+            lambda: partitions.image,
+            self.shards,
+            self._links,
+            spawn=spawn,
+            completions=completions,
+            context=self.context,
+        )
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether producers that add partitions themselves are checked."""
+        return bool(self._settings("transaction.partition.verification.enable"))
+
+    @property
+    def retry_ms(self) -> tuple[int, int]:
+        """After which time a transaction is asked about again that is being ended, and for how long."""
+        settings = self._settings
+        longest = min(settings("add.partitions.to.txn.retry.backoff.max.ms"), settings("request.timeout.ms"))
+        return settings("add.partitions.to.txn.retry.backoff.ms"), longest
+
+    def context(self) -> Context:
+        """The surroundings of a decision made now."""
+        return self._context_at(self._now_ms())
+
+    def close(self) -> None:
+        """Give up the connections to other brokers."""
+        self._links.close()
+
+    def _context_at(self, now_ms: int) -> Context:
+        settings = self._settings
+        return Context(
+            now_ms=now_ms,
+            transaction_version=self._partitions.image.features.level(TRANSACTION_VERSION),
+            take_producer_id=self._take_producer_id,
+            ending=self.sender.ticket,
+            max_timeout_ms=settings("transaction.max.timeout.ms"),
+            is_two_phase_enabled=settings("transaction.two.phase.commit.enable"),
+            expiration_ms=settings("transactional.id.expiration.ms"),
+            timeout_check_ms=settings("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_check_ms=settings("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        )
+
+    def _take_producer_id(self) -> int:
+        taken = self.producer_ids.take()
+        if taken is None:
+            self._spawn(self.producer_ids.refill())
+            raise CoordinatorLoading("no producer id is left, and the next ones are being asked for")
+        return taken

@@ -1,0 +1,56 @@
+"""Which batches that were read belong to transactions that were aborted: who reads committed does not get them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ottla.coordinators.share.acquiring import Acquired, Span
+from ottla.protocol.wire.batch import NO_PRODUCER_ID, BatchHeader
+from ottla.protocol.wire.control import ControlType, control_type
+from ottla.protocol.wire.records import records
+from ottla.protocol.wire.varint import Buffer
+
+
+class _Aborted(Protocol):
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
+
+
+def aborted_spans(data: Buffer, headers: Iterable[tuple[int, BatchHeader]], aborted: Iterable[_Aborted]) -> list[Span]:
+    """The batches of transactions that were aborted, by the list of those that a read gave."""
+    coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    if not coming:
+        return []
+    producers: set[int] = set()
+    found = []
+    for position, header in headers:
+        if header.producer_id == NO_PRODUCER_ID:
+            continue
+        while coming and coming[-1].first_offset <= header.last_offset:
+            producers.add(coming.pop().producer_id)
+        if header.is_control:
+            first = next(iter(records(data, position, header)), None)
+            if first is not None and control_type(first) is ControlType.ABORT:
+                producers.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in producers:
+            found.append(Span(header.base_offset, header.last_offset))
+    return found
+
+
+def without_spans(acquired: Iterable[Acquired], spans: Sequence[Span]) -> list[Acquired]:
+    """What is left of acquired records without some batches."""
+    left = []
+    for first, last, count in acquired:
+        for span in spans:
+            if span.last < first or span.base > last:
+                continue
+            if first < span.base:
+                left.append(Acquired(first, span.base - 1, count))
+            first = span.last + 1
+        if first <= last:
+            left.append(Acquired(first, last, count))
+    return left

@@ -1,0 +1,148 @@
+"""A member says what became of records that it acquired: accepted, released, rejected, or not done with yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.coordinators.share.delivery import NOBODY, Batch, Delivery, State
+from ottla.coordinators.share.partition import Change, Limits, SharePartition
+from ottla.protocol.errors import ApiError, InvalidRecordState, InvalidRequest
+
+
+class AckType(IntEnum):
+    """What became of a record."""
+
+    GAP = 0
+    """There is no such record: it was compacted away, or is a marker."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """The member needs more time (KIP-1222)."""
+
+
+_STATES: Final = {
+    AckType.GAP: State.ARCHIVED,
+    AckType.ACCEPT: State.ACKNOWLEDGED,
+    AckType.RELEASE: State.AVAILABLE,
+    AckType.REJECT: State.ARCHIVED,
+}
+_NOT_ACQUIRED: Final = "The batch cannot be acknowledged. The batch is not in the acquired state."
+_CHANGING: Final = "The record state is invalid. The acknowledgement of delivery could not be completed."
+
+
+class Ack(NamedTuple):
+    """What became of records between two offsets: the same of all, or of each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+    def type_of(self, offset: int) -> AckType:
+        return AckType(self.types[0] if len(self.types) == 1 else self.types[offset - self.first])
+
+
+def check_acks(acks: Iterable[Ack], *, knows_renewal: bool, is_renewal: bool) -> None:
+    """Raise InvalidRequest unless they are well formed and in order."""
+    end = -1
+    most = AckType.RENEW if knows_renewal else AckType.REJECT
+    for first, last, types in acks:
+        if (
+            first > last
+            or first < end
+            or not types
+            or (len(types) > 1 and last - first != len(types) - 1)
+            or not all(0 <= each <= most for each in types)
+            or (AckType.RENEW in types and not is_renewal)
+        ):
+            raise InvalidRequest
+        end = last
+
+
+def acknowledge(share: SharePartition, member: str, acks: Iterable[Ack], limits: Limits, now_ms: int) -> list[Change]:
+    """Begin what a member says; all of it, or raise and do nothing."""
+    turn = _Acknowledgement(share, member, limits, now_ms)
+    try:
+        for ack in acks:
+            turn.take(ack)
+    except ApiError:
+        share.settle(turn.changes, now_ms, written=False)
+        raise
+    return turn.changes
+
+
+class _Acknowledgement:
+    """One request of one member."""
+
+    def __init__(self, share: SharePartition, member: str, limits: Limits, now_ms: int) -> None:
+        self.share = share
+        self.member = member
+        self.limits = limits
+        self.until_ms = now_ms + limits.lock_ms
+        self.changes: list[Change] = []
+
+    def take(self, ack: Ack) -> None:
+        """One run of records."""
+        if ack.last < self.share.start:
+            return  # the log's start has moved on: it makes no difference any more
+        for batch in self._batches(ack):
+            if batch.last < self.share.start:
+                continue
+            if batch.whole is not None:
+                self._check(batch.whole, batch)
+            fits = batch.first >= ack.first and batch.last <= ack.last
+            if batch.whole is None or not fits or len(ack.types) > 1 or self.share.starts_within(batch):
+                self._take_some(ack, batch)
+            else:
+                if batch.whole.state is not State.ACQUIRED:
+                    raise InvalidRecordState(_NOT_ACQUIRED)
+                self._apply(ack.type_of(ack.first), batch.first, batch.last, batch.whole)
+
+    def _batches(self, ack: Ack) -> list[Batch]:
+        share, flight = self.share, self.share.flight
+        floor = flight.floor(ack.first)
+        if floor is None and ack.first < share.start <= ack.last:
+            floor = flight.floor(share.start)
+        if floor is None:
+            raise InvalidRecordState("Batch record not found. The request batch offsets are not found in the cache.")
+        found = flight.beginning_in(floor.first, ack.last)
+        if found[-1].last < ack.first:
+            raise InvalidRequest("Batch record not found. The first offset in request is past acquired records.")
+        if ack.last > found[-1].last:
+            raise InvalidRequest("Batch record not found. The last offset in request is past acquired records.")
+        return found
+
+    def _check(self, whole: Delivery, batch: Batch) -> None:
+        if whole.member == NOBODY:
+            raise InvalidRecordState(_NOT_ACQUIRED)
+        if whole.member != self.member:
+            raise InvalidRecordState("Member is not the owner of batch record")
+        if whole.is_changing:
+            raise InvalidRecordState(_CHANGING)
+
+    def _take_some(self, ack: Ack, batch: Batch) -> None:
+        if batch.whole is not None:
+            if batch.whole.state is not State.ACQUIRED:
+                raise InvalidRecordState(
+                    "The batch cannot be acknowledged. The subset batch is not in the acquired state."
+                )
+            batch.split()
+        for offset, delivery in batch.within(max(ack.first, self.share.start), ack.last):
+            if delivery.state is not State.ACQUIRED:
+                raise InvalidRecordState("The offset cannot be acknowledged. The offset is not acquired.")
+            if delivery.is_changing:
+                raise InvalidRecordState(_CHANGING)
+            if delivery.member != self.member:
+                raise InvalidRecordState("Member is not the owner of offset")
+            self._apply(ack.type_of(offset), offset, offset, delivery)
+
+    def _apply(self, kind: AckType, first: int, last: int, delivery: Delivery) -> None:
+        if kind is AckType.RENEW:
+            if not self.limits.may_renew:
+                raise InvalidRecordState("Renewing acquisition locks is not enabled for the group.")
+            delivery.until_ms = self.until_ms
+            return
+        delivery.begin(_STATES[kind], self.limits.max_deliveries)
+        self.changes.append(self.share.changed(first, last, delivery))

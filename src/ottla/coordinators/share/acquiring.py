@@ -1,0 +1,215 @@
+"""Records of a share partition are given to a member: those that are available again, then those never delivered.
+
+A fetch brings record batches from an offset on. Members get whole batches of them, about as many records as they ask
+for, or with a strict limit not one more (KIP-1206). Records that failed more often than half as often as they may come
+in ever smaller portions, at last alone: so that one bad record does not spoil those around it (KIP-1249).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ottla.coordinators.share.delivery import Batch, Delivery, State
+from ottla.coordinators.share.partition import Limits, SharePartition
+
+_LEAST_THROTTLED: Final = 2
+
+
+class Span(NamedTuple):
+    """A record batch of the log."""
+
+    base: int
+    last: int
+
+
+class Acquired(NamedTuple):
+    """Records that a member got."""
+
+    first: int
+    last: int
+    times: int
+    """How often they were delivered, with this one."""
+
+
+class Asked(NamedTuple):
+    """Who fetches, and how much."""
+
+    member: str
+    max_records: int
+    batch_size: int
+    is_strict: bool = False
+    """Whether there may not be more records than asked for."""
+
+
+def acquire(
+    share: SharePartition, asked: Asked, offset: int, spans: Sequence[Span], limits: Limits, now_ms: int
+) -> list[Acquired]:
+    """What a member gets of the batches that were read from an offset on."""
+    if asked.max_records <= 0 or not spans or spans[-1].last < share.start:
+        return []
+    last = spans[-1].last
+    most = min(asked.max_records, limits.max_locks - share.in_flight)
+    if most <= 0 and offset <= share.end:
+        # There is no room for more in flight, but for what is in flight and free.
+        most, last = min(asked.max_records, share.end - offset + 1), min(last, share.end)
+    if most <= 0:
+        return []
+    return _Acquisition(share, asked, spans, limits, now_ms).run(offset, last, most)
+
+
+class _Acquisition:
+    """One fetch."""
+
+    def __init__(self, share: SharePartition, asked: Asked, spans: Sequence[Span], limits: Limits, now_ms: int) -> None:
+        self.share = share
+        self.asked = asked
+        self.spans = spans
+        self.limits = limits
+        self.until_ms = now_ms + limits.lock_ms
+        self.throttled_from = max(_LEAST_THROTTLED, -(-limits.max_deliveries // 2))
+        self.found: list[Acquired] = []
+        self.count = 0
+
+    def run(self, offset: int, last: int, most: int) -> list[Acquired]:
+        share, first = self.share, self.spans[0].base
+        if offset < first and share.archive(offset, first - 1, State.AVAILABLE):
+            share.may_have_free = True  # compaction took them
+        base = first
+        floor = share.flight.floor(first)
+        if floor is None:
+            base = max(base, share.start)
+        elif floor.last >= base:
+            base = floor.first
+        batches = share.flight.beginning_in(min(first, base), last)
+        if not batches:
+            self._acquire_new(base, last, most)
+            return self.found
+        most = self._acquire_known(batches, base, first, last, most)
+        behind = batches[-1].last
+        if self.count < most and behind < last:
+            self._acquire_new(behind + 1, last, most - self.count)
+        if self.found:
+            self._note_gap(self.found[-1].last + 1)
+        return self.found
+
+    def _acquire_known(self, batches: Sequence[Batch], base: int, first: int, last: int, most: int) -> int:
+        """Acquire what is free among batches in flight; returns how many there may be at all."""
+        gap_start = base
+        for batch in batches:
+            if self.count >= most:
+                break
+            if self.share.active_gap is not None:
+                if gap_start < batch.first:
+                    self._acquire_new(gap_start, batch.first - 1, most - self.count)
+                gap_start = batch.last + 1
+                if self.count >= most:
+                    break
+            is_throttled = self._is_throttled(batch, first, last)
+            if is_throttled and self.count > 0:
+                return 0
+            whole = batch.whole
+            fits = batch.first >= first and batch.last <= last
+            too_large = self.asked.is_strict and batch.size > most - self.count
+            if whole is not None and not whole.is_free:
+                continue
+            if whole is None or not fits or too_large or is_throttled:
+                batch.split()
+                taken = self._acquire_some(batch, first, last, most - self.count)
+                if is_throttled and taken:
+                    return 0
+                continue
+            whole.acquire(self.asked.member, self.until_ms)
+            self.found.append(Acquired(batch.first, batch.last, whole.count))
+            self.count += batch.size
+        return most
+
+    def _is_throttled(self, batch: Batch, first: int, last: int) -> bool:
+        """Whether records that are free have failed so often that fewer of them are given at a time."""
+        if batch.whole is not None:
+            return batch.whole.is_free and batch.whole.count >= self.throttled_from
+        counts = (delivery.count for _, delivery in batch.within(first, last) if delivery.is_free)
+        return max(counts, default=0) >= self.throttled_from
+
+    def _acquire_some(self, batch: Batch, first: int, last: int, most: int) -> int:
+        """Acquire what is free of a batch whose records stand differently; returns how many they are."""
+        limit, taken = self.limits.max_deliveries, 0
+        portion: int | None = None
+        runs: list[Acquired] = []
+        for offset, delivery in batch.within(first, last):
+            if not delivery.is_free:
+                continue
+            if limit > 2 and delivery.count == limit - 1 and taken:
+                break  # its last time it goes alone
+            if delivery.count >= self.throttled_from and portion is None:
+                portion = max(1, len(batch.each) >> (delivery.count - self.throttled_from + 1))
+            delivery.acquire(self.asked.member, self.until_ms)
+            taken += 1
+            if runs and runs[-1].last + 1 == offset and runs[-1].times == delivery.count:
+                runs[-1] = runs[-1]._replace(last=offset)
+            else:
+                runs.append(Acquired(offset, offset, delivery.count))
+            if limit > 2 and delivery.count == limit:
+                break
+            if (self.asked.is_strict and taken == most) or taken == portion:
+                break
+        self.found += runs
+        self.count += taken
+        return taken
+
+    def _acquire_new(self, first: int, last: int, most: int) -> None:
+        """Acquire records that are not in flight yet."""
+        share = self.share
+        if not share.flight and share.end > first:
+            first = share.end
+        if most < last - first + 1:
+            end = self._end_of_batch(first + most - 1)
+            last = min(end, last) if share.active_gap is not None else end
+        if last < first:
+            return
+        if self.asked.is_strict and last - first + 1 > most:
+            batch = Batch(first, last, self._locked())
+            batch.split_acquired(first + most - 1)
+            share.flight.add(batch)
+            share.may_have_free = True
+            new = [Acquired(first, first + most - 1, 1)]
+        else:
+            new = self._cut(first, last)
+            for acquired in new:
+                share.flight.add(Batch(acquired.first, acquired.last, self._locked()))
+        if share.flight.first.first == first:
+            share.start = first
+        share.end = max(share.end, last)
+        self.found += new
+        self.count += new[-1].last - first + 1
+        self._note_gap(new[-1].last + 1)
+
+    def _locked(self) -> Delivery:
+        return Delivery(State.ACQUIRED, 1, self.asked.member, self.until_ms)
+
+    def _cut(self, first: int, last: int) -> list[Acquired]:
+        """Batches of about the size that the member wants, cut where batches of the log begin."""
+        cuts = []
+        if not self.asked.is_strict and last - first + 1 > self.asked.batch_size:
+            for span in self.spans:
+                if span.base > last:
+                    break
+                if span.base - first >= self.asked.batch_size:
+                    cuts.append(Acquired(first, span.base - 1, 1))
+                    first = span.base
+        return [*cuts, Acquired(first, last, 1)]
+
+    def _end_of_batch(self, offset: int) -> int:
+        """The end of the batch that has an offset; the offset if none has."""
+        for span in self.spans:
+            if span.base <= offset <= span.last:
+                return span.last
+        return offset
+
+    def _note_gap(self, offset: int) -> None:
+        share = self.share
+        if share.gap is not None:
+            if share.active_gap is not None and offset <= share.gap.end:
+                share.gap.start = offset
+            else:
+                share.gap = None

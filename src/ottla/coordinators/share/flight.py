@@ -1,0 +1,74 @@
+"""The batches in flight of a share partition, in the order of their offsets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from ottla.coordinators.share.delivery import Batch
+
+
+class Flight:
+    """Batches by their first offset; they do not overlap, but there may be gaps between them."""
+
+    __slots__ = ("_by_first", "_firsts")
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, Batch] = {}
+        self._firsts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[Batch]:
+        by_first = self._by_first
+        return iter([by_first[first] for first in self._firsts])
+
+    @property
+    def first(self) -> Batch:
+        return self._by_first[self._firsts[0]]
+
+    @property
+    def last(self) -> Batch:
+        return self._by_first[self._firsts[-1]]
+
+    def add(self, batch: Batch) -> None:
+        assert batch.first not in self._by_first
+        self._by_first[batch.first] = batch
+        insort(self._firsts, batch.first)
+
+    def clear(self) -> None:
+        self._by_first.clear()
+        self._firsts.clear()
+
+    def floor(self, offset: int) -> Batch | None:
+        """The last batch that begins at an offset or before it."""
+        at = bisect_right(self._firsts, offset)
+        return self._by_first[self._firsts[at - 1]] if at else None
+
+    def higher(self, offset: int) -> Batch | None:
+        """The first batch that begins behind an offset."""
+        at = bisect_right(self._firsts, offset)
+        return self._by_first[self._firsts[at]] if at < len(self._firsts) else None
+
+    def beginning_in(self, first: int, last: int) -> list[Batch]:
+        """The batches whose first offset lies between two offsets, both included."""
+        firsts = self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
+        return [self._by_first[each] for each in firsts]
+
+    def touching(self, first: int, last: int) -> list[Batch]:
+        """The batches that have one of some offsets."""
+        floor = self.floor(first)
+        begin = floor.first if floor is not None and floor.last >= first else first
+        return self.beginning_in(begin, last)
+
+    def remove_up_to(self, offset: int) -> None:
+        """Without the batches that end at an offset or before it."""
+        at = 0
+        for first in self._firsts:
+            if self._by_first[first].last > offset:
+                break
+            at += 1
+        for first in self._firsts[:at]:
+            del self._by_first[first]
+        del self._firsts[:at]

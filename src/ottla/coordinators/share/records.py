@@ -1,0 +1,116 @@
+"""The records of `__share_group_state`: how they are written, and what they do to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ottla.coordinators.share.batches import StateBatch, combined
+from ottla.coordinators.share.state import NO_EPOCH, NO_START, Key, ShareState, ShareStates
+from ottla.protocol.messages.records.share_state_records import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from ottla.protocol.messages.records.share_state_records import StateBatch as BatchRecord
+from ottla.storage.state_machine.entries import Stored
+
+VERSION: Final = 0
+_NO_TIME: Final = 0
+_FIRST_EPOCH: Final = 0
+
+
+def snapshot_record(key: Key, state: ShareState) -> Stored:
+    """All of a share partition."""
+    value = ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        create_timestamp=state.created_ms,
+        write_timestamp=state.written_ms,
+        state_batches=_written(state.batches),
+        delivery_complete_count=state.complete_count,
+    )
+    return Stored(
+        ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value, VERSION
+    )
+
+
+def update_record(key: Key, state: ShareState) -> Stored:
+    """What changed; of `state` only that is taken."""
+    value = ShareUpdateValue(
+        snapshot_epoch=state.snapshot_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        state_batches=_written(state.batches),
+        delivery_complete_count=state.complete_count,
+    )
+    return Stored(ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value, VERSION)
+
+
+def tombstone(key: Key) -> Stored:
+    return Stored(ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), None)
+
+
+def replay(states: ShareStates, entry: Stored, offset: int, updates_per_snapshot: int) -> ShareStates:
+    """The state after a record at an offset."""
+    key = Key(entry.key.group_id, entry.key.topic_id, entry.key.partition)
+    known = states.partitions.get(key)
+    if entry.value is None:
+        return states if known is None else ShareStates(states.partitions.delete(key))
+    if isinstance(entry.key, ShareSnapshotKey):
+        after = _after_snapshot(known, entry.value, offset, updates_per_snapshot)
+    else:
+        after = _after_update(known, entry.value, offset)
+    return ShareStates(states.partitions.set(key, after))
+
+
+def _after_snapshot(known: ShareState | None, value: ShareSnapshotValue, offset: int, limit: int) -> ShareState:
+    updates = 0 if known is None or known.updates >= limit else known.updates
+    return ShareState(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        complete_count=value.delivery_complete_count,
+        batches=_read(value.state_batches),
+        created_ms=value.create_timestamp,
+        written_ms=value.write_timestamp,
+        updates=updates,
+        known_leader_epoch=max(value.leader_epoch, NO_EPOCH if known is None else known.known_leader_epoch),
+        known_state_epoch=max(value.state_epoch, NO_EPOCH if known is None else known.known_state_epoch),
+        snapshot_at=offset,
+    )
+
+
+def _after_update(known: ShareState | None, value: ShareUpdateValue, offset: int) -> ShareState:
+    batches = _read(value.state_batches)
+    if known is None:  # its snapshot is gone: what is left counts from here on
+        return ShareState(
+            value.snapshot_epoch, _FIRST_EPOCH, value.leader_epoch, value.start_offset, value.delivery_complete_count,
+            batches, _NO_TIME, _NO_TIME, updates=1, known_leader_epoch=value.leader_epoch, snapshot_at=offset,
+        )  # fmt: skip
+    start = known.start_offset if value.start_offset == NO_START else value.start_offset
+    return known._replace(
+        start_offset=start,
+        complete_count=value.delivery_complete_count,
+        leader_epoch=known.leader_epoch if value.leader_epoch == NO_EPOCH else value.leader_epoch,
+        batches=combined((*known.batches, *batches), start),
+        updates=known.updates + 1,
+        known_leader_epoch=max(known.known_leader_epoch, value.leader_epoch),
+    )
+
+
+def _written(batches: Iterable[StateBatch]) -> list[BatchRecord]:
+    return [
+        BatchRecord(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
+
+
+def _read(batches: Iterable[Any]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in batches
+    )

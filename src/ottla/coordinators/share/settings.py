@@ -1,0 +1,71 @@
+"""The settings in force for a group's share partitions: its own within the broker's bounds, or else the broker's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from ottla.coordinators.share.partition import Limits
+from ottla.metadata.image.image import Image
+from ottla.metadata.image.values import ResourceType
+
+Settings = Callable[[str], Any]
+_READ_COMMITTED: Final = "read_committed"
+_duration = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
+    r"(?:T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+).fullmatch
+_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+class Beginning(NamedTuple):
+    """Where a group begins to read a partition for the first time."""
+
+    is_latest: bool
+    back_ms: int | None = None
+    """So long ago, if it is neither the log's start nor its end."""
+
+
+def limits_of(image: Image, settings: Settings, group_id: str) -> Limits:
+    """How many records may be in flight, how often, for how long."""
+    own = image.config(ResourceType.GROUP, group_id)
+
+    def number(name: str) -> int:
+        value = own.get(f"share.{name}")
+        if value is None:
+            return int(settings(f"group.share.{name}"))
+        # The bounds may have changed since it was set.
+        return max(int(settings(f"group.share.min.{name}")), min(int(value), int(settings(f"group.share.max.{name}"))))
+
+    return Limits(
+        max_locks=number("partition.max.record.locks"),
+        max_deliveries=number("delivery.count.limit"),
+        lock_ms=number("record.lock.duration.ms"),
+        may_renew=own.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+    )
+
+
+def reads_committed(image: Image, group_id: str) -> bool:
+    """Whether members get only records of transactions that were committed."""
+    level = image.config(ResourceType.GROUP, group_id).get("share.isolation.level", "")
+    return level.strip().lower() == _READ_COMMITTED
+
+
+def beginning_of(image: Image, group_id: str) -> Beginning:
+    """Where a group begins (share.auto.offset.reset)."""
+    name = image.config(ResourceType.GROUP, group_id).get("share.auto.offset.reset", "latest").strip().lower()
+    if name == "earliest":
+        return Beginning(is_latest=False)
+    _, _, duration = name.partition(":")
+    return Beginning(is_latest=False, back_ms=duration_ms(duration)) if duration else Beginning(is_latest=True)
+
+
+def duration_ms(text: str) -> int:
+    """An ISO 8601 duration as Java reads it (PnDTnHnMn.nS)."""
+    found = _duration(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no duration")
+    total = sum(float((found[unit] or "0").replace(",", ".")) * ms for unit, ms in _MS.items())
+    return int(-total if found["sign"] == "-" else total)

@@ -1,0 +1,92 @@
+"""The transaction coordinator as `coordinators/runtime/` runs it.
+
+Two things happen by themselves, each at its interval: transactions that are open for too long are aborted, and ids that
+nobody uses any more are forgotten. One that takes over goes on telling partitions how transactions ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final
+
+from ottla.coordinators.transactions.context import Context
+from ottla.coordinators.transactions.ending import fence
+from ottla.coordinators.transactions.records import TOPIC, replay, tombstone
+from ottla.coordinators.transactions.state import Transaction, TransactionsState
+from ottla.metadata.image.changes import Changes
+from ottla.protocol.messages.records.transaction_records import TRANSACTION_RECORDS
+from ottla.storage.state_machine.decision import Decision, Ticket
+from ottla.storage.state_machine.entries import Entry, Kinds
+
+TIMEOUTS: Final = "timeouts"
+EXPIRATION: Final = "expiration"
+_AT_ONCE: Final = 500
+"""Records of one decision: they are one batch, which must fit."""
+
+
+class TransactionBehaviour:
+    """The rules of transactions."""
+
+    topic: str = TOPIC
+    kinds: Kinds = TRANSACTION_RECORDS
+
+    def __init__(self, context: Callable[[int], Context]) -> None:
+        self._context = context
+        """The surroundings of a decision at a time."""
+
+    def empty(self) -> TransactionsState:
+        return TransactionsState()
+
+    def replay(
+        self, state: TransactionsState, entries: Iterable[Entry], now_ms: int, offset: int = -1
+    ) -> TransactionsState:
+        return replay(state, entries)
+
+    def loaded(self, state: TransactionsState, now_ms: int) -> Decision[None]:
+        context = self._context(now_ms)
+        return Decision(
+            (),
+            None,
+            answers=[(context.ending(found), found) for found in state if found.status.is_being_ended],
+            timers=(
+                (TIMEOUTS, now_ms + context.timeout_check_ms),
+                (EXPIRATION, now_ms + context.expiration_check_ms),
+            ),
+        )
+
+    def expired(self, state: TransactionsState, key: Hashable, now_ms: int) -> Decision[None]:
+        context = self._context(now_ms)
+        return abort_late(state, context) if key == TIMEOUTS else forget_idle(state, context)
+
+    def published(self, state: TransactionsState, changes: Changes, now_ms: int) -> Decision[Any] | None:
+        return None
+
+    def parked(self, state: TransactionsState) -> Iterable[Ticket]:
+        return ()
+
+
+def abort_late(state: TransactionsState, context: Context) -> Decision[None]:
+    """Abort what has been open for longer than its producer allowed."""
+    late = [found for found in state if found.is_timed_out(context.now_ms)]
+    records: list[Any] = []
+    answers: list[tuple[Ticket, Any]] = []
+    for found in late[:_AT_ONCE]:
+        aborted = fence(state, context, found, None)
+        state = aborted.state
+        records += aborted.records
+        answers += aborted.answers
+    return Decision(records, None, state=state, answers=answers, timers=((TIMEOUTS, _next(context, late)),))
+
+
+def forget_idle(state: TransactionsState, context: Context) -> Decision[None]:
+    """Forget the ids that were not used for long."""
+    until_ms = context.now_ms - context.expiration_ms
+    idle = [found for found in state if found.status.is_over and found.updated_ms <= until_ms]
+    again_ms = context.now_ms if len(idle) > _AT_ONCE else context.now_ms + context.expiration_check_ms
+    return Decision(
+        [tombstone(found.transactional_id) for found in idle[:_AT_ONCE]], None, timers=((EXPIRATION, again_ms),)
+    )
+
+
+def _next(context: Context, late: list[Transaction]) -> int:
+    return context.now_ms if len(late) > _AT_ONCE else context.now_ms + context.timeout_check_ms

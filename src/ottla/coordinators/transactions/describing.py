@@ -1,0 +1,65 @@
+"""Transactions as administrators see them: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Protocol
+
+from ottla.coordinators.transactions.state import BY_LABEL, Status, TransactionsState
+from ottla.protocol.errors import TransactionalIdNotFound
+from ottla.protocol.messages.rpc import describe_transactions, list_transactions
+
+
+class Pattern(Protocol):
+    """A regular expression."""
+
+    def fullmatch(self, text: str, /) -> object | None: ...
+
+
+def describe(state: TransactionsState, transactional_id: str) -> describe_transactions.TransactionState:
+    """All about one transaction."""
+    found = state.get(transactional_id)
+    if found is None or found.status is Status.DEAD:
+        raise TransactionalIdNotFound(f"{transactional_id} is not known")
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(found.partitions):
+        topics.setdefault(topic, []).append(number)
+    return describe_transactions.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.status.label,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[describe_transactions.TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )
+
+
+def unknown_states(names: Collection[str]) -> list[str]:
+    """Which of the states that are asked for do not exist."""
+    return [name for name in names if name not in BY_LABEL]
+
+
+def find(
+    state: TransactionsState,
+    now_ms: int,
+    *,
+    states: Collection[str] = (),
+    producer_ids: Collection[int] = (),
+    longer_than_ms: int = -1,
+    pattern: Pattern | None = None,
+) -> Iterator[list_transactions.TransactionState]:
+    """The transactions that pass all filters that are given."""
+    for found in state:
+        if (
+            (states and found.status.label not in states)
+            or (producer_ids and found.producer_id not in producer_ids)
+            or (longer_than_ms >= 0 and now_ms - found.start_ms <= longer_than_ms)
+            or (pattern is not None and not pattern.fullmatch(found.transactional_id))
+        ):
+            continue
+        yield list_transactions.TransactionState(
+            transactional_id=found.transactional_id,
+            producer_id=found.producer_id,
+            transaction_state=found.status.label,
+        )

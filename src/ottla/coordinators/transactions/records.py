@@ -1,0 +1,97 @@
+"""Transactions as records of `__transaction_state`, and back.
+
+Version 0 holds neither other producer ids nor the producer's version; it is written until transaction.version is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from ottla.coordinators.transactions.state import (
+    FORGOTTEN,
+    STATUSES,
+    Memory,
+    Status,
+    TopicPartition,
+    Transaction,
+    TransactionsState,
+)
+from ottla.protocol.messages.records.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.storage.state_machine.entries import Entry, Marker, Stored
+
+TOPIC: Final = "__transaction_state"
+_FLEXIBLE_RECORDS: Final = 1
+
+
+def record_of(transaction: Transaction, transaction_version: int) -> Stored:
+    """A transaction as it is written at a level of transaction.version."""
+    partitions: list[PartitionsSchema] | None = None
+    if transaction.status is not Status.EMPTY:
+        numbers: dict[str, list[int]] = {}
+        for topic, number in sorted(transaction.partitions):
+            numbers.setdefault(topic, []).append(number)
+        partitions = [PartitionsSchema(topic=topic, partition_ids=found) for topic, found in numbers.items()]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.status.number,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+    )
+    version = 1 if transaction_version >= _FLEXIBLE_RECORDS else 0
+    if version:
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+        value.client_transaction_version = transaction.client_version
+    return Stored(TransactionLogKey(transactional_id=transaction.transactional_id), value, version)
+
+
+def tombstone(transactional_id: str) -> Stored:
+    """The end of a transactional id."""
+    return Stored(TransactionLogKey(transactional_id=transactional_id), None)
+
+
+def replay(state: TransactionsState, entries: Iterable[Entry]) -> TransactionsState:
+    """The state after records, for the one who wrote them and for one who loads them."""
+    transactions, memory = state.transactions, state.memory
+    for entry in entries:
+        assert not isinstance(entry, Marker), "no transaction writes to the log of transactions"
+        transactional_id = entry.key.transactional_id
+        if entry.value is not None:
+            found = transaction_of(
+                transactional_id, entry.value, entry.version, memory.get(transactional_id, FORGOTTEN)
+            )
+            transactions = transactions.set(transactional_id, found)
+        elif transactional_id in transactions:
+            transactions = transactions.delete(transactional_id)
+            memory = memory.delete(transactional_id) if transactional_id in memory else memory
+    return replace(state, transactions=transactions, memory=memory)
+
+
+def transaction_of(
+    transactional_id: str, value: TransactionLogValue, version: int | None, memory: Memory
+) -> Transaction:
+    """What a record tells, completed by what only its writer knows."""
+    has_all = version is None or version >= _FLEXIBLE_RECORDS
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        status=STATUSES[value.transaction_status],
+        partitions=frozenset(
+            TopicPartition(topic.topic, number)
+            for topic in value.transaction_partitions or ()
+            for number in topic.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id if has_all else memory.previous_producer_id,
+        next_producer_id=value.next_producer_id if has_all else memory.next_producer_id,
+        client_version=value.client_transaction_version if has_all else memory.client_version,
+        last_epoch=memory.last_epoch,
+    )
