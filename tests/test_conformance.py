@@ -115,7 +115,7 @@ def test_no_section_says_the_same_twice() -> None:
     assert len(set(statements)) == len(statements), {each for each in statements if statements.count(each) > 1}
 
 
-PLACE = "`src/ottla/api/dispatch.py:Dispatch.handle`"
+PLACE = "`src/ottla/broker/requests/dispatch.py:Dispatch.handle`"
 TEST = "`tests/test_conformance.py::test_no_section_says_the_same_twice`"
 
 
@@ -127,7 +127,12 @@ TEST = "`tests/test_conformance.py::test_no_section_says_the_same_twice`"
         ("", PLACE, TEST, "there is no statement"),
         ("a", "", TEST, "'' is not a place"),
         ("a", PLACE, "", "'' is not a test"),
-        ("a", "`src/ottla/api/dispatch.py:Gone`", TEST, "there is no Gone in src/ottla/api/dispatch.py"),
+        (
+            "a",
+            "`src/ottla/broker/requests/dispatch.py:Gone`",
+            TEST,
+            "there is no Gone in src/ottla/broker/requests/dispatch.py",
+        ),
         ("a", "`src/ottla/gone.py:f`", TEST, "there is no f in src/ottla/gone.py"),
         ("a", PLACE, "`tests/gone.py::test_f`", "there is no test_f in tests/gone.py"),
         ("a", NOT_YET, NOT_YET, f"only ZooKeeper mode may be {NOT_YET}"),

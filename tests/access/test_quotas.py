@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.access.quotas import ClientQuotas, Windows
-from ottla.access.rates import Rate, TokenBucket
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.rates import Rate, TokenBucket
 from ottla.metadata.image.values import quota_entity
 
 NOW = 1_700_000_000_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.access.actions import Action, Kind, Operation
-from ottla.access.standard import StandardAuthorizer, super_users
+from ottla.broker.authorization.actions import Action, Kind, Operation
+from ottla.broker.authorization.standard import StandardAuthorizer, super_users
 from ottla.metadata.image.values import Acl
 
 LITERAL, PREFIXED = 3, 4

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ottla.api import admin_table
-from ottla.api.dispatch import Dispatch
+from ottla.broker.requests.dispatch import Dispatch
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
 from ottla.metadata.controller.view import Options, View
 from ottla.protocol.errors import ApiError

@@ -17,9 +17,9 @@ from random import Random
 from typing import Any
 
 from ottla.api import api_versions, fetch, group_table, metadata, produce, reading_table
-from ottla.api.call import Client
-from ottla.api.dispatch import Dispatch
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Client
+from ottla.broker.requests.dispatch import Dispatch
 from ottla.config.settings.catalogue import broker_settings
 from ottla.config.settings.topics import effective_topic_settings
 from ottla.coordinators.runtime.producer_ids import ProducerIds

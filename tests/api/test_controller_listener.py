@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.api import controller_apis
-from ottla.api.call import Call, Client
-from ottla.api.controller_node import ControllerNode
-from ottla.api.dispatch import Dispatch
-from ottla.api.envelope import Enclosed
+from ottla.broker.requests.call import Call, Client
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.dispatch import Dispatch
+from ottla.broker.requests.envelope import Enclosed
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.protocol.errors import ApiError, InvalidRequest, NotController

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.api.broker_table import BROKER_ENDPOINTS
-from ottla.api.call import LATER, Call
-from ottla.api.endpoint import Endpoint
 from ottla.api.produce import produce_failed
+from ottla.broker.requests.call import LATER, Call
+from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.errors import ClusterAuthorizationFailed, UnknownServerError
 from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic

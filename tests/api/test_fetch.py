@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.access.actions import CLUSTER_NAME, Kind, Operation
-from ottla.access.standard import StandardAuthorizer
-from ottla.api.call import ANONYMOUS
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.standard import StandardAuthorizer
+from ottla.broker.requests.call import ANONYMOUS
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import NONE, TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.access.actions import Action, Kind, Operation
-from ottla.access.standard import StandardAuthorizer
+from ottla.broker.authorization.actions import Action, Kind, Operation
+from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.access.standard import StandardAuthorizer
+from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.create_acls import (
     AclCreation,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ottla.access.actions import CLUSTER_NAME, Kind, Operation
-from ottla.access.standard import StandardAuthorizer
 from ottla.api.broker_table import BROKER_ENDPOINTS
-from ottla.api.call import Call, Client
-from ottla.api.dispatch import Route
-from ottla.api.endpoint import Endpoint
-from ottla.api.guards import OF_BROKERS, OF_CONTROLLERS
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.guards import OF_BROKERS, OF_CONTROLLERS
+from ottla.broker.authorization.standard import StandardAuthorizer
+from ottla.broker.requests.call import Call, Client
+from ottla.broker.requests.dispatch import Route
+from ottla.broker.requests.endpoint import Endpoint
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import (

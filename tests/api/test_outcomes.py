@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import LATER, NOTHING, Call
-from ottla.api.dispatch import Route
+from ottla.broker.requests.call import LATER, NOTHING, Call
+from ottla.broker.requests.dispatch import Route
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse

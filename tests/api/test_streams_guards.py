@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.access.actions import Operation
+from ottla.broker.authorization.actions import Operation
 from ottla.protocol.errors import GroupAuthorizationFailed, StreamsInvalidTopology, TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,

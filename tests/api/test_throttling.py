@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.access.quotas import ClientQuotas
-from ottla.api.throttling import Charging
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.requests.throttling import Charging
 from ottla.metadata.image.values import quota_entity
 from ottla.protocol.errors import ThrottlingQuotaExceeded
 

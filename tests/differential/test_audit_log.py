@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.access.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest

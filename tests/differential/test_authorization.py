@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.access.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc import describe_configs as described
 from ottla.protocol.messages.rpc import incremental_alter_configs as altered_configs

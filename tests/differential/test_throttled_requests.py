@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.access.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.api.call import Call, Client
-from ottla.api.dispatch import Dispatch, Route
-from ottla.api.endpoint import Endpoint, endpoint
+from ottla.broker.requests.call import Call, Client
+from ottla.broker.requests.dispatch import Dispatch, Route
+from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.metrics.family import render
 from ottla.metrics.requests import RequestMeters, on_sent
 from ottla.net.intake import Intake

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import Call
+from ottla.broker.requests.call import Call
 from ottla.metrics.bodies import HIDDEN, describe
 from ottla.metrics.request_log import RequestLog
 from ottla.metrics.request_log import logger as request_logger

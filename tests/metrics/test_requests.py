@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import LATER, NOTHING, Call, CloseConnection
+from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection
 from ottla.metrics.requests import Meter
 from ottla.protocol.errors import NotLeader
 from ottla.protocol.messages.apis import BY_KEY

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import LATER, Call
+from ottla.broker.requests.call import LATER, Call
+from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
 from ottla.metrics.requests import SPANS
 from ottla.net.intake import Intake
 from ottla.net.listener import Connections, Limits, Listener
 from ottla.net.request import Request
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
-from ottla.server.request_workers import RequestWorkers, WorkerThreads
 from tests.metrics.service import serving as serving_api
 from tests.net.test_connections import echo, frame, receive, run, serving
 from tests.security.certificates import Authority

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.access.actions import SUPPORTED, Kind
+from ottla.broker.authorization.actions import SUPPORTED, Kind
 from ottla.protocol.errors import (
     ClusterAuthorizationFailed,
     InvalidRequest,

@@ -22,9 +22,9 @@ from random import Random
 from typing import Any, cast
 
 from ottla.api import fetch, list_offsets, produce
-from ottla.api.call import Client
-from ottla.api.dispatch import Dispatch
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Client
+from ottla.broker.requests.dispatch import Dispatch
 from ottla.config.settings.topics import effective_topic_settings
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.isr import alter_partition

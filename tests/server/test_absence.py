@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import Client
+from ottla.broker.requests.call import Client
 from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.metadata.controller.heartbeats import Heartbeats
 from ottla.metadata.image.delta import Delta

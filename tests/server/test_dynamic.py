@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
@@ -16,7 +17,6 @@ from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.server.dynamic import DynamicSettings
 from ottla.server.reconfiguration import Reconfiguration
-from ottla.server.request_workers import RequestWorkers
 from ottla.server.settings import load_settings
 from ottla.server.upkeep import Upkeep
 from ottla.storage.compaction.scheduler import Compaction

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import Client, CloseConnection
-from ottla.api.dispatch import Route
-from ottla.api.forwarded import ENDPOINTS
+from ottla.broker.requests.call import Client, CloseConnection
+from ottla.broker.requests.dispatch import Route
+from ottla.broker.requests.forwarded import ENDPOINTS
 from ottla.protocol.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.principal import DefaultPrincipal

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.call import CloseConnection
+from ottla.broker.requests.call import CloseConnection
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.rpc.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.server.settings import load_settings

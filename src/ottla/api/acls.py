@@ -9,11 +9,11 @@ connection, as a request that cannot be read does.
 from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final
 
-from ottla.access.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind
-from ottla.api.call import Call, CloseConnection
-from ottla.api.controller_node import ControllerNode
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, CloseConnection
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.acls import UNKNOWN, matches
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import ApiError, InvalidRequest, SecurityDisabled

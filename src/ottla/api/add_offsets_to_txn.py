@@ -5,11 +5,11 @@ What joins is the partition of `__consumer_offsets` that keeps the group. v2 fen
 
 from __future__ import annotations
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.shards import java_hash
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
 from ottla.coordinators.transactions.partitions import add

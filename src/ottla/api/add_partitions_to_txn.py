@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
 from ottla.coordinators.transactions.partitions import add, verify
 from ottla.coordinators.transactions.records import TOPIC

@@ -7,10 +7,10 @@ from ottla.api import (
     describe_client_quotas,
     describe_configs,
     describe_user_scram_credentials,
-    forwarded,
     list_config_resources,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests import forwarded
+from ottla.broker.requests.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *forwarded.ENDPOINTS,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.api import broker_loggers
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.config.settings.brokers import broker_setting, without_invalid
 from ottla.config.settings.values import SettingType
 from ottla.metadata.controller.configs import Operation

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     NONE,
     ApiError,

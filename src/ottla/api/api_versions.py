@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, InvalidRequest, RebootstrapRequired
 from ottla.protocol.messages.rpc.api_versions import (
     ApiVersion,

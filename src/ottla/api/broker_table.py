@@ -17,7 +17,7 @@ from ottla.api import (
     share_table,
     transaction_table,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.messages.apis import Api
 
 BROKER_ENDPOINTS: tuple[Endpoint, ...] = (

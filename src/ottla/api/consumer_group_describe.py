@@ -5,11 +5,11 @@ v1 tells members of the classic protocol from others (KIP-1099).
 
 from __future__ import annotations
 
-from ottla.api.call import Call
 from ottla.api.consumer_group_heartbeat import has_consumer_groups
-from ottla.api.group_context import context_of
 from ottla.api.group_describing import Describe, describes_groups
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.consumer.describing import describe_group
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup

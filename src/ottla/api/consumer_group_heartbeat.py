@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.consumer.checking import check_heartbeat
 from ottla.coordinators.groups.consumer.heartbeat import heartbeat
 from ottla.protocol.errors import UnsupportedVersion

@@ -16,17 +16,17 @@ from ottla.api import (
     delegation_tokens,
     describe_configs,
     describe_user_scram_credentials,
-    envelope,
     sasl,
 )
 from ottla.api.alter_configs import incremental_failed, legacy_failed
-from ottla.api.authorized import NOT_ASKED, cluster_operations
-from ottla.api.call import LATER, Call
-from ottla.api.controller_node import ControllerNode
 from ottla.api.describe_cluster import BROKERS, CONTROLLERS
-from ottla.api.endpoint import Endpoint, Failed, endpoint
-from ottla.api.envelope import Enclosed
-from ottla.api.forwarded import FAILURES
+from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations
+from ottla.broker.requests import envelope
+from ottla.broker.requests.call import LATER, Call
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.endpoint import Endpoint, Failed, endpoint
+from ottla.broker.requests.envelope import Enclosed
+from ottla.broker.requests.forwarded import FAILURES
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import (
     ApiError,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import ANONYMOUS, Call, Client
-from ottla.api.endpoint import Endpoint, endpoint
-from ottla.api.forwarded import forward
-from ottla.api.guarding import allowed, answered, may
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import allowed, answered, may
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import ANONYMOUS, Call, Client
+from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.broker.requests.forwarded import forward
 from ottla.config.settings.values import Password
 from ottla.metadata.image.values import DelegationToken
 from ottla.protocol.errors import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.describing import delete_group
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.state import GroupsState

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.call import LATER, Call, Later
-from ottla.api.endpoint import endpoint
 from ottla.api.metadata import INTERNAL_TOPICS
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     NONE,
     ApiError,

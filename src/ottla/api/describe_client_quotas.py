@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.quotas import CLIENT_ID, IP, USER
 from ottla.metadata.image.values import QuotaEntity
 from ottla.protocol.errors import ApiError, InvalidRequest, UnsupportedVersion

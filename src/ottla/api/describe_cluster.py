@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.authorized import NOT_ASKED, cluster_operations
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
 from ottla.protocol.messages.rpc.describe_cluster import (
     DescribeClusterBroker,

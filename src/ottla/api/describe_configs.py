@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from ottla.api import broker_loggers
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
 from ottla.api.setting_entries import (
     Entry,
     broker_entries,
@@ -19,6 +17,8 @@ from ottla.api.setting_entries import (
     layers_of,
     topic_entries,
 )
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.config.settings.brokers import BrokerLayers
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.topics import Source

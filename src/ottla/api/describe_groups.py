@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ottla.api.authorized import tell_group_operations
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.guarding import when_answered
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import when_answered
+from ottla.broker.authorization.authorized_operations import tell_group_operations
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.describing import describe_group
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError

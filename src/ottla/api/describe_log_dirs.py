@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import StorageFailed
 from ottla.protocol.messages.rpc.describe_log_dirs import (
     DescribeLogDirsPartition,

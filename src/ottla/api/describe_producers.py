@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.describe_producers import (

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.authorized import topic_operations
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.guarding import TOPIC_REFUSED, allowed
 from ottla.api.metadata import INTERNAL_TOPICS, offline_replicas
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import TOPIC_REFUSED, allowed
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.authorized_operations import topic_operations
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic

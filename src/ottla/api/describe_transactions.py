@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.transactions.describing import describe
 from ottla.coordinators.transactions.state import TransactionsState
 from ottla.protocol.errors import ApiError, InvalidRequest

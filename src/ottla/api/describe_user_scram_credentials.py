@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from ottla.api.call import Call
 from ottla.api.describe_configs import Described
-from ottla.api.endpoint import endpoint
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
 from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
     CredentialInfo,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.ending import end
 from ottla.coordinators.transactions.state import EPOCH_BUMPING
 from ottla.protocol.errors import ApiError, InvalidRequest

@@ -17,13 +17,13 @@ from collections.abc import Container, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from ottla.access.actions import Authorizer, Unanswered
-from ottla.api.call import LATER, Call, Later
-from ottla.api.endpoint import endpoint
 from ottla.api.fetch_access import check_readable, unreadable
-from ottla.api.guarding import answered
 from ottla.api.hints import endpoints_of, leader_of
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import answered
+from ottla.broker.authorization.actions import Authorizer, Unanswered
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,

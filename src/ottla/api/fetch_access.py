@@ -10,10 +10,10 @@ from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import Final
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import Call
-from ottla.api.guarding import allowed_of, may
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import allowed_of, may
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.replication.fetch_sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions

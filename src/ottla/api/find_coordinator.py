@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.shards import java_hash
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
 from ottla.protocol.messages.rpc.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ottla.api.authorized import DescribedGroup, tell_group_operations
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import Endpoint, endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.guarding import when_answered
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import when_answered
+from ottla.broker.authorization.authorized_operations import DescribedGroup, tell_group_operations
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
 from ottla.protocol.messages.apis import BY_KEY

@@ -18,7 +18,7 @@ from ottla.api import (
     sync_group,
     txn_offset_commit,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     find_coordinator.find_coordinator,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
 from ottla.api.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.producing import Expected, check_init, init
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

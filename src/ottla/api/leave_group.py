@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic_protocol import leave_group
 from ottla.protocol.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
 from ottla.protocol.messages.rpc.leave_group import (

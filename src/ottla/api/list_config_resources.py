@@ -6,9 +6,9 @@ v0 knew subscriptions of client metrics only · v1 asks by kind (KIP-1142); no k
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import UnsupportedVersion

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     ApiError,
     CorruptMessage,

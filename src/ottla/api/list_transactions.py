@@ -5,9 +5,9 @@ v1 only those that run for longer than a time (KIP-994) · v2 only those whose i
 
 from __future__ import annotations
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.consumer.regexes import compiled
 from ottla.coordinators.transactions.describing import find, unknown_states
 from ottla.protocol.errors import CoordinatorLoading

@@ -11,11 +11,11 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ottla.api.authorized import NOT_ASKED, cluster_operations, topic_operations
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.guarding import answered
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import answered
+from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations, topic_operations
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import delete_offsets
 from ottla.protocol.errors import InvalidGroupId
 from ottla.protocol.messages.rpc.offset_delete import OffsetDeleteRequest

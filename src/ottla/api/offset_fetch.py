@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.offsets import fetch_offsets
 from ottla.coordinators.groups.state import GroupsState

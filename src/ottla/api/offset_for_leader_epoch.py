@@ -5,9 +5,9 @@ v2 the epoch that the reader believes in · v3 who asks · v4 flexible. Only the
 
 from __future__ import annotations
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     EpochEndOffset,

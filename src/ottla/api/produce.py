@@ -12,11 +12,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Generator, Mapping
 
-from ottla.api.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
-from ottla.api.endpoint import endpoint
 from ottla.api.hints import endpoints_of, leader_of
-from ottla.api.node import BrokerNode
 from ottla.api.verification import Verification, verification_of, without_questions
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     NONE,
     ApiError,

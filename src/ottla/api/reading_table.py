@@ -12,7 +12,7 @@ from ottla.api import (
     offset_for_leader_epoch,
     telemetry,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     list_offsets.list_offsets,

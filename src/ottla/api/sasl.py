@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.api.authentication import State
-from ottla.api.call import Call
-from ottla.api.endpoint import Endpoint, endpoint
+from ottla.broker.requests.authentication import State
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.protocol.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

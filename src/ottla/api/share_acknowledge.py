@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import LATER, Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.guarding import allowed, when_answered
 from ottla.api.hints import endpoints_of, leader_of
-from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
+from ottla.broker.authorization.access_checks import allowed, when_answered
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.share.heartbeat import check_member_id
 from ottla.coordinators.share.acknowledging import Ack, check_acks
 from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, Where

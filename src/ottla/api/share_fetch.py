@@ -8,11 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.api.call import LATER, Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.guarding import when_answered
 from ottla.api.hints import endpoints_of, leader_of
-from ottla.api.node import BrokerNode
 from ottla.api.share_acknowledge import (
     FIRST_WITH_RENEWAL,
     MOVED,
@@ -21,6 +17,10 @@ from ottla.api.share_acknowledge import (
     readable,
     session_key,
 )
+from ottla.broker.authorization.access_checks import when_answered
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.share.fetching import Part
 from ottla.coordinators.runtime.share.reader import ShareReader
 from ottla.coordinators.share.acquiring import Asked

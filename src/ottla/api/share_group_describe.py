@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.api.call import Call
-from ottla.api.group_context import context_of
 from ottla.api.group_describing import Describe, describes_groups
-from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.share.describing import describe_group
 from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
 

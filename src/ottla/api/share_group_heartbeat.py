@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.api.call import LATER, Call, Later
-from ottla.api.coordinated import CallTicket
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.coordinated import CallTicket
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
 from ottla.api.share_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.share.partitions import Wanted
 from ottla.coordinators.share.sessions import Where
 from ottla.coordinators.share.state import NO_COUNT, NO_START

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import Endpoint, Failed, Handler, endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import Endpoint, Failed, Handler, endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
 from ottla.coordinators.share.state import Key, ShareStates
 from ottla.protocol.errors import ApiError

@@ -8,7 +8,7 @@ from ottla.api import (
     share_group_offsets,
     share_states,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     share_group_heartbeat.share_group_heartbeat,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.api.call import Call
 from ottla.api.group_describing import Describe, describes_groups
-from ottla.api.node import BrokerNode
 from ottla.api.streams_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.streams.describing import describe_group
 from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.guarding import allowed, may, when_answered
 from ottla.api.metadata import INTERNAL_TOPICS
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import allowed, may, when_answered
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.streams.checking import check_heartbeat, topics_named
 from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat

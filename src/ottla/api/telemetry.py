@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.call import Call
-from ottla.api.endpoint import endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, InvalidRecord
 from ottla.protocol.messages.rpc.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -8,7 +8,7 @@ from ottla.api import (
     list_transactions,
     write_txn_markers,
 )
-from ottla.api.endpoint import Endpoint
+from ottla.broker.requests.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     add_partitions_to_txn.add_partitions_to_txn,

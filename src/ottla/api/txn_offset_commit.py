@@ -5,11 +5,11 @@ v3 the member and its generation are checked (KIP-447) · v5 the group is added 
 
 from __future__ import annotations
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.group_context import context_of
-from ottla.api.node import BrokerNode
 from ottla.api.verification import commit_when_verified
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import commit_in_transaction
 from ottla.protocol.errors import ApiError, InvalidGroupId
 from ottla.protocol.messages.rpc.txn_offset_commit import (

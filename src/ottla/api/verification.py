@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.api.call import LATER, Call, Later
-from ottla.api.coordinated import CallTicket, coordinated
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.shard import Shard
 from ottla.coordinators.runtime.transactions.checks import Ability, Refused

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.api.call import Call, Later
-from ottla.api.endpoint import endpoint
-from ottla.api.gathering import Gathering
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.transactions.marker_writing import Codes
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla.access.actions import Action, Answers, Kind, Operation, Unanswered
+from ottla.broker.authorization.actions import Action, Answers, Kind, Operation, Unanswered
 from ottla.metadata.image.values import Acl
 from ottla.plugins import AclFilter, RequestContext, ServerInfo
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused

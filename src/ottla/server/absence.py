@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
-from ottla.api.call import Call
+from ottla.broker.requests.call import Call
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import DISCONNECT_GRACE_MS
 from ottla.metadata.image.values import Broker

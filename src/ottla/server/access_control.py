@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ottla.access.actions import Authorizer
-from ottla.access.quotas import ClientQuotas, Windows
-from ottla.access.standard import StandardAuthorizer, super_users
-from ottla.api.dispatch import Dispatch
-from ottla.api.throttling import BrokerThrottling, ControllerThrottling, Throttling
+from ottla.broker.authorization.actions import Authorizer
+from ottla.broker.authorization.standard import StandardAuthorizer, super_users
+from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.requests.dispatch import Dispatch
+from ottla.broker.requests.throttling import BrokerThrottling, ControllerThrottling, Throttling
 from ottla.config.listeners import WrongSetting
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.controller.quotas import IP

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.metrics.family import Family, counter, gauge
 from ottla.metrics.registry import Registry
 from ottla.net.listener import Listener
@@ -15,7 +16,6 @@ from ottla.replication.fetchers import Fetchers
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Expirations, Timer
-from ottla.server.request_workers import RequestWorkers
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 

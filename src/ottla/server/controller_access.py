@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.access.actions import AclKeeper
-from ottla.api.call import Call
-from ottla.api.envelope import Enclosed
-from ottla.api.throttling import Throttling
+from ottla.broker.authorization.actions import AclKeeper
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.envelope import Enclosed
+from ottla.broker.requests.throttling import Throttling
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.runtime.active_controller import ITSELF, ActiveController
 from ottla.metadata.runtime.decisions import Asker

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.api.call import ANONYMOUS
+from ottla.broker.requests.call import ANONYMOUS
 from ottla.client.connection import Connection
 from ottla.metadata.consensus.voters import Node
 from ottla.metrics.errors_in import Look, errors_in

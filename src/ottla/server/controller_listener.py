@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ottla.access.actions import Authorizer
 from ottla.api import controller_apis
-from ottla.api.controller_node import ControllerNode
-from ottla.api.dispatch import Dispatch, Route, Spawn
-from ottla.api.guards import OF_CONTROLLERS
+from ottla.broker.authorization.actions import Authorizer
+from ottla.broker.authorization.guards import OF_CONTROLLERS
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.dispatch import Dispatch, Route, Spawn
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.image import Image
 from ottla.protocol.features import supported_features

@@ -12,7 +12,7 @@ import ipaddress
 import logging
 from typing import Any, Final
 
-from ottla.api.call import Call, Client, CloseConnection
+from ottla.broker.requests.call import Call, Client, CloseConnection
 from ottla.protocol.errors import NotController, UnknownServerError, UnsupportedVersion, by_code
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.principal import DefaultPrincipal

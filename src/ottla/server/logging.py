@@ -6,8 +6,8 @@ import logging
 import sys
 from typing import Final, TextIO
 
-from ottla.access import audit
 from ottla.api.broker_loggers import TRACE
+from ottla.broker.authorization import audit
 
 REQUESTS: Final = "kafka.request.logger"
 AUDIT: Final = audit.LOGGER

@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any
 
 from ottla.api.broker_table import BROKER_ENDPOINTS, told_apis
-from ottla.api.call import Client
-from ottla.api.dispatch import Dispatch
-from ottla.api.guards import OF_BROKERS
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.guards import OF_BROKERS
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Client
+from ottla.broker.requests.dispatch import Dispatch
+from ottla.broker.requests.request_workers import Pools
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.metadata.consensus.effects import RoleChanged
@@ -63,7 +64,6 @@ from ottla.server.peers import QuorumPeers
 from ottla.server.plugins import Plugins
 from ottla.server.reconfiguration import Reconfiguration
 from ottla.server.replication import Replication
-from ottla.server.request_workers import Pools
 from ottla.server.securing import Handle, Securing
 from ottla.server.tasks import Tasks
 from ottla.server.topic_creation import TopicCreation

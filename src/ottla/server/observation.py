@@ -13,7 +13,8 @@ from time import monotonic, perf_counter_ns
 from typing import Final
 
 from ottla import __version__
-from ottla.api.node import BrokerNode
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.listeners import parse_address
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
@@ -41,7 +42,6 @@ from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
 from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
-from ottla.server.request_workers import RequestWorkers
 from ottla.server.topic_states import TopicStates
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from ottla.api.authentication import SaslGate, SaslRules
-from ottla.api.call import Client
-from ottla.api.dispatch import Dispatch
+from ottla.broker.requests.authentication import SaslGate, SaslRules
+from ottla.broker.requests.call import Client
+from ottla.broker.requests.dispatch import Dispatch
 from ottla.config.listeners import WrongSetting
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password

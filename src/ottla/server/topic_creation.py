@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.api.call import Call, CloseConnection
-from ottla.api.forwarded import on_behalf
+from ottla.broker.requests.call import Call, CloseConnection
+from ottla.broker.requests.forwarded import on_behalf
 from ottla.config.node_settings import NodeSettings
 from ottla.protocol.errors import ApiError, TopicAlreadyExists, by_code
 from ottla.protocol.messages.apis import BY_KEY

@@ -14,7 +14,7 @@ from random import Random
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ottla.api.call import ANONYMOUS
+from ottla.broker.requests.call import ANONYMOUS
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.controller.activation import activate, sign_of_life
 from ottla.metadata.controller.decision import Decision

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.access.actions import Kind, Operation, Unanswered
-from ottla.api.call import Call
-from ottla.api.guarding import allowed
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.access_checks import allowed
+from ottla.broker.authorization.actions import Kind, Operation, Unanswered
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.context import Context
 
 

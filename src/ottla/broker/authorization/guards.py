@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.access.actions import Operation
-from ottla.api import guards_of_admins as admins
-from ottla.api import guards_of_data as data
-from ottla.api import guards_of_groups as groups
-from ottla.api import guards_of_streams as streams
-from ottla.api.dispatch import Guard
-from ottla.api.guarding import of_cluster, of_group
+from ottla.broker.authorization import admin_guards as admins
+from ottla.broker.authorization import data_guards as data
+from ottla.broker.authorization import group_guards as groups
+from ottla.broker.authorization import streams_guards as streams
+from ottla.broker.authorization.access_checks import of_cluster, of_group
+from ottla.broker.authorization.actions import Operation
+from ottla.broker.requests.dispatch import Guard
 
 _ADMINS: Final[dict[int, Guard]] = {
     19: admins.guard_create_topics,

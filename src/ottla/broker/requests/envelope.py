@@ -13,9 +13,9 @@ import ipaddress
 import struct
 from typing import Any, Final, cast
 
-from ottla.api.call import LATER, Call, Later
-from ottla.api.controller_node import ControllerNode
-from ottla.api.endpoint import endpoint
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,

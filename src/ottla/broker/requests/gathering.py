@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ottla.api.call import LATER, Later
+from ottla.broker.requests.call import LATER, Later
 from ottla.protocol.errors import ApiError
 
 P = TypeVar("P")

@@ -19,9 +19,9 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.access.actions import Answers, Unanswered
-from ottla.api.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
-from ottla.api.endpoint import Endpoint
+from ottla.broker.authorization.actions import Answers, Unanswered
+from ottla.broker.requests.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
+from ottla.broker.requests.endpoint import Endpoint
 from ottla.net.request import SecondOutcome
 from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.apis import BY_KEY, Listeners

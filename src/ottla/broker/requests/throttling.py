@@ -15,10 +15,10 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Final
 
-from ottla.access.quotas import ClientQuotas
-from ottla.api.authentication import State
-from ottla.api.call import NOTHING, Call, CloseConnection
-from ottla.api.envelope import Enclosed
+from ottla.broker.quotas.client_quotas import ClientQuotas
+from ottla.broker.requests.authentication import State
+from ottla.broker.requests.call import NOTHING, Call, CloseConnection
+from ottla.broker.requests.envelope import Enclosed
 from ottla.protocol.errors import (
     ClusterAuthorizationFailed,
     FetchSessionIdNotFound,

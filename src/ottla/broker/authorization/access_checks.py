@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from ottla.access.actions import CLUSTER_NAME, Action, Kind, Operation, Unanswered
-from ottla.api.call import Call
-from ottla.api.dispatch import Guard
+from ottla.broker.authorization.actions import CLUSTER_NAME, Action, Kind, Operation, Unanswered
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.dispatch import Guard
 from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,

@@ -3,11 +3,11 @@
 from functools import cache
 from typing import Any
 
-from ottla.api import failures
-from ottla.api.call import Call
-from ottla.api.dispatch import Route
-from ottla.api.endpoint import Endpoint, Failed, endpoint
-from ottla.api.node import BrokerNode
+from ottla.broker.requests import failures
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.dispatch import Route
+from ottla.broker.requests.endpoint import Endpoint, Failed, endpoint
 
 
 async def forward(call: Call[BrokerNode], request: Any) -> Any:

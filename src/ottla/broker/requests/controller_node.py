@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.access.actions import Authorizer
-from ottla.api.call import Call, Client, Exchange
+from ottla.broker.authorization.actions import Authorizer
+from ottla.broker.requests.call import Call, Client, Exchange
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.apis import Api
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.access.actions import Action, Asking, Kind, Operation
+from ottla.broker.authorization.actions import Action, Asking, Kind, Operation
 from ottla.metadata.image.values import Acl
 
 LOGGER: Final = "kafka.authorizer.logger"

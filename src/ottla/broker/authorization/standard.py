@@ -11,9 +11,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.access.actions import Action, Asking, Kind, Operation
-from ottla.access.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
-from ottla.access.audit import logger as audit_logger
+from ottla.broker.authorization.actions import Action, Asking, Kind, Operation
+from ottla.broker.authorization.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
+from ottla.broker.authorization.audit import logger as audit_logger
 from ottla.metadata.image.values import Acl
 
 _LITERAL, _PREFIXED = 3, 4

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from ottla.access.actions import Authorizer
-from ottla.api.call import Call
+from ottla.broker.authorization.actions import Authorizer
+from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.producer_ids import ProducerIds

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
-from ottla.api.call import Client, Exchange
+from ottla.broker.requests.call import Client, Exchange
 from ottla.protocol.errors import ApiError, IllegalSaslState, SaslAuthenticationFailed
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.security.listening import Proven, ServerExchange

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ottla.access.rates import Rate, TokenBucket
+from ottla.broker.quotas.rates import Rate, TokenBucket
 from ottla.metadata.image.values import QuotaEntity, quota_entity
 
 PRODUCED: Final = "producer_byte_rate"

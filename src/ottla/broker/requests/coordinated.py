@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.api.call import LATER, Call, Later
+from ottla.broker.requests.call import LATER, Call, Later
 from ottla.coordinators.runtime.shard import Shard
 from ottla.protocol.errors import ApiError
 from ottla.storage.state_machine.decision import Decision

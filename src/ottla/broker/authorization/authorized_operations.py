@@ -6,9 +6,9 @@ As long as nobody restricts access, everyone may do everything that there is to 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from ottla.access.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
-from ottla.api.call import Call
-from ottla.api.guarding import may
+from ottla.broker.authorization.access_checks import may
+from ottla.broker.authorization.actions import CLUSTER_NAME, SUPPORTED, Action, Kind, Operation
+from ottla.broker.requests.call import Call
 from ottla.protocol.errors import NONE
 
 NOT_ASKED: Final = -(1 << 31)

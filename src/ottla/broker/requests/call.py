@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from ottla.access.actions import Answers
+from ottla.broker.authorization.actions import Answers
 from ottla.protocol.wire.types import Chunk
 
 if TYPE_CHECKING:
-    from ottla.api.authentication import Authentication
-    from ottla.api.dispatch import Route
+    from ottla.broker.requests.authentication import Authentication
+    from ottla.broker.requests.dispatch import Route
 
 N = TypeVar("N")
 

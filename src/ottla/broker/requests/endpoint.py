@@ -11,7 +11,7 @@ that no answer is expected, and ends the connection.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.api.call import Call
+from ottla.broker.requests.call import Call
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import BY_KEY, Api
 from ottla.protocol.wire.declare import schema_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import Call, CloseConnection
-from ottla.api.guarding import (
+from ottla.api.metadata import INTERNAL_TOPICS
+from ottla.api.produce import has_transactional_records
+from ottla.broker.authorization.access_checks import (
     TOPIC_REFUSED,
     allowed,
     answered_with,
@@ -15,9 +15,9 @@ from ottla.api.guarding import (
     require_transactional_id,
     split,
 )
-from ottla.api.metadata import INTERNAL_TOPICS
-from ottla.api.node import BrokerNode
-from ottla.api.produce import has_transactional_records
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, CloseConnection
 from ottla.protocol.errors import ClusterAuthorizationFailed
 from ottla.protocol.messages.rpc import (
     delete_records,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import Call
-from ottla.api.guarding import TOPIC_REFUSED, allowed, answered_with, error_of, may
+from ottla.broker.authorization.access_checks import TOPIC_REFUSED, allowed, answered_with, error_of, may
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.requests.call import Call
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc import alter_configs, create_partitions, create_topics, delete_topics, describe_configs

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.access.actions import Kind, Operation
-from ottla.api.call import Call
-from ottla.api.guarding import (
+from ottla.broker.authorization.access_checks import (
     GROUP_REFUSED,
     TOPIC_REFUSED,
     allowed,
@@ -18,8 +16,10 @@ from ottla.api.guarding import (
     require_transactional_id,
     split,
 )
-from ottla.api.guards_of_data import name_of, split_topics
-from ottla.api.node import BrokerNode
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.data_guards import name_of, split_topics
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
 from ottla.protocol.errors import OperationNotAttempted, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed
 from ottla.protocol.messages.rpc import (
     add_partitions_to_txn,
