@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ottla.broker.metrics.family import Family
 from ottla.cli.main import COMMANDS
 from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
 from ottla.config.settings.own import own_settings
 from ottla.config.settings.setting import Setting
-from ottla.metrics.family import Family
 from ottla.pipeline.read_options import READING, WRITING
 from ottla.pipeline.value_options import VALUES
 from ottla.server.node import Node

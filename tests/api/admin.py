@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ottla.api import admin_table
+from ottla.broker.handlers import admin_table
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
 from ottla.metadata.controller.view import Options, View

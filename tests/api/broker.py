@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from ottla.api import api_versions, fetch, group_table, metadata, produce, reading_table
+from ottla.broker.handlers import api_versions, fetch, group_table, metadata, produce, reading_table
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.api_versions import api_versions
+from ottla.broker.handlers.api_versions import api_versions
 from ottla.metadata.image.image import EMPTY
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest

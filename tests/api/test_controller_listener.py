@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api import controller_apis
+from ottla.broker.handlers import controller_apis
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.api.broker_table import BROKER_ENDPOINTS
-from ottla.api.produce import produce_failed
+from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS
+from ottla.broker.handlers.produce import produce_failed
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.errors import ClusterAuthorizationFailed, UnknownServerError

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.metrics.registry import Registry
+from ottla.broker.metrics.broker_metrics import watch_broker
+from ottla.broker.metrics.registry import Registry
 from ottla.protocol.messages.records.metadata_records import RemoveTopicRecord
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.server.broker_measures import watch_broker
 from tests.api.broker import BROKER_EPOCH, Broker, Exchange
 from tests.log.logs_in_memory import batch
 from tests.metrics.exposition import Exposition

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.api.broker_table import BROKER_ENDPOINTS
 from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
 from ottla.broker.authorization.guards import OF_BROKERS, OF_CONTROLLERS
 from ottla.broker.authorization.standard import StandardAuthorizer
+from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Route
 from ottla.broker.requests.endpoint import Endpoint

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.api.add_partitions_to_txn import add_partitions_to_txn_failed
-from ottla.api.init_producer_id import init_producer_id_failed
+from ottla.broker.handlers.add_partitions_to_txn import add_partitions_to_txn_failed
+from ottla.broker.handlers.init_producer_id import init_producer_id_failed
 from ottla.protocol.errors import ApiError, InvalidProducerEpoch, ProducerFenced
 from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest

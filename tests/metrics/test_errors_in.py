@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.metrics.errors_in import errors_in
+from ottla.broker.metrics.errors_in import errors_in
 from ottla.protocol.messages.apis import APIS, Api
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse

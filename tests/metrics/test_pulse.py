@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ottla.metrics.counts import total
-from ottla.metrics.family import render
-from ottla.metrics.pulse import Pulse
+from ottla.broker.metrics.counts import total
+from ottla.broker.metrics.family import render
+from ottla.broker.metrics.pulse import Pulse
 from tests.metrics.exposition import Exposition
 
 SECOND = 1_000_000_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.bodies import HIDDEN, describe
+from ottla.broker.metrics.request_log import RequestLog
+from ottla.broker.metrics.request_log import logger as request_logger
 from ottla.broker.requests.call import Call
-from ottla.metrics.bodies import HIDDEN, describe
-from ottla.metrics.request_log import RequestLog
-from ottla.metrics.request_log import logger as request_logger
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,

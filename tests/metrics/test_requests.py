@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.requests import Meter
 from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection
-from ottla.metrics.requests import Meter
 from ottla.protocol.errors import NotLeader
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.add_partitions_to_txn import (

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ottla.metrics.family import render
-from ottla.metrics.requests import Meter
-from ottla.metrics.topics import Topics
+from ottla.broker.metrics.family import render
+from ottla.broker.metrics.requests import Meter
+from ottla.broker.metrics.topics import Topics
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -13,10 +13,10 @@ from time import monotonic
 
 import pytest
 
-from ottla.net.connection import Connection
-from ottla.net.intake import Intake
-from ottla.net.listener import Connections, Limits, Listener
-from ottla.net.request import Request
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.intake import Intake
+from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.request import Request
 from ottla.protocol.wire.types import Chunk
 from ottla.storage.disk import FileRange, LogFile, SystemDisk
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.requests import SPANS
+from ottla.broker.network.intake import Intake
+from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.request import Request
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
-from ottla.metrics.requests import SPANS
-from ottla.net.intake import Intake
-from ottla.net.listener import Connections, Limits, Listener
-from ottla.net.request import Request
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
 from tests.metrics.service import serving as serving_api

@@ -21,7 +21,7 @@ from itertools import count
 from random import Random
 from typing import Any, cast
 
-from ottla.api import fetch, list_offsets, produce
+from ottla.broker.handlers import fetch, list_offsets, produce
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.broker.metrics.broker_metrics import watch_broker
+from ottla.broker.metrics.registry import Registry
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
-from ottla.metrics.registry import Registry
 from ottla.protocol.messages.records.metadata_records import PartitionRecord
 from ottla.replication.partition import Partition
-from ottla.server.broker_measures import watch_broker
 from tests.api.broker import ME, Broker
 from tests.log.logs_in_memory import batch
 from tests.metrics.exposition import Exposition

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Client
 from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.metadata.controller.heartbeats import Heartbeats
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
-from ottla.net.connection import Connection
-from ottla.net.request import Request
 from ottla.protocol.messages.records.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.absence import Absence

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from ottla.broker.network.listener import Connections, Limits, Listener
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import ResourceType
-from ottla.net.listener import Connections, Limits, Listener
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from ottla.server.dynamic import DynamicSettings

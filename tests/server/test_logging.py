@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from ottla.api.broker_loggers import LEVELS, ROOT, TRACE, alter_levels, levels
+from ottla.broker.handlers.broker_loggers import LEVELS, ROOT, TRACE, alter_levels, levels
 from ottla.metadata.controller.configs import Operation
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
 from ottla.server.logging import set_up

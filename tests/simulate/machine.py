@@ -15,11 +15,11 @@ from typing import Any
 from unittest.mock import patch
 from zlib import crc32
 
+from ottla.broker.network import connection, listener
 from ottla.client import consumer, producer, retrying
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
-from ottla.net import connection, listener
 from ottla.protocol.wire.batch import batches
 from ottla.server import coordinators, directories, formatting, observation
 from ottla.server import node as nodes

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from ottla.broker.telemetry import instances as known
+from ottla.broker.telemetry.instances import Instance, Instances
+from ottla.broker.telemetry.subscriptions import INTERVAL_MS
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
@@ -16,9 +19,6 @@ from ottla.protocol.errors import (
     UnknownSubscriptionId,
     UnsupportedCompressionType,
 )
-from ottla.telemetry import instances as known
-from ottla.telemetry.instances import Instance, Instances
-from ottla.telemetry.subscriptions import INTERVAL_MS
 
 START_MS = 1_700_000_000_000
 ME = {"client_id": "me", "client_software_name": "librdkafka", "client_source_port": None}

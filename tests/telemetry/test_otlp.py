@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from ottla.broker.telemetry.otlp import MOST_STEPS, Point, points_of
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.telemetry.otlp import MOST_STEPS, Point, points_of
 from tests.telemetry.payloads import gauge, histogram, message, payload, point, total, varint
 
 SOME = payload(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.metrics.family import render
-from ottla.telemetry import pushed
-from ottla.telemetry.otlp import Point
-from ottla.telemetry.pushed import PushedMetrics
+from ottla.broker.metrics.family import render
+from ottla.broker.telemetry import pushed
+from ottla.broker.telemetry.otlp import Point
+from ottla.broker.telemetry.pushed import PushedMetrics
 
 NOW_MS = 1_700_000_000_000
 TOLD = {"client_instance_id": "x", "client_id": 'a"b', "client_software_name": None}

@@ -9,10 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.network.listener import Limits
 from ottla.config.listeners import Address, ListenerEndpoint
 from ottla.config.settings.values import Value
 from ottla.metadata.image.values import FeatureRange
-from ottla.net.listener import Limits
 from ottla.protocol.features import supported_features
 
 LISTENER_LIMITS: Final = {

@@ -9,7 +9,7 @@ little for the decision; after that, a leader of which it is known that nothing 
 After the decision the dead broker is named for some seconds more as a broker that leads nothing. librdkafka gives up a
 broker that is not named any more, and with it the partitions that it still has there, even if the same answer names
 their new leader, and finds that out with its next look after a second. Naming it lets the partitions move first.
-Kafka's own clients do without, and are told of the brokers in service alone (`api/metadata.py`).
+Kafka's own clients do without, and are told of the brokers in service alone (`broker/handlers/metadata.py`).
 """
 
 from __future__ import annotations

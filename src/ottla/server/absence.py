@@ -20,6 +20,9 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Call
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import DISCONNECT_GRACE_MS
@@ -27,9 +30,6 @@ from ottla.metadata.image.values import Broker
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.net.connection import Connection
-from ottla.net.listener import Listener
-from ottla.net.request import Request
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.server.knocking import is_refused
 

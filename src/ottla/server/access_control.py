@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.authorization.standard import StandardAuthorizer, super_users
+from ottla.broker.network.listener import Connections
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.throttling import BrokerThrottling, ControllerThrottling, Throttling
@@ -16,7 +17,6 @@ from ottla.config.node_settings import NodeSettings
 from ottla.metadata.controller.quotas import IP
 from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import QuotaEntity, quota_entity
-from ottla.net.listener import Connections
 from ottla.server.hosts import address_of, host_of, spelled_out
 from ottla.server.plugins import AUTHORIZER, STANDARD
 

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ottla.broker.metrics.errors_in import Look, errors_in
 from ottla.broker.requests.call import ANONYMOUS
 from ottla.client.connection import Connection
 from ottla.metadata.consensus.voters import Node
-from ottla.metrics.errors_in import Look, errors_in
 from ottla.protocol.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
 from ottla.security.settings import SecurityNow, plaintext
 

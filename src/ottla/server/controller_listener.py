@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from ottla.api import controller_apis
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.authorization.guards import OF_CONTROLLERS
+from ottla.broker.handlers import controller_apis
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch, Route, Spawn
 from ottla.config.node_settings import NodeSettings

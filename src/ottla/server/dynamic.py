@@ -13,7 +13,7 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.api.setting_entries import layers_of
+from ottla.broker.handlers.setting_entries import layers_of
 from ottla.config.listeners import WrongSetting
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.brokers import BrokerLayers, broker_setting, listener_override

@@ -1,4 +1,6 @@
-"""What is logged at first, and where to. Levels are changed while the node runs by `api/broker_loggers.py`."""
+"""What is logged at first, and where to. Levels are changed while the node runs by
+`broker/handlers/broker_loggers.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import logging
 import sys
 from typing import Final, TextIO
 
-from ottla.api.broker_loggers import TRACE
 from ottla.broker.authorization import audit
+from ottla.broker.handlers.broker_loggers import TRACE
 
 REQUESTS: Final = "kafka.request.logger"
 AUDIT: Final = audit.LOGGER

@@ -14,12 +14,17 @@ import time
 from functools import partial
 from typing import Any
 
-from ottla.api.broker_table import BROKER_ENDPOINTS, told_apis
 from ottla.broker.authorization.guards import OF_BROKERS
+from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS, advertised_apis
+from ottla.broker.metrics.requests import on_sent
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.request import Request
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.request_workers import Pools
+from ottla.broker.telemetry.pushed import PushedMetrics
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.metadata.consensus.effects import RoleChanged
@@ -34,10 +39,6 @@ from ottla.metadata.runtime.membership import consensus_config, static_voters
 from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.metrics.requests import on_sent
-from ottla.net.connection import Connection
-from ottla.net.listener import Connections, Listener
-from ottla.net.request import Request
 from ottla.protocol.messages.apis import Listeners
 from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
@@ -73,7 +74,6 @@ from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log_environment import LogEnvironment
 from ottla.storage.threads import Threads
-from ottla.telemetry.pushed import PushedMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -365,7 +365,7 @@ class Node:
             supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
-            served=told_apis(with_telemetry=pushed.is_open),
+            served=advertised_apis(with_telemetry=pushed.is_open),
             pushed=pushed,
             ask_controller=self._ask,
             forward=self._access.forward,

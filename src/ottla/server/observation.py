@@ -13,6 +13,17 @@ from time import monotonic, perf_counter_ns
 from typing import Final
 
 from ottla import __version__
+from ottla.broker.metrics.broker_metrics import watch_broker, watch_logs, watch_network, watch_replication
+from ottla.broker.metrics.family import CONTENT_TYPE
+from ottla.broker.metrics.process import process_families
+from ottla.broker.metrics.pulse import Pulse
+from ottla.broker.metrics.quorum_metrics import behind, watch_controller, watch_metadata
+from ottla.broker.metrics.registry import Registry
+from ottla.broker.metrics.request_log import RequestLog
+from ottla.broker.metrics.requests import RequestMeters
+from ottla.broker.metrics.syncs import TimedDisk
+from ottla.broker.metrics.topics import Topics
+from ottla.broker.network.listener import Listener
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.listeners import parse_address
@@ -26,21 +37,10 @@ from ottla.metadata.image.values import Topic
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.metrics.family import CONTENT_TYPE
-from ottla.metrics.process import process_families
-from ottla.metrics.pulse import Pulse
-from ottla.metrics.registry import Registry
-from ottla.metrics.request_log import RequestLog
-from ottla.metrics.requests import RequestMeters
-from ottla.metrics.syncs import TimedDisk
-from ottla.metrics.topics import Topics
-from ottla.net.listener import Listener
 from ottla.replication.purgatory import Expirations
-from ottla.server.broker_measures import watch_broker, watch_logs, watch_network, watch_replication
 from ottla.server.event_measures import watch_coordinators
 from ottla.server.http import Answer, HttpServer
 from ottla.server.lifecycle import Lifecycle
-from ottla.server.quorum_measures import behind, watch_controller, watch_metadata
 from ottla.server.replication import Replication
 from ottla.server.topic_states import TopicStates
 from ottla.storage.compaction.scheduler import Compaction

@@ -6,9 +6,9 @@ What topics inherit is looked up with each image by those who hold the logs; her
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.broker.network.listener import Listener
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.node_settings import NodeSettings
-from ottla.net.listener import Listener
 from ottla.server.upkeep import Upkeep
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs

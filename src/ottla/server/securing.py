@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.tls import TlsConnection
 from ottla.broker.requests.authentication import SaslGate, SaslRules
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
@@ -25,8 +27,6 @@ from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ScramUser, SecurityProtocol
-from ottla.net.connection import Connection
-from ottla.net.tls import TlsConnection
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.security.delegation import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ottla.broker.network.listener import Listener
 from ottla.config.node_settings import NodeSettings
-from ottla.net.listener import Listener
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 

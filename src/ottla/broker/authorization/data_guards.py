@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from ottla.api.metadata import INTERNAL_TOPICS
-from ottla.api.produce import has_transactional_records
 from ottla.broker.authorization.access_checks import (
     TOPIC_REFUSED,
     allowed,
@@ -16,6 +14,8 @@ from ottla.broker.authorization.access_checks import (
     split,
 )
 from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.handlers.produce import has_transactional_records
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, CloseConnection
 from ottla.protocol.errors import ClusterAuthorizationFailed

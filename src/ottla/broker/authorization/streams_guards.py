@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.api.streams_group_heartbeat import check_names
 from ottla.broker.authorization.access_checks import GROUP_REFUSED, TOPIC_REFUSED, allowed, require_group, split
 from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.handlers.streams_group_heartbeat import check_names
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.streams.checking import topics_named

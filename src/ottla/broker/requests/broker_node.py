@@ -11,6 +11,8 @@ from uuid import uuid4
 
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.requests.call import Call
+from ottla.broker.telemetry.instances import Instances
+from ottla.broker.telemetry.pushed import PushedMetrics
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.producer_ids import ProducerIds
@@ -29,8 +31,6 @@ from ottla.replication.purgatory import Completions, Expirations, Timer
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.storage.directories.disk_space import Space, space_of
-from ottla.telemetry.instances import Instances
-from ottla.telemetry.pushed import PushedMetrics
 
 
 def _nothing(*_: object) -> None:

@@ -20,9 +20,9 @@ from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.authorization.actions import Answers, Unanswered
+from ottla.broker.network.request import SecondOutcome
 from ottla.broker.requests.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
 from ottla.broker.requests.endpoint import Endpoint
-from ottla.net.request import SecondOutcome
 from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.headers import RequestHeader

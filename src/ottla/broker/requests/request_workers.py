@@ -15,9 +15,9 @@ from functools import partial
 from threading import Condition, Thread, current_thread
 from typing import Any, TypeVar
 
+from ottla.broker.network.intake import Intake
+from ottla.broker.network.request import Request
 from ottla.config.node_settings import NodeSettings
-from ottla.net.intake import Intake
-from ottla.net.request import Request
 
 T = TypeVar("T")
 

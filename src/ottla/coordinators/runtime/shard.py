@@ -14,10 +14,10 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
+from ottla.broker.metrics.counts import record
 from ottla.coordinators.runtime.behaviour import Behaviour
 from ottla.coordinators.runtime.deadlines import Deadlines
 from ottla.metadata.image.changes import Changes
-from ottla.metrics.counts import record
 from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,

@@ -1,0 +1,56 @@
+"""AddOffsetsToTxn (key 25): the offsets of a group become part of a transaction.
+
+What joins is the partition of `__consumer_offsets` that keeps the group. v2 fenced producers hear PRODUCER_FENCED.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.coordinators.runtime.shards import java_hash
+from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
+from ottla.coordinators.transactions.partitions import add
+from ottla.coordinators.transactions.state import TopicPartition
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def add_offsets_to_txn_failed(
+    request: AddOffsetsToTxnRequest, version: int, error: ApiError
+) -> AddOffsetsToTxnResponse:
+    """The error alone."""
+    return AddOffsetsToTxnResponse(error_code=told(error, version, fenced_since=2).code)
+
+
+@endpoint(25, failed=add_offsets_to_txn_failed)
+def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) -> Later:
+    """Let the transaction's coordinator decide."""
+    transactions = call.node.transactions
+    if not request.transactional_id:
+        raise InvalidRequest("a transactional id must not be empty")
+    where = TopicPartition(GROUPS_TOPIC, group_partition(call.node, request.group_id))
+    return coordinated(
+        transactions.shards.of(request.transactional_id),
+        CallTicket(call, request),
+        lambda state: add(
+            state,
+            transactions.context(),
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [where],
+            client_version=0,
+            reply=AddOffsetsToTxnResponse(),
+        ),
+    )
+
+
+def group_partition(node: BrokerNode, group_id: str) -> int:
+    """The partition that keeps a group, also before there is one."""
+    number = node.groups.partition_of(group_id)
+    if number is None:
+        number = java_hash(group_id) % int(node.setting("offsets.topic.num.partitions"))
+    return number

@@ -1,0 +1,154 @@
+"""AddPartitionsToTxn (key 24): add partitions to a transaction, or check that they are in it.
+
+Up to v3 producers ask, about one transaction. From v4 on brokers do, about many, and may only want a check (KIP-890).
+A producer that was fenced hears PRODUCER_FENCED from v2 on. Where one partition is not known, none is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.gathering import Gathering
+from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
+from ottla.coordinators.transactions.partitions import add, verify
+from ottla.coordinators.transactions.records import TOPIC
+from ottla.coordinators.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState
+from ottla.protocol.errors import (
+    NONE,
+    ApiError,
+    InvalidRequest,
+    OperationNotAttempted,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.storage.state_machine.decision import Decision
+
+_FIRST_OF_BROKERS: Final = 4
+_INTERNAL: Final = frozenset({GROUPS_TOPIC, TOPIC, "__share_group_state"})
+Result = AddPartitionsToTxnResult
+ErrorOf = Callable[[TopicPartition], ApiError | None]
+
+
+def add_partitions_to_txn_failed(
+    request: AddPartitionsToTxnRequest, version: int, error: ApiError
+) -> AddPartitionsToTxnResponse:
+    """The error for each partition; for brokers, for the request."""
+    if version >= _FIRST_OF_BROKERS:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    (only,) = _transactions(request, version)
+    return _response([_result(only, lambda _: error, version)], version)
+
+
+@endpoint(24, failed=add_partitions_to_txn_failed)
+def add_partitions_to_txn(call: Call[BrokerNode], request: AddPartitionsToTxnRequest) -> Later:
+    """Let the coordinator of each transaction decide."""
+    version = call.version
+    transactions = _transactions(request, version)
+    gathering: Gathering[Result] = Gathering(
+        len(transactions), lambda results: call.answer(_response(results, version))
+    )
+    for number, transaction in enumerate(transactions):
+        _handle(call, transaction, gathering, number)
+    return gathering.begun()
+
+
+def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
+    if version >= _FIRST_OF_BROKERS:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _handle(
+    call: Call[BrokerNode], transaction: AddPartitionsToTxnTransaction, gathering: Gathering[Result], number: int
+) -> None:
+    version = call.version
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    wrong = _wrong_partitions(call, partitions)
+    if wrong:
+        result = _result(transaction, lambda where: wrong.get(where) or OperationNotAttempted(), version)
+        gathering.take(number, result)
+        return
+    part = gathering.part(number, lambda error: _result(transaction, lambda _: error, version))
+
+    def decide(state: TransactionsState) -> Decision[Result]:
+        transactional_id = transaction.transactional_id
+        producer_id, epoch = transaction.producer_id, transaction.producer_epoch
+        if transaction.verify_only:
+            found = verify(state, transactional_id, producer_id, epoch, partitions)
+            return Decision((), _result(transaction, found.get, version))
+        return add(
+            state,
+            call.node.transactions.context(),
+            transactional_id,
+            producer_id,
+            epoch,
+            partitions,
+            client_version=EPOCH_BUMPING if version >= _FIRST_OF_BROKERS else 0,
+            reply=_result(transaction, lambda _: None, version),
+        )
+
+    try:
+        if not transaction.transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        call.node.transactions.shards.of(transaction.transactional_id).submit("AddPartitionsToTxn", decide, part)
+    except ApiError as error:
+        part.fail(error)
+
+
+def _wrong_partitions(call: Call[BrokerNode], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
+    """What a transaction cannot have: unknown partitions, and for producers those of internal topics."""
+    wrong: dict[TopicPartition, ApiError] = {}
+    for where in partitions:
+        if call.version < _FIRST_OF_BROKERS and where.topic in _INTERNAL:
+            wrong[where] = TopicAuthorizationFailed(f"{where.topic} is internal")
+        elif call.node.image.partition(where.topic, where.partition) is None:
+            wrong[where] = UnknownTopicOrPartition(f"there is no partition {where.topic}-{where.partition}")
+    return wrong
+
+
+def _result(transaction: AddPartitionsToTxnTransaction, error_of: ErrorOf, version: int) -> Result:
+    def code(where: TopicPartition) -> int:
+        error = error_of(where)
+        return NONE if error is None else told(error, version, fenced_since=2).code
+
+    return Result(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code(TopicPartition(topic.name, index))
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in transaction.topics
+        ],
+    )
+
+
+def _response(results: Sequence[Result], version: int) -> AddPartitionsToTxnResponse:
+    if version >= _FIRST_OF_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)

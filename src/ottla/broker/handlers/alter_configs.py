@@ -1,0 +1,169 @@
+"""AlterConfigs and IncrementalAlterConfigs (keys 33 and 44): settings are changed while the cluster runs.
+
+A broker does itself what only it can: levels of its loggers, and whether it could run with its new settings. All else
+is decided by the controller. The answer is put together from both, in the order of the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.broker.handlers import broker_loggers
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
+from ottla.config.settings.brokers import broker_setting, without_invalid
+from ottla.config.settings.values import SettingType
+from ottla.metadata.controller.configs import Operation
+from ottla.metadata.image.values import ResourceType
+from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+
+_KEPT_BY_CONTROLLER: Final = (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+
+
+def incremental_failed(
+    request: incremental.IncrementalAlterConfigsRequest, version: int, error: ApiError
+) -> incremental.IncrementalAlterConfigsResponse:
+    """The error for each resource."""
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=[_told(incremental.AlterConfigsResourceResponse, each, error) for each in request.resources]
+    )
+
+
+def legacy_failed(request: legacy.AlterConfigsRequest, version: int, error: ApiError) -> legacy.AlterConfigsResponse:
+    """The error for each resource."""
+    return legacy.AlterConfigsResponse(
+        responses=[_told(legacy.AlterConfigsResourceResponse, each, error) for each in request.resources]
+    )
+
+
+@endpoint(44, failed=incremental_failed)
+async def incremental_alter_configs(
+    call: Call[BrokerNode], request: incremental.IncrementalAlterConfigsRequest
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Set, delete, append or subtract, setting by setting."""
+
+    def prepare(resource: incremental.AlterConfigsResource) -> bool:
+        missing = [
+            each.name for each in resource.configs if each.config_operation != Operation.DELETE and each.value is None
+        ]
+        _check_names([each.name for each in resource.configs], missing)
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            broker_loggers.alter_levels(
+                call.node.node_id, resource.resource_name, resource.configs, validate_only=request.validate_only
+            )
+            call.node.levels_changed()
+            return True
+        if resource.resource_type == ResourceType.BROKER:
+            _check_broker(call.node, resource.resource_name, lambda: _altered(call.node, resource))
+        elif resource.resource_type not in _KEPT_BY_CONTROLLER:
+            raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
+        return False
+
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=await _alter(call, request, prepare, incremental.AlterConfigsResourceResponse)
+    )
+
+
+@endpoint(33, failed=legacy_failed)
+async def alter_configs(call: Call[BrokerNode], request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
+    """Replace all settings of resources."""
+
+    def prepare(resource: legacy.AlterConfigsResource) -> bool:
+        missing = [each.name for each in resource.configs if each.value is None]
+        _check_names([each.name for each in resource.configs], missing)
+        if resource.resource_type == ResourceType.BROKER:
+            given = {each.name: each.value for each in resource.configs if each.value is not None}
+            _check_broker(call.node, resource.resource_name, lambda: given)
+        elif resource.resource_type not in _KEPT_BY_CONTROLLER:
+            raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
+        return False
+
+    return legacy.AlterConfigsResponse(
+        responses=await _alter(call, request, prepare, legacy.AlterConfigsResourceResponse)
+    )
+
+
+async def _alter(
+    call: Call[BrokerNode], request: Any, prepare: Callable[[Any], bool], answer: Callable[..., Any]
+) -> list[Any]:
+    """Prepare each resource, which may be all there is to do, and let the controller decide on the rest."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    done: dict[int, ApiError | None] = {}
+    for number, resource in enumerate(request.resources):
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            if prepare(resource):
+                done[number] = None
+        except ApiError as error:  # one bad resource spoils only its own answer
+            done[number] = error
+    rest = [each for number, each in enumerate(request.resources) if number not in done]
+    decided: dict[tuple[int, str], Any] = {}
+    if rest:
+        response = await call.node.forward(call, type(request)(resources=rest, validate_only=request.validate_only))
+        decided = {(each.resource_type, each.resource_name): each for each in response.responses}
+    return [
+        _told(answer, resource, done[number])
+        if number in done
+        else decided.get((resource.resource_type, resource.resource_name))
+        or _told(answer, resource, UnknownServerError())
+        for number, resource in enumerate(request.resources)
+    ]
+
+
+def _check_names(names: Sequence[str], missing: Sequence[str]) -> None:
+    if len({*names}) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    if missing:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(missing)}")
+
+
+def _check_broker(node: BrokerNode, name: str, settings: Callable[[], dict[str, str]]) -> None:
+    """Raise unless this broker, which is meant or one of all, could run with what is set on it."""
+    if name and broker_loggers.parse_node_id(name) != node.node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {node.node_id}, but received {name}")
+    node.check_broker_settings(name, settings())
+
+
+def _altered(node: BrokerNode, resource: incremental.AlterConfigsResource) -> dict[str, str]:
+    """What would be set on a broker, or on all, after an alteration."""
+    settings = without_invalid(node.image.config(ResourceType.BROKER, resource.resource_name))
+    for each in resource.configs:
+        try:
+            operation = Operation(each.config_operation)
+        except ValueError:
+            raise InvalidRequest(f"Unknown operations type {each.config_operation}") from None
+        if operation is Operation.DELETE:
+            settings.pop(each.name, None)
+        elif operation is Operation.SET:
+            settings[each.name] = each.value or ""
+        else:
+            settings[each.name] = _changed_list(each.name, settings.get(each.name), operation, each.value or "")
+    return settings
+
+
+def _changed_list(name: str, current: str | None, operation: Operation, value: str) -> str:
+    setting = broker_setting(name)
+    if setting is None:
+        raise InvalidConfig(f"Unknown config name: {name}")
+    if setting.type is not SettingType.LIST:
+        raise InvalidConfig(f"Config value {operation.name.lower()} is not allowed for config key: {name}")
+    items = [item for item in (setting.default or "" if current is None else current).split(",") if item]
+    named = value.split(",")
+    if operation is Operation.APPEND:
+        return ",".join([*items, *(item for item in named if item not in items)])
+    return ",".join(item for item in items if item not in named)
+
+
+def _told(answer: Callable[..., Any], resource: Any, error: ApiError | None) -> Any:
+    return answer(
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

@@ -1,0 +1,25 @@
+"""ConsumerGroupDescribe (key 69): consumer groups with their members, and what these have and should have (KIP-848).
+
+v1 tells members of the classic protocol from others (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.consumer_group_heartbeat import has_consumer_groups
+from ottla.broker.handlers.group_describing import Describe, describes_groups
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.group_context import context_of
+from ottla.coordinators.groups.consumer.describing import describe_group
+from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
+
+
+def _prepare(call: Call[BrokerNode]) -> Describe:
+    if not has_consumer_groups(call.node):
+        raise UnsupportedVersion
+    context = context_of(call)
+    return lambda state, group_id: describe_group(state, group_id, context)
+
+
+consumer_group_describe = describes_groups(69, DescribedGroup, _prepare)

@@ -1,0 +1,42 @@
+"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, never their secrets (KIP-554)."""
+
+from collections import Counter
+
+from ottla.broker.handlers.describe_configs import Described
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.endpoint import endpoint
+from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+@endpoint(50)
+def describe_user_scram_credentials(
+    call: Call[Described], request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Tell of the users that are named, or of all."""
+    credentials: dict[str, list[CredentialInfo]] = {}
+    for key, credential in sorted(call.node.image.scram.items()):
+        info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
+        credentials.setdefault(key.name, []).append(info)
+    times = Counter(each.name for each in request.users or ())
+    return DescribeUserScramCredentialsResponse(
+        results=[_result(user, times[user], credentials.get(user)) for user in times or credentials]
+    )
+
+
+def _result(user: str, times: int, infos: list[CredentialInfo] | None) -> DescribeUserScramCredentialsResult:
+    error: ApiError | None = None
+    if times > 1:
+        error = DuplicateResource(
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
+    elif infos is None:
+        error = ResourceNotFound(f"Attempt to describe a user credential that does not exist: {user}")
+    if error is not None:
+        return DescribeUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos or [])

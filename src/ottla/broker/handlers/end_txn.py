@@ -1,0 +1,47 @@
+"""EndTxn (key 26): commit or abort a transaction.
+
+v2 fenced producers hear PRODUCER_FENCED · v5 raises the epoch, and gives the producer its next one (KIP-890). It is
+answered when the outcome is in the log; markers follow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.coordinators.transactions.ending import end
+from ottla.coordinators.transactions.state import EPOCH_BUMPING
+from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
+
+_FIRST_TO_BUMP: Final = 5
+
+
+def end_txn_failed(request: EndTxnRequest, version: int, error: ApiError) -> EndTxnResponse:
+    """The error alone."""
+    return EndTxnResponse(error_code=told(error, version, fenced_since=2).code)
+
+
+@endpoint(26, failed=end_txn_failed)
+def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
+    """Let the transaction's coordinator decide."""
+    transactions = call.node.transactions
+    if not request.transactional_id:
+        raise InvalidRequest("a transactional id must not be empty")
+    return coordinated(
+        transactions.shards.of(request.transactional_id),
+        CallTicket(call, request),
+        lambda state: end(
+            state,
+            transactions.context(),
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            commit=request.committed,
+            client_version=EPOCH_BUMPING if call.version >= _FIRST_TO_BUMP else 0,
+        ),
+    )

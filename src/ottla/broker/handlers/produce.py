@@ -1,0 +1,426 @@
+"""Produce (key 0): append batches, and answer when as many replicas have them as the producer asked for.
+
+acks=0 wants no answer: when something fails, the connection is closed, so that the producer looks for the leader anew.
+acks=1 is answered at once. acks=all waits until all in-sync replicas have the batch; until then the partition's answer
+is a timeout, which is what the producer gets if the wait is over first.
+
+Batches that are much work, because they are large and compressed or are to be, are looked at in a thread first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Generator, Mapping
+
+from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.verification import Verification, verification_of, without_questions
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
+from ottla.broker.requests.endpoint import endpoint
+from ottla.protocol.errors import (
+    NONE,
+    ApiError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    MessageTooLarge,
+    NotLeader,
+    RecordError,
+    RecordListTooLarge,
+    RequestTimedOut,
+    StorageFailed,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from ottla.protocol.messages.rpc.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.protocol.wire.batch import (
+    ATTRIBUTES_LOW_BYTE,
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAX_INT64,
+    TRANSACTIONAL_BIT,
+)
+from ottla.protocol.wire.compression import Compression
+from ottla.protocol.wire.summary import survey
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Operation, complete_or_wait
+from ottla.storage.log.producers import Origin
+from ottla.storage.log.validate import Data, TooHeavy, accept
+
+ALL = -1
+_ACKS = (0, 1, ALL)
+_FIRST_WITH_ZSTD = 7
+_FIRST_WITH_IDS = 13
+"""Topics are told by their ids, and no longer by their names."""
+_LENGTH_AT = 8
+_MAGIC_AT = 16
+_LEAST_LENGTH = 14
+"""Less was never a batch, in whatever format."""
+_ALONE = (
+    UnknownTopicOrPartition,
+    UnknownTopicId,
+    NotLeader,
+    MessageTooLarge,
+    RecordListTooLarge,
+    CorruptMessage,
+    StorageFailed,
+)
+_read_length = struct.Struct(">i").unpack_from
+_TIMED_OUT = RequestTimedOut.code
+_NONE_KNOWN: Mapping[int, Partition] = {}
+_Accepted = Data | ApiError
+"""What a thread has made of a heavy batch: the batch as it is stored, or what is wrong with it."""
+
+
+def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> ProduceResponse | None:
+    """The same error for every partition; nothing for a producer that wants no answer."""
+    if request.acks == 0:
+        return None
+    topics: dict[tuple[str, bytes], TopicProduceResponse] = {}
+    for topic in request.topic_data:
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        answer = topics.setdefault((topic.name, topic.topic_id), answer)
+        answer.partition_responses += [_failed(part.index, error) for part in topic.partition_data]
+    return ProduceResponse(responses=list(topics.values()))
+
+
+@endpoint(0, failed=produce_failed)
+def produce(
+    call: Call[BrokerNode], request: ProduceRequest
+) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
+    """Append what the request holds."""
+    seen = _survey(request)
+    appending = _Appending(call, request, is_regular=seen is not None and call.version >= _FIRST_WITH_ZSTD)
+    if request.transactional_id is not None:
+        verification = appending.verification = verification_of(call, request)
+        if verification is not None and not verification.is_done:
+            appending.keep_bytes()
+            return _when_verified(appending, verification)
+    elif has_transactional_records(request) if seen is None else seen & TRANSACTIONAL_BIT:
+        # Nobody has the right to that.
+        raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+    return appending.run()
+
+
+async def _when_verified(appending: _Appending, verification: Verification) -> ProduceResponse | Later | Nothing:
+    """Append once the transaction's coordinator has answered. Meanwhile the connection waits, so that order is kept."""
+    await verification.wait()
+    outcome = appending.run()
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+class _Appending:
+    """The batches of one request, appended one after the other, and what is to be answered."""
+
+    __slots__ = ("_call", "_failed", "_is_regular", "_request", "_response", "_waiting", "verification")
+
+    def __init__(self, call: Call[BrokerNode], request: ProduceRequest, *, is_regular: bool) -> None:
+        self._call = call
+        self._request = request
+        self._is_regular = is_regular
+        """Whether every partition is known to have one batch, in a format that is served."""
+        self._response = ProduceResponse()
+        self._waiting: list[_Pending] | None = None
+        self._failed: ApiError | None = None
+        self.verification: Verification | None = None
+        """What the transaction's coordinator says, where it had to be asked."""
+
+    def run(self) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
+        """Append everything, in threads from the first batch on that takes more time than the event loop has."""
+        steps = self._steps()
+        for partition, part in steps:
+            self.keep_bytes()
+            if self.verification is None and self._request.transactional_id is not None:
+                self.verification = without_questions(self._call, self._request)
+            return self._go_on(steps, partition, part)
+        return self._outcome()
+
+    def keep_bytes(self) -> None:
+        """Copy what is left to do: the request's buffer is gone once the handler has returned."""
+        for topic in self._request.topic_data:
+            for part in topic.partition_data:
+                if isinstance(part.records, memoryview):
+                    part.records = memoryview(bytearray(part.records))
+
+    def _steps(self) -> Generator[tuple[Partition, PartitionProduceData], _Accepted, None]:
+        """Append all; who is too heavy for the event loop is given out, and comes back as a thread has accepted it."""
+        call, acks, is_regular = self._call, self._request.acks, self._is_regular
+        version, partitions, now_ms = call.version, call.node.partitions, call.node.now_ms()
+        answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
+        for topic in self._request.topic_data:
+            if version >= _FIRST_WITH_IDS:
+                key: str | bytes = topic.topic_id
+                known = partitions.by_id.get(topic.topic_id, _NONE_KNOWN)
+            else:
+                key = topic.name
+                known = partitions.by_name.get(topic.name, _NONE_KNOWN)
+            answers = answers_of.get(key)
+            if answers is None and topic.partition_data:
+                answers = answers_of[key] = []
+                self._response.responses.append(
+                    TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+                )
+            for part in topic.partition_data:
+                accepted: _Accepted | None = None
+                while True:
+                    partition = None
+                    try:
+                        found = known.get(part.index) or _made(partitions, version, topic, part.index)
+                        data: memoryview = part.records if is_regular else _only_batch(part, version)  # type: ignore[assignment] # survey saw it
+                        if acks not in _ACKS:
+                            raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
+                        if self.verification is not None:
+                            self.verification.check_answer(found)
+                        partition = found
+                        answer = self._append(partition, data, accepted, acks, now_ms)
+                    except TooHeavy:
+                        accepted = yield found, part
+                        now_ms, known = call.node.now_ms(), _NONE_KNOWN  # the topic may be gone by now
+                        continue
+                    except ApiError as error:
+                        self._failed, answer = error.with_traceback(None), _failed(part.index, error, partition)
+                    except OSError as error:
+                        self._failed = StorageFailed(str(error))
+                        answer = _failed(part.index, self._failed)
+                    break
+                assert answers is not None, "it was made for this topic's partitions"
+                answers.append(answer)
+                part.records = None
+
+    def _append(
+        self, partition: Partition, data: memoryview, accepted: _Accepted | None, acks: int, now_ms: int
+    ) -> PartitionProduceResponse:
+        """Append to one partition: its answer, which may have to wait."""
+        if isinstance(accepted, ApiError):
+            raise accepted
+        if self.verification is not None:
+            self.verification.check_guard(partition, data)
+        if accepted is None:
+            appended = partition.append_produced(data, acks, now_ms)
+        else:
+            appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
+        log = partition.log
+        answer = PartitionProduceResponse(
+            index=partition.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=log.log_start_offset,
+        )
+        if acks == ALL or (acks and log.flush_messages != MAX_INT64):
+            end = appended.last_offset + 1
+            durable_to = end if end - log.recovery_point >= log.flush_messages else 0
+            replicated_to = end if acks == ALL and log.high_watermark < end else 0
+            if durable_to or replicated_to:
+                self._waiting = self._waiting or []
+                self._waiting.append(_Pending(partition, answer, replicated_to, durable_to))
+        return answer
+
+    async def _go_on(
+        self,
+        steps: Generator[tuple[Partition, PartitionProduceData], _Accepted, None],
+        partition: Partition,
+        part: PartitionProduceData,
+    ) -> ProduceResponse | Later | Nothing:
+        """Do what is left, heavy batches in threads. Nothing of the connection is read meanwhile, so order is kept."""
+        node, accepted = self._call.node, None
+        while True:
+            data, settings = _only_batch(part, self._call.version), partition.log.settings
+            try:
+                accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
+            except RecordError as error:
+                accepted = error.with_traceback(None)  # which names this frame: neither would ever be freed by itself
+            try:
+                partition, part = steps.send(accepted)
+            except StopIteration:
+                return self._outcome()
+
+    def _outcome(self) -> ProduceResponse | Later | Nothing:
+        """What the handler returns when everything is appended."""
+        response, failed, call = self._response, self._failed, self._call
+        if self._request.acks == 0:
+            if failed is not None:
+                raise CloseConnection(f"a produce without answer failed: {failed}")
+            return NOTHING
+        if self._waiting is None:
+            return response if failed is None or call.version < 10 else _with_hints(call, response)
+        operation = _Waiting(call, response, self._waiting)
+        lists = [pending.partition.waiting_produces for pending in self._waiting]
+        complete_or_wait(operation, lists, call.node.timer, self._request.timeout_ms)
+        return LATER
+
+
+def _survey(request: ProduceRequest) -> int | None:
+    """The attributes of all batches together, if each partition has just one; None where nobody has looked."""
+    if survey is None:
+        return None
+    return survey([part.records for topic in request.topic_data for part in topic.partition_data])
+
+
+def _made(partitions: Partitions, version: int, topic: TopicProduceData, index: int) -> Partition:
+    """A partition that is not at hand: planned until now, or an error."""
+    if version >= _FIRST_WITH_IDS:
+        return partitions.get_by_id(topic.topic_id, index)
+    return partitions.get(topic.name, index)
+
+
+def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
+    """The one batch that a producer may send; the log looks closer at it."""
+    data = part.records
+    if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
+        raise InvalidRecord("a produce request must hold exactly one batch for each partition")
+    size = _read_length(data, _LENGTH_AT)[0] + LENGTH_PREFIX_BYTES
+    if size != len(data) and size >= HEADER_BYTES:
+        data = _first_batch(data, size)
+    if data[_MAGIC_AT] < 2:
+        raise InvalidRecord(f"a batch of magic {data[_MAGIC_AT]}; only 2 is supported")
+    if version < _FIRST_WITH_ZSTD and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
+        raise UnsupportedCompressionType("zstd needs Produce v7 or later")
+    return data
+
+
+def _first_batch(data: memoryview, size: int) -> memoryview:
+    """The batch alone, if what follows is only a part of another: Kafka leaves that out without a word."""
+    if size > len(data):
+        raise InvalidRecord(f"a batch of {size} bytes, of which {len(data)} came")
+    rest = data[size:]
+    if len(rest) >= LENGTH_PREFIX_BYTES:
+        length = _read_length(rest, _LENGTH_AT)[0]
+        if length < _LEAST_LENGTH:
+            raise CorruptMessage(f"a batch of length {length} follows the first")
+        if length + LENGTH_PREFIX_BYTES <= len(rest):
+            raise InvalidRecord("a produce request must hold exactly one batch for each partition")
+    return data[:size]
+
+
+class _Pending:
+    """A partition whose answer is still open."""
+
+    __slots__ = ("_answer", "_durable_to", "_replicated_to", "partition")
+
+    def __init__(
+        self, partition: Partition, answer: PartitionProduceResponse, replicated_to: int, durable_to: int
+    ) -> None:
+        self.partition = partition
+        self._answer = answer
+        self._replicated_to = replicated_to
+        self._durable_to = durable_to
+        answer.error_code = _TIMED_OUT
+        if durable_to:
+            # `flush.messages` promises that what was acknowledged has been synced.
+            partition.log.flusher.when_durable(durable_to, self._wake)
+
+    def settle(self, node: BrokerNode) -> bool:
+        """Whether the answer is decided by now."""
+        partition = self.partition
+        try:
+            if not partition.is_leader:
+                raise node.partitions.why_not_led(partition)
+            if self._replicated_to and not partition.has_replicated(self._replicated_to):
+                return False
+            if partition.log.recovery_point < self._durable_to:
+                return False
+        except ApiError as error:
+            self._answer.error_code = error.code
+        else:
+            self._answer.error_code = NONE
+        return True
+
+    def _wake(self) -> None:
+        self.partition.completions.add(self.partition.waiting_produces)
+        self.partition.completions.run()
+
+
+class _Waiting(Operation):
+    """A produce whose replicas have not all caught up."""
+
+    kind = "Produce"
+
+    __slots__ = ("_call", "_pending", "_response")
+
+    def __init__(self, call: Call[BrokerNode], response: ProduceResponse, pending: list[_Pending]) -> None:
+        super().__init__()
+        self._call = call
+        self._response = response
+        self._pending = pending
+
+    def try_complete(self) -> bool:
+        self._pending = [pending for pending in self._pending if not pending.settle(self._call.node)]
+        if self._pending:
+            return False
+        self._answer()
+        return True
+
+    def expire(self) -> None:
+        for pending in self._pending:
+            self._call.node.expirations.count_produce(pending.partition.topic, pending.partition.index)
+        self._answer()
+
+    def give_up(self, error: Exception) -> None:
+        self.finish()
+        self._call.fail(error)
+
+    def _answer(self) -> None:
+        response = self._response
+        if self._call.version >= 10:
+            response = _with_hints(self._call, response)
+        self._call.answer(response)
+
+
+def _failed(index: int, error: ApiError, partition: Partition | None = None) -> PartitionProduceResponse:
+    """The answer for a partition. Where its log begins is told if the log refused, save for a few errors."""
+    answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    if partition is not None and not isinstance(error, _ALONE):
+        answer.log_start_offset = partition.log.log_start_offset
+    # Kafka has a message where single records are at fault, and else leaves it to the code; so clients show no other.
+    if isinstance(error, RecordError) and error.record_errors:
+        answer.error_message = error.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+    return answer
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether any of the batches belongs to a transaction."""
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            data = part.records
+            if (
+                isinstance(data, memoryview)
+                and len(data) >= HEADER_BYTES
+                and data[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+            ):
+                return True
+    return False
+
+
+def _with_hints(call: Call[BrokerNode], response: ProduceResponse) -> ProduceResponse:
+    """Tell the producer who leads what is not led here."""
+    image, leaders = call.node.image, []
+    for topic in response.responses:
+        name = topic.name
+        if call.version >= 13:
+            known = image.topic_by_id(topic.topic_id)
+            name = known.name if known else ""
+        for answer in topic.partition_responses:
+            if answer.error_code == NotLeader.code:
+                answer.current_leader = leader_of(image, name, answer.index, LeaderIdAndEpoch)
+                if answer.current_leader is not None:
+                    leaders.append(answer.current_leader.leader_id)
+    response.node_endpoints = endpoints_of(image, leaders, call.client.listener, NodeEndpoint)
+    return response

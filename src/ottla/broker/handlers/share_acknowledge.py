@@ -1,0 +1,186 @@
+"""ShareAcknowledge (key 79): what became of records that a member acquired (KIP-932).
+
+v2 locks can be renewed (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from ottla.broker.authorization.access_checks import allowed, when_answered
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.share_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.coordinators.groups.share.heartbeat import check_member_id
+from ottla.coordinators.share.acknowledging import Ack, check_acks
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, Where
+from ottla.protocol.errors import (
+    ApiError,
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    NotLeader,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.rpc.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+FIRST_WITH_RENEWAL: Final = 2
+MOVED: Final = (NotLeader.code, FencedLeaderEpoch.code)
+Outcome = tuple[int, str | None]
+"""An error's code and message; 0 if all went well."""
+WELL: Final[Outcome] = (0, None)
+Outcomes = dict[Where, Outcome]
+
+
+def session_key(call: Call[BrokerNode], group_id: str | None, member_id: str | None) -> SessionKey:
+    """Whose session a request is of; raises unless there are share groups, and both names are well formed."""
+    check_enabled(call)
+    if group_id is None:
+        raise InvalidRequest("Invalid group id in the request.")
+    check_member_id(member_id)
+    assert member_id is not None
+    return SessionKey(group_id, member_id)
+
+
+def readable(call: Call[BrokerNode], names: Iterable[str]) -> Collection[str]:
+    """Those topics that the client may read."""
+    return allowed(call, Operation.READ, Kind.TOPIC, names) if call.node.authorizer is not None else set(names)
+
+
+def acknowledge_failed(request: ShareAcknowledgeRequest, version: int, error: ApiError) -> ShareAcknowledgeResponse:
+    """The error alone; Kafka tells no message."""
+    return ShareAcknowledgeResponse(error_code=error.code)
+
+
+@endpoint(79, failed=acknowledge_failed)
+def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) -> Later:
+    """Take what the member says; it is answered when that is written down."""
+    key = session_key(call, request.group_id, request.member_id)
+    sharing = call.node.sharing
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise InvalidShareSessionEpoch("a session begins with a fetch")
+    session = sharing.sessions.at(key, request.share_session_epoch)
+    is_final = request.share_session_epoch == FINAL_EPOCH
+    if not is_final:
+        session.go_on()
+
+    def finish(outcomes: Outcomes) -> None:
+        if is_final:
+            sharing.end_session(key)
+        call.answer(_response(call, request, outcomes))
+
+    when_answered(call, partial(acknowledge_all, call, key, request, finish))
+    return LATER
+
+
+def acknowledge_all(call: Call[BrokerNode], key: SessionKey, request: Any, finish: Callable[[Outcomes], None]) -> None:
+    """Take all that a ShareAcknowledge or a ShareFetch says of records; `finish` is called when it is written down."""
+    image, outcomes = call.node.image, Outcomes()
+    names = {topic.topic_id: found.name for topic in request.topics if (found := image.topic_by_id(topic.topic_id))}
+    may_read = readable(call, names.values())
+    taken: dict[Where, list[Ack]] = {}
+    silent: list[Where] = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            where = topic.topic_id, part.partition_index
+            acks = [
+                Ack(each.first_offset, each.last_offset, each.acknowledge_types)
+                for each in part.acknowledgement_batches
+            ]
+            try:
+                _check(
+                    call,
+                    names.get(topic.topic_id),
+                    part.partition_index,
+                    acks,
+                    may_read,
+                    is_renewal=_renews(call, request),
+                )
+            except ApiError as error:
+                outcomes[where] = error.code, None
+                continue
+            if acks:
+                taken[where] = acks
+            else:
+                silent.append(where)
+    if not taken:
+        finish(outcomes)
+        return
+    outcomes.update(dict.fromkeys(silent, WELL))
+    _acknowledge_each(call, key, taken, outcomes, finish)
+
+
+def _acknowledge_each(
+    call: Call[BrokerNode],
+    key: SessionKey,
+    taken: Mapping[Where, list[Ack]],
+    outcomes: Outcomes,
+    finish: Callable[[Outcomes], None],
+) -> None:
+    missing = set(taken)
+
+    def done(where: Where, error: ApiError | None) -> None:
+        outcomes[where] = WELL if error is None else (error.code, error.message)
+        missing.discard(where)
+        if not missing:
+            finish(outcomes)
+
+    for where, acks in taken.items():
+        call.node.sharing.acknowledge(key, where, acks, partial(done, where))
+
+
+def _renews(call: Call[BrokerNode], request: Any) -> bool:
+    return call.version >= FIRST_WITH_RENEWAL and bool(request.is_renew_ack)
+
+
+def _check(
+    call: Call[BrokerNode],
+    name: str | None,
+    index: int,
+    acks: Iterable[Ack],
+    may_read: Collection[str],
+    *,
+    is_renewal: bool,
+) -> None:
+    if name is None:
+        raise UnknownTopicId
+    check_acks(acks, knows_renewal=call.version >= FIRST_WITH_RENEWAL, is_renewal=is_renewal)
+    if name not in may_read:
+        raise TopicAuthorizationFailed
+    if call.node.image.partition(name, index) is None:
+        raise UnknownTopicOrPartition
+
+
+def _response(call: Call[BrokerNode], request: ShareAcknowledgeRequest, outcomes: Outcomes) -> ShareAcknowledgeResponse:
+    image, leaders = call.node.image, list[int]()
+    response = ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=call.node.sharing.limits(request.group_id or "").lock_ms
+    )
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    for (topic_id, index), (code, message) in outcomes.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)
+            response.responses.append(topic)
+        answer = PartitionData(partition_index=index, error_code=code, error_message=message)
+        known = image.topic_by_id(topic_id)
+        if code in MOVED and known is not None:
+            answer.current_leader = leader_of(image, known.name, index, LeaderIdAndEpoch) or LeaderIdAndEpoch()
+            leaders.append(answer.current_leader.leader_id)
+        topic.partitions.append(answer)
+    response.node_endpoints = endpoints_of(image, leaders, call.client.listener, NodeEndpoint)
+    return response

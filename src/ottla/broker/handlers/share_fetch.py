@@ -1,0 +1,259 @@
+"""ShareFetch (key 78): acquire records of share partitions, and acknowledge earlier ones (KIP-932).
+
+v2 a strict limit of records (KIP-1206); locks can be renewed, and nothing is fetched then (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ottla.broker.authorization.access_checks import when_answered
+from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.share_acknowledge import (
+    FIRST_WITH_RENEWAL,
+    MOVED,
+    Outcomes,
+    acknowledge_all,
+    readable,
+    session_key,
+)
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.endpoint import endpoint
+from ottla.coordinators.runtime.share.fetching import Part
+from ottla.coordinators.runtime.share.reader import ShareReader
+from ottla.coordinators.share.acquiring import Asked
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
+from ottla.protocol.errors import (
+    ApiError,
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    TopicAuthorizationFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.rpc.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.replication.purgatory import Operation
+
+_STRICT: Final = 1
+_MODES: Final = (0, _STRICT)
+_SLOTS: Final = "group.share.max.share.sessions"
+
+
+def share_fetch_failed(request: ShareFetchRequest, version: int, error: ApiError) -> ShareFetchResponse:
+    """The error alone; Kafka tells no message."""
+    return ShareFetchResponse(error_code=error.code)
+
+
+@endpoint(78, failed=share_fetch_failed)
+def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
+    """Acknowledge, then fetch; the answer has both."""
+    key = session_key(call, request.group_id, request.member_id)
+    is_renewal = call.version >= FIRST_WITH_RENEWAL and request.is_renew_ack
+    if is_renewal:
+        _check_renewal(request)
+    if request.share_acquire_mode not in _MODES:
+        raise InvalidRequest(f"there is no acquire mode {request.share_acquire_mode}")
+    try:
+        session = _session(call, request, key)
+    except ShareSessionLimitReached as error:
+        call.node.timer.add(_Refusal(call, request, error), request.max_wait_ms)
+        return LATER
+    _Fetching(call, request, key, session).run(is_renewal=is_renewal)
+    return LATER
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    named = {
+        "maxBytes": request.max_bytes,
+        "minBytes": request.min_bytes,
+        "maxRecords": request.max_records,
+        "maxWaitMs": request.max_wait_ms,
+    }
+    wrong = "".join(f"{name} must be set to 0, " for name, value in named.items() if value)
+    if wrong:
+        raise InvalidRequest(f"{wrong}if isRenewAck is true.")
+
+
+def _session(call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey) -> Session:
+    """The session that the request begins, goes on with, or ends."""
+    sharing, image, epoch = call.node.sharing, call.node.image, request.share_session_epoch
+    wanted = []
+    for topic in request.topics:
+        known = image.topic_by_id(topic.topic_id)
+        name = None if known is None else known.name
+        wanted += [((topic.topic_id, part.partition_index), name) for part in topic.partitions]
+    if epoch == INITIAL_EPOCH:
+        has_acks = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
+        return sharing.begin_session(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
+    session = sharing.sessions.at(key, epoch)
+    if epoch != FINAL_EPOCH:
+        forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+        sharing.update_session(session, wanted, forgotten)
+        session.go_on()
+    return session
+
+
+class _Fetching:
+    """One request: what it acknowledges and what it fetches, until both are there."""
+
+    def __init__(self, call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey, session: Session) -> None:
+        self.call = call
+        self.request = request
+        self.key = key
+        self.session = session
+        self.epoch = session.epoch
+        """As it is now: another request that came meanwhile has raised it."""
+        self.outcomes: Outcomes | None = None
+        self.parts: dict[Where, Part] | None = None
+        self.refused: dict[Where, ApiError] = {}
+
+    def run(self, *, is_renewal: bool) -> None:
+        has_acks = any(part.acknowledgement_batches for topic in self.request.topics for part in topic.partitions)
+        if has_acks:
+            acknowledge = partial(acknowledge_all, self.call, self.key, self.request, self._acknowledged)
+            when_answered(self.call, acknowledge)
+        else:
+            self.outcomes = {}
+        if is_renewal or self.request.share_session_epoch == FINAL_EPOCH:
+            self._fetched({})
+        else:
+            when_answered(self.call, self._fetch)
+
+    def _fetch(self) -> None:
+        call, request = self.call, self.request
+        most = min(request.max_bytes, call.node.fetch_max_bytes)
+        sharing, client, image = call.node.sharing, call.client, call.node.image
+        acls = None if call.node.authorizer is None else image.acls
+        reader = sharing.reader(self.session, (client, client.principal, acls))
+        self._refuse(reader)
+        sharing.fetch(
+            reader,
+            Asked(
+                self.key.member_id,
+                request.max_records,
+                request.batch_size,
+                call.version >= FIRST_WITH_RENEWAL and request.share_acquire_mode == _STRICT,
+            ),
+            refused=self.refused,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=min(request.min_bytes, most),
+            max_bytes=most,
+            done=self._fetched,
+        )
+
+    def _refuse(self, reader: ShareReader) -> None:
+        """Find out what is wrong with partitions that cannot be fetched; they are looked at with each fetch."""
+        image, targets = self.call.node.image, self.session.targets
+        changed = {watch.where: targets[watch.where].name for watch in reader.changed_in_order()}
+        may_read = readable(self.call, {name for name in changed.values() if name is not None})
+        for where, name in changed.items():
+            if name is None:
+                self.refused[where] = UnknownTopicId()
+            elif name not in may_read:
+                self.refused[where] = TopicAuthorizationFailed()
+            elif image.partition(name, where[1]) is None:
+                self.refused[where] = UnknownTopicOrPartition()
+
+    def _acknowledged(self, outcomes: Outcomes) -> None:
+        self.outcomes = outcomes
+        self._finish()
+
+    def _fetched(self, parts: dict[Where, Part]) -> None:
+        self.parts = parts
+        self._finish()
+
+    def _finish(self) -> None:
+        """Answer when both are there."""
+        if self.outcomes is None or self.parts is None:
+            return
+        try:
+            response = self._outcome(self.outcomes, self.parts)
+        except Exception as error:  # noqa: BLE001 (the client is answered whatever it is)
+            self.call.fail(error)
+        else:
+            self.call.answer(response)
+
+    def _outcome(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
+        epoch = self.request.share_session_epoch
+        if epoch == FINAL_EPOCH:
+            self.call.node.sharing.end_session(self.key)
+        if epoch > INITIAL_EPOCH and self.session.epoch != self.epoch:
+            raise InvalidShareSessionEpoch
+        return self._response(outcomes, parts)
+
+    def _response(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
+        call = self.call
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=call.node.sharing.limits(self.key.group_id).lock_ms)
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        leaders: list[int] = []
+
+        def tell(where: Where, answer: PartitionData) -> None:
+            topic = topics.get(where[0])
+            if topic is None:
+                topic = topics[where[0]] = ShareFetchableTopicResponse(topic_id=where[0])
+                response.responses.append(topic)
+            topic.partitions.append(answer)
+
+        parts = {**parts, **{where: Part(error=error) for where, error in self.refused.items()}}
+        for where, part in parts.items():
+            if self._must_tell(where, part) or where in outcomes:
+                tell(where, self._answer(where, part, outcomes, leaders))
+        for where in outcomes:
+            if where not in parts:
+                tell(where, self._answer(where, Part(), outcomes, leaders))
+        response.node_endpoints = endpoints_of(call.node.image, leaders, call.client.listener, NodeEndpoint)
+        return response
+
+    def _must_tell(self, where: Where, part: Part) -> bool:
+        if self.request.share_session_epoch <= INITIAL_EPOCH:
+            return True
+        return self.session.must_tell(where, has_records=bool(part.acquired), has_error=part.error is not None)
+
+    def _answer(self, where: Where, part: Part, outcomes: Outcomes, leaders: list[int]) -> PartitionData:
+        answer = PartitionData(
+            partition_index=where[1],
+            error_code=0 if part.error is None else part.error.code,
+            records=part.records,
+            acquired_records=[
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in part.acquired
+            ],
+        )
+        if where in outcomes:
+            answer.acknowledge_error_code, answer.acknowledge_error_message = outcomes[where]
+        if answer.error_code in MOVED:
+            image = self.call.node.image
+            known = image.topic_by_id(where[0])
+            if known is not None:
+                answer.current_leader = leader_of(image, known.name, where[1], LeaderIdAndEpoch) or LeaderIdAndEpoch()
+                leaders.append(answer.current_leader.leader_id)
+        return answer
+
+
+class _Refusal(Operation):
+    """The answer to a member for whose session there is no room: it waits, lest the member comes again at once."""
+
+    __slots__ = ("_call", "_error", "_request")
+
+    def __init__(self, call: Call[BrokerNode], request: ShareFetchRequest, error: ApiError) -> None:
+        super().__init__()
+        self._call = call
+        self._request = request
+        self._error = error
+
+    def try_complete(self) -> bool:
+        return False
+
+    def expire(self) -> None:
+        self._call.answer(share_fetch_failed(self._request, self._call.version, self._error))

@@ -1,0 +1,20 @@
+"""ShareGroupDescribe (key 77): share groups with their members, and what these read (KIP-932)."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.group_describing import Describe, describes_groups
+from ottla.broker.handlers.share_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.broker.requests.group_context import context_of
+from ottla.coordinators.groups.share.describing import describe_group
+from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
+
+
+def _prepare(call: Call[BrokerNode]) -> Describe:
+    check_enabled(call)
+    context = context_of(call)
+    return lambda state, group_id: describe_group(state, group_id, context)
+
+
+share_group_describe = describes_groups(77, DescribedGroup, _prepare)

@@ -1,0 +1,18 @@
+"""StreamsGroupDescribe (key 89): streams groups with their topologies and members, and what these run (KIP-1071)."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.group_describing import Describe, describes_groups
+from ottla.broker.handlers.streams_group_heartbeat import check_enabled
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call
+from ottla.coordinators.groups.streams.describing import describe_group
+from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
+
+
+def _prepare(call: Call[BrokerNode]) -> Describe:
+    check_enabled(call)
+    return describe_group
+
+
+streams_group_describe = describes_groups(89, DescribedGroup, _prepare)

@@ -1,0 +1,146 @@
+"""StreamsGroupHeartbeat (key 88): a member of a streams group comes, stays or goes, and gets tasks (KIP-1071).
+
+When internal topics of its topology are missing, this broker asks the controller for them; the member is told of it,
+and of what went wrong the last time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from ottla.broker.authorization.access_checks import allowed, may, when_answered
+from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Call, Later
+from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.group_context import context_of
+from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.streams.checking import check_heartbeat, topics_named
+from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
+from ottla.coordinators.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.streams.settings import heartbeat_interval_ms
+from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.protocol.errors import (
+    ApiError,
+    FencedMemberEpoch,
+    GroupIdNotFound,
+    GroupMaxSizeReached,
+    InvalidRequest,
+    InvalidTopic,
+    StreamsInvalidTopology,
+    UnknownMemberId,
+    UnsupportedVersion,
+)
+from ottla.protocol.messages.rpc.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+from ottla.protocol.metadata_versions import STREAMS_VERSION
+
+_FIRST_WITH_STREAMS_GROUPS: Final = 1
+_NAMED: Final = 3
+_EXPLAINED: Final = (
+    FencedMemberEpoch,
+    GroupIdNotFound,
+    GroupMaxSizeReached,
+    InvalidRequest,
+    StreamsInvalidTopology,
+    UnknownMemberId,
+)
+"""The errors that Kafka's coordinator tells in words; others are codes alone."""
+
+
+def check_enabled(call: Call[BrokerNode]) -> None:
+    """Raise unless there are streams groups: by the cluster's features, and by this broker's settings."""
+    is_known = call.node.image.features.level(STREAMS_VERSION) >= _FIRST_WITH_STREAMS_GROUPS
+    if not is_known or "streams" not in call.node.setting("group.coordinator.rebalance.protocols"):
+        raise UnsupportedVersion("The version of API is not supported.")
+
+
+def check_names(topology: Topology) -> None:
+    """Raise StreamsInvalidTopology if a topology names topics that it may not use, or that there cannot be."""
+    names = list(dict.fromkeys(topics_named(topology)))
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        raise StreamsInvalidTopology(
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        )
+    invalid = [name for name in names if not _is_valid(name)]
+    if invalid:
+        raise StreamsInvalidTopology(f"Topic names {','.join(invalid)} are not valid topic names.")
+
+
+def heartbeat_failed(
+    request: StreamsGroupHeartbeatRequest, version: int, error: ApiError
+) -> StreamsGroupHeartbeatResponse:
+    """The error, in words where Kafka has them."""
+    words = error.message if isinstance(error, _EXPLAINED) else None
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=words)
+
+
+@endpoint(88, failed=heartbeat_failed)
+def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbeatRequest) -> Later:
+    """Let the group's coordinator decide."""
+    check_enabled(call)
+    if request.topology is not None:
+        check_names(request.topology)
+    context = context_of(call)
+    check_heartbeat(request)
+    shard = call.node.groups.of(request.group_id)
+    return coordinated(shard, _Ticket(call, request, context), lambda state: heartbeat(state, request, context))
+
+
+class _Ticket(CallTicket):
+    """A heartbeat that is answered; topics that it found missing are asked for on the way."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, call: Call[BrokerNode], request: StreamsGroupHeartbeatRequest, context: Context) -> None:
+        super().__init__(call, request)
+        self.context = context
+
+    def answer(self, heard: Any, /) -> None:
+        assert isinstance(heard, Heard), f"{heard!r} is no answer to a heartbeat"
+        when_answered(self.call, partial(self._answer, heard))
+
+    def _answer(self, heard: Heard) -> None:
+        if heard.missing:
+            self._create(heard)
+        self.call.answer(heard.response)
+
+    def _create(self, heard: Heard) -> None:
+        call, context = self.call, self.context
+        names = [topic.name for topic in heard.missing]
+        if not may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
+            creatable = allowed(call, Operation.CREATE, Kind.TOPIC, names)
+            refused = [name for name in names if name not in creatable]
+            if refused:
+                _add(heard.response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+                return
+        # A failure is told, and not tried again, for two heartbeats.
+        pause_ms = 2 * heartbeat_interval_ms(self.request.group_id, context)
+        failures = list(call.node.create_streams_topics(call, heard.missing, pause_ms, call.node.now_ms()).items())
+        if failures:
+            told = ", ".join(f"{name} ({reason})" for name, reason in failures[:_NAMED])
+            if len(failures) > _NAMED:
+                told += f" and {len(failures) - _NAMED} more"
+            _add(heard.response, f"Creation failed: {told}.")
+
+
+def _add(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
+    """Tell more of the missing topics."""
+    for status in response.status or ():
+        if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; {detail}"
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return False
+    return True

@@ -1,0 +1,128 @@
+"""The request log: one line of JSON for each request, on the logger that Kafka has for it.
+
+It is on while that logger takes DEBUG, and can be switched while the node runs. Off, it is not there at all: routes get
+their meters alone. On, each request's note is a page that gathers what will be written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.broker.metrics.bodies import describe
+from ottla.broker.metrics.errors_in import Look
+from ottla.broker.metrics.requests import Finished, Meter, RequestMeters, Watchable
+
+logger: Final = logging.getLogger("kafka.request.logger")
+
+
+class Page:
+    """What is known of one request."""
+
+    __slots__ = ("call", "errors", "meter", "request", "response")
+
+    def __init__(self, meter: Meter, call: Any, request: Any) -> None:
+        self.meter = meter
+        self.call = call
+        # At once: handlers let go of records, and the bytes of the request are not there when it is answered.
+        self.request = describe(request, call.version)
+        self.response: Any = None
+        self.errors: set[int] | None = None
+
+    @property
+    def is_follower(self) -> bool:
+        return self.meter.is_follower
+
+    def failed(self, codes: set[int]) -> None:
+        self.errors = codes
+        self.meter.failed(codes)
+
+    def record(self, request: Finished) -> None:
+        """The request has had its outcome: count it and write it down."""
+        self.meter.record(request)
+        try:
+            logger.debug(json.dumps(self._line(request), separators=(",", ":")))
+        except Exception as error:  # noqa: BLE001 (a line that cannot be written is no reason to lose the connection)
+            logger.warning("a request could not be logged: %s", error)
+
+    def _line(self, request: Finished) -> dict[str, Any]:
+        call, client = self.call, self.call.client
+        arrived, started, replied = request.arrived_ns, request.started_ns, request.replied_ns
+        sent, handled = request.sent_ns or replied, request.handled_ns
+        sending = request.sending_ns or replied
+        local_end = min(handled or replied, replied)
+        return {
+            "isForwarded": client.is_forwarded,
+            "requestHeader": {
+                "requestApiKey": call.api_key,
+                "requestApiKeyName": self.meter.api.name,
+                "requestApiVersion": call.version,
+                "correlationId": call.correlation_id,
+                "clientId": call.client_id,
+            },
+            "request": self.request,
+            "response": self.response,
+            "errors": sorted(self.errors or ()),
+            "connection": client.connection_id,
+            "client": client.address,
+            "securityProtocol": client.security_protocol,
+            "listener": client.listener,
+            "principal": client.principal,
+            "clientInformation": {"softwareName": client.software_name, "softwareVersion": client.software_version},
+            "requestBytes": request.received_bytes,
+            "responseBytes": request.sent_bytes,
+            "totalTimeMs": _ms(sent - arrived),
+            "requestQueueTimeMs": _ms(started - arrived),
+            "localTimeMs": _ms(local_end - started),
+            "remoteTimeMs": _ms(replied - local_end),
+            "throttleTimeMs": request.mute_ms,
+            "responseQueueTimeMs": _ms(sending - replied),
+            "sendTimeMs": _ms(sent - sending),
+        }
+
+
+class RequestLog:
+    """Switches the log on and off."""
+
+    def __init__(self, meters: RequestMeters) -> None:
+        self._meters = meters
+        self.is_on = False
+
+    def refresh(self) -> None:
+        """The logger's level may have changed: write requests down from now on, or no longer."""
+        if logger.isEnabledFor(logging.DEBUG) != self.is_on:
+            self.is_on = not self.is_on
+            self._meters.watch_also(_log_requests if self.is_on else None)
+
+    def switch(self, on: bool) -> None:
+        """Write requests down from now on, or no longer."""
+        logger.setLevel(logging.DEBUG if on else logging.WARNING)
+        self.refresh()
+
+
+def _log_requests(route: Watchable) -> None:
+    """Put pages around a route's meters."""
+    route.pick = _pick(route.meter, route.pick)
+    route.look = _look(route.look, route.version)
+
+
+def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Page]:
+    if pick is None:
+        return lambda call, request: Page(meter, call, request)
+    return lambda call, request: Page(pick(call, request), call, request)
+
+
+def _look(look: Look | None, version: int) -> Look:
+    def look_and_keep(note: Any, response: Any) -> None:
+        if look is not None:
+            look(note, response)
+        if isinstance(note, Page):  # those that came before the log was switched on are not in it
+            note.response = describe(response, version)
+
+    return look_and_keep
+
+
+def _ms(ns: int) -> float:
+    return round(ns / 1e6, 3)

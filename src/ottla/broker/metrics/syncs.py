@@ -1,0 +1,39 @@
+"""How often and how long disks are synced: what a node's durability, and its producers' waiting, hang on."""
+
+from collections.abc import Iterator
+from threading import Lock
+from time import perf_counter_ns
+
+from ottla.broker.metrics.counts import Counts, new_counts, record, since
+from ottla.broker.metrics.family import Family, summary
+from ottla.storage.disk import SystemDisk
+
+
+class TimedDisk(SystemDisk):
+    """The system's disk with a clock on its syncs. They run in threads, one at a time for each log."""
+
+    def __init__(self) -> None:
+        self._times: Counts = new_counts()
+        self._recent: list[Counts] = []
+        self._lock = Lock()
+
+    def sync(self, file: int, /) -> None:  # type: ignore[override] # the system's takes no self
+        start = perf_counter_ns()
+        SystemDisk.sync(file)
+        took = perf_counter_ns() - start
+        with self._lock:
+            record(self._times, took)
+
+    def remember(self) -> None:
+        """Called once a minute: quantiles are of what came after the last call but one."""
+        self._recent = [*self._recent[-1:], self._times[:]]
+
+    def families(self) -> Iterator[Family]:
+        """Kafka's name for it, though single files are counted."""
+        flushes = summary(
+            "kafka_log_logflushstats_logflushrateandtimems", "Milliseconds for each sync of a log's file."
+        )
+        with self._lock:
+            times = self._times[:]
+        flushes.add_summary(times, since(times, self._recent[0] if self._recent else None), 1e6)
+        yield flushes

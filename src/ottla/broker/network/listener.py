@@ -1,0 +1,276 @@
+"""A listening socket and its connections: who may connect, how many, how fast, and for how long in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.intake import Intake
+from ottla.broker.network.request import Request
+from ottla.broker.network.tls import TlsConnection
+
+logger = logging.getLogger(__name__)
+
+_SCRATCH_BYTES = 256 * 1024
+_BACKLOG = 1024
+_ACCEPTS_A_TURN = 64
+
+
+@dataclass(slots=True)
+class Limits:
+    """What connections are held to. May be replaced while running."""
+
+    max_request_bytes: int = 104_857_600
+    max_idle_ms: int = 600_000
+    max_connections: int = 2_147_483_647
+    max_listener_connections: int = 2_147_483_647
+    """Of this listener alone, besides the limit for all of them."""
+    max_connections_per_ip: int = 2_147_483_647
+    max_connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    max_creation_rate: int = 2_147_483_647
+    """New connections a second, over all listeners; above that they wait in the backlog."""
+    max_listener_creation_rate: int = 2_147_483_647
+    send_buffer_bytes: int = 102_400
+    receive_buffer_bytes: int = 102_400
+    """-1: as the operating system thinks best."""
+
+
+class Connections:
+    """How many connections there are, over all listeners of a node."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_ip: Counter[str] = Counter()
+        self.full: set[Listener] = set()
+        """Those that have stopped to accept until there is room again."""
+        self.throttle_ms: Callable[[str], int] | None = None
+        """Counts a connection of an address: how long it is kept waiting before it is closed; 0 if it may stay."""
+
+
+class Listener:
+    """One address that is listened on. Requests go to the intake, which all listeners share."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        intake: Intake,
+        *,
+        limits: Limits,
+        counts: Connections,
+        on_sent: Callable[[Request], None],
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        self.loop = loop
+        self.name = name
+        self.intake = intake
+        self.limits = limits
+        self.on_sent = on_sent
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.encrypted = memoryview(bytearray(0 if tls is None else _SCRATCH_BYTES))
+        self.connections: set[Connection] = set()
+        self.accepted = 0
+        self.refused = 0
+        """Connections that were closed at once, because their address had too many."""
+        self.closed = 0
+        self.on_closed: Callable[[Connection], None] | None = None
+        """Told of each connection that has ended."""
+        self._counts = counts
+        self._tls = tls
+        """Says what new connections are encrypted with: certificates may be renewed while running."""
+        self._delayed: set[socket.socket] = set()
+        """Connections that came too often for their address, and are closed in a while."""
+        self._socket: socket.socket | None = None
+        self._address = ""
+        self._is_accepting = False
+        self._is_listening = False
+        self._accepted_in_second = 0
+        self._second_began_ns = 0
+
+    @property
+    def max_request_bytes(self) -> int:
+        return self.limits.max_request_bytes
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the address; returns the port, which the system chose if 0 was asked for.
+
+        Whoever comes yet is refused, and can go to another node instead of waiting for this one.
+        """
+        self._address = f"{host}:{port}"
+        try:
+            sock = self._socket = _bound_socket(host, port)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        return int(sock.getsockname()[1])
+
+    def listen(self) -> None:
+        """Let those who come wait to be accepted."""
+        assert self._socket is not None, "bind comes first"
+        if not self._is_listening:
+            try:
+                self._socket.listen(_BACKLOG)
+            except OSError as error:  # another process, started at the same time, was faster
+                raise self._unavailable(error) from error
+            self._is_listening = True
+
+    def _unavailable(self, error: OSError) -> OSError:
+        what = f"the listener {self.name} cannot have the address {self._address}: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            what += "; stop what runs there, perhaps another node, or give the listener another port"
+        return OSError(what)
+
+    def start(self) -> None:
+        """Accept connections."""
+        self.listen()
+        assert self._socket is not None
+        self._counts.full.discard(self)
+        if not self._is_accepting:
+            self._is_accepting = True
+            self.loop.add_reader(self._socket.fileno(), self._accept)
+
+    def stop(self) -> None:
+        """Accept no more."""
+        self._counts.full.discard(self)
+        if self._is_accepting and self._socket is not None:
+            self._is_accepting = False
+            self.loop.remove_reader(self._socket.fileno())
+
+    def close(self) -> None:
+        """Give the address back and end all connections."""
+        self.stop()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for connection in list(self.connections):
+            connection.close("the node stops")
+        for sock in list(self._delayed):
+            self._close_delayed(sock)
+
+    def close_idle(self) -> None:
+        """End connections that were silent for too long, unless they wait for an answer or are not read themselves."""
+        if self.intake.is_full:
+            return
+        oldest = perf_counter_ns() - self.limits.max_idle_ms * 1_000_000
+        for connection in [known for known in self.connections if known.last_ns < oldest]:
+            if connection.in_flight is None:
+                connection.close(f"no request for {self.limits.max_idle_ms} ms")
+
+    def forget(self, connection: Connection, why: str) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self.closed += 1
+        self._counts.count -= 1
+        self._counts.by_ip[connection.peer] -= 1
+        if not self._counts.by_ip[connection.peer]:
+            del self._counts.by_ip[connection.peer]
+        if why:
+            logger.info("%s was closed: %s", connection, why)
+        if self.on_closed is not None:
+            self.on_closed(connection)
+        for listener in [full for full in self._counts.full if full._has_room]:
+            listener.start()
+
+    def reject(self, connection: Connection, why: str) -> None:
+        """End a connection whose client breaks the rules."""
+        logger.warning("%s sent %s", connection, why)
+        connection.close()
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _ in range(_ACCEPTS_A_TURN):
+            if not self._may_accept():
+                return
+            try:
+                sock, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                # Out of file descriptors, most likely: those who wait in the backlog are not worse off by waiting.
+                logger.error("%s cannot accept connections: %s", self.name, error)
+                self._pause(1.0)
+                return
+            self._accepted_in_second += 1
+            self._admit(sock, str(address[0]))
+
+    @property
+    def _has_room(self) -> bool:
+        limits = self.limits
+        return self._counts.count < limits.max_connections and len(self.connections) < limits.max_listener_connections
+
+    def _may_accept(self) -> bool:
+        if not self._has_room:
+            self.stop()
+            self._counts.full.add(self)  # goes on when a connection ends, be it another listener's
+            return False
+        now_ns = perf_counter_ns()
+        if now_ns - self._second_began_ns >= 1_000_000_000:
+            self._second_began_ns, self._accepted_in_second = now_ns, 0
+        if self._accepted_in_second >= min(self.limits.max_creation_rate, self.limits.max_listener_creation_rate):
+            self._pause(1.0 - (now_ns - self._second_began_ns) / 1e9)
+            return False
+        return True
+
+    def _admit(self, sock: socket.socket, ip: str) -> None:
+        limits = self.limits
+        allowed = limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
+        if self._counts.by_ip[ip] >= allowed:
+            logger.info("%s refused a connection: %s has %d already", self.name, ip, allowed)
+            self.refused += 1
+            sock.close()
+            return
+        throttle = self._counts.throttle_ms
+        if throttle is not None and (wait_ms := throttle(ip)) > 0:
+            # Not read from and not told: a client that connects anew at once would only come more often.
+            self.refused += 1
+            self._delayed.add(sock)
+            self.loop.call_later(wait_ms / 1000, self._close_delayed, sock)
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        if limits.receive_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+        self.accepted += 1
+        self._counts.count += 1
+        self._counts.by_ip[ip] += 1
+        self.connections.add(
+            Connection(self, sock, ip) if self._tls is None else TlsConnection(self, sock, ip, self._tls())
+        )
+
+    def _close_delayed(self, sock: socket.socket) -> None:
+        self._delayed.discard(sock)
+        sock.close()
+
+    def _pause(self, seconds: float) -> None:
+        self.stop()
+        self.loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._socket is not None:
+            self.start()
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """A socket on the first address of the host; an empty host is all addresses."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
