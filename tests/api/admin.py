@@ -6,14 +6,14 @@ from ottla.broker.handlers import admin_table
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
 from ottla.metadata.controller.view import Options, View
+from ottla.node.dynamic_settings import DynamicSettings
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import Listeners
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.rpc.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
-from ottla.server.dynamic import DynamicSettings
-from ottla.server.settings import load_settings
 from tests.api.broker import CLUSTER_ID, ME, Broker
 
 FILE = {

@@ -29,6 +29,7 @@ from ottla.coordinators.runtime.transactions.transactions import Transactions
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
+from ottla.node.coordinators import group_context, group_coordinators
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.records.metadata_records import (
@@ -52,7 +53,6 @@ from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions, Timer
 from ottla.replication.unavailable_leaders import UnavailableLeaders
-from ottla.server.coordinators import group_context, group_coordinators
 from ottla.storage.directories.disk_space import Space
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs

@@ -12,8 +12,8 @@ import pytest
 
 import ottla
 from ottla.cli.main import COMMANDS
+from ottla.node.formatting import read_bootstrap
 from ottla.protocol.messages.records.metadata_records import UserScramCredentialRecord
-from ottla.server.formatting import read_bootstrap
 from ottla.storage.directories.node_files import read_meta
 from ottla.storage.disk import SystemDisk
 

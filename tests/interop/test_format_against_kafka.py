@@ -16,10 +16,10 @@ import pytest
 
 from ottla.config.listeners import ListenerEndpoint
 from ottla.metadata.image.encoding import ControlEntry, entries
+from ottla.node.formatting import FormattingRefused, format_directories
+from ottla.node.settings_loader import InvalidConfiguration, NodeSettings, load_settings
 from ottla.protocol.messages.records.raft_records import SnapshotHeaderRecord, VotersRecord
 from ottla.protocol.wire.batch import batches, check_crc
-from ottla.server.formatting import FormattingRefused, format_directories
-from ottla.server.settings import InvalidConfiguration, NodeSettings, load_settings
 from ottla.storage.directories.node_files import read_meta
 from ottla.storage.disk import SystemDisk
 from tests.interop.kafka_broker import KafkaNode

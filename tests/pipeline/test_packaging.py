@@ -13,7 +13,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_a_node_needs_neither_spark_nor_arrow() -> None:
     heavy = {"numpy", "pandas", "pyarrow", "pyspark", "py4j"}
-    assert not heavy & loaded_by("import ottla, ottla.cli.main, ottla.server.node, ottla.client.admin")
+    assert not heavy & loaded_by("import ottla, ottla.cli.main, ottla.node.node, ottla.client.admin")
 
 
 def test_spark_finds_the_source_by_its_name() -> None:

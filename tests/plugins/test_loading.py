@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.directories import NodeFailed
-from ottla.server.plugins import Plugins
-from ottla.server.settings import load_settings
+from ottla.node.directories import NodeFailed
+from ottla.node.plugins import Plugins
+from ottla.node.settings_loader import load_settings
 from tests.interop.kafka_jars import class_path, java_classes
 
 RULES = "tests.plugins.rules"

@@ -220,6 +220,6 @@ def refusal(node: OttlaNode) -> str:
 
 
 def test_a_node_without_plugins_does_not_load_what_runs_them() -> None:
-    loaded = "import ottla.server.node, sys; print([each for each in sys.modules if each.startswith('ottla.plugins')])"
+    loaded = "import ottla.node.node, sys; print([each for each in sys.modules if each.startswith('ottla.plugins')])"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

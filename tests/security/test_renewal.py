@@ -15,9 +15,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from ottla.config.settings.properties import show_properties
 from ottla.metadata.image.image import Image
+from ottla.node.listener_security import ListenerSecurity
+from ottla.node.settings_loader import load_settings
 from ottla.security.tls import client_context
-from ottla.server.securing import Securing
-from ottla.server.settings import load_settings
 from tests.cluster.ottla_cluster import eventually
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
@@ -76,7 +76,7 @@ def test_what_a_node_shows_to_others_is_renewed_too(tmp_path: Path) -> None:
     }
     file.write_text(show_properties({**SETTINGS, **values, **listeners}))
     settings = load_settings(file)
-    securing = Securing(settings, Image, lambda: 0)
+    securing = ListenerSecurity(settings, Image, lambda: 0)
     tls = securing.between_brokers().tls
     assert tls is not None
     before = client_context(tls)

@@ -15,10 +15,10 @@ from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSe
 from ottla.metadata.controller.heartbeats import Heartbeats
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
+from ottla.node.broker_liveness import BrokerLivenessMonitor
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.messages.records.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.server.absence import Absence
-from ottla.server.settings import load_settings
 from tests.ports import free_port
 
 SESSION_MS, SHORT_MS, LONG_MS = 9_000, 500, 4_000
@@ -54,7 +54,7 @@ class World:
         metadata: Any = SimpleNamespace(image=self.image)
         self.spawned: list[Coroutine[Any, Any, None]] = []
         settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms), **(own or {})})
-        self.absence = Absence(
+        self.absence = BrokerLivenessMonitor(
             settings,
             self.controller,
             quorum,

@@ -11,6 +11,10 @@ from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.loader import Update
 from ottla.metadata.runtime.decisions import Asker
+from ottla.node import controller_access
+from ottla.node.controller_access import ControllerAccess
+from ottla.node.controller_registration import ControllerRegistration
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import InvalidRequest, NotController, RequestTimedOut
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, RegisterControllerRecord
 from ottla.protocol.messages.rpc.controller_registration import (
@@ -20,10 +24,6 @@ from ottla.protocol.messages.rpc.controller_registration import (
 from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
-from ottla.server import controller_access
-from ottla.server.controller_access import ControllerAccess
-from ottla.server.controller_registration import ControllerRegistration
-from ottla.server.settings import load_settings
 
 REQUEST = ListPartitionReassignmentsRequest(topics=None)
 CALL: Any = SimpleNamespace(

@@ -13,12 +13,12 @@ from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import ResourceType
+from ottla.node.dynamic_settings import DynamicSettings
+from ottla.node.maintenance import Maintenance
+from ottla.node.reconfiguration import Reconfiguration
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
-from ottla.server.dynamic import DynamicSettings
-from ottla.server.reconfiguration import Reconfiguration
-from ottla.server.settings import load_settings
-from ottla.server.upkeep import Upkeep
 from ottla.storage.compaction.scheduler import Compaction
 from tests.log.logs_in_memory import NOW_MS, TOPIC_ID, make_logs
 from tests.log.simulated_disk import SimulatedDisk
@@ -171,7 +171,7 @@ def test_parts_of_a_node_follow_its_settings() -> None:
             loop, "PLAINTEXT", pools[0].intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None
         )
         compaction = Compaction(logs)
-        upkeep = Upkeep(loop, settings, logs, compaction, [listener], lambda: NOW_MS)
+        upkeep = Maintenance(loop, settings, logs, compaction, [listener], lambda: NOW_MS)
         parts = Reconfiguration(pools, [listener], logs, compaction, upkeep)
         running = Running(settings)
         running.dynamic.on_change.append(parts.apply)
@@ -215,7 +215,7 @@ def test_a_chore_comes_at_its_new_interval() -> None:
                 return False
 
         logs = make_logs(SimulatedDisk(seed=0), "/one")
-        upkeep = Upkeep(loop, load_settings(None, FILE), logs, Counted(logs), [], lambda: NOW_MS)
+        upkeep = Maintenance(loop, load_settings(None, FILE), logs, Counted(logs), [], lambda: NOW_MS)
         upkeep.start()
         upkeep.change_interval("compaction", 0.005)
         await asyncio.sleep(0.1)

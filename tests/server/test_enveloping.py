@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.requests.call import Client, CloseConnection
 from ottla.broker.requests.dispatch import Route
 from ottla.broker.requests.forwarded import ENDPOINTS
+from ottla.node.forwarding import enclose, open_answer
 from ottla.protocol.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.principal import DefaultPrincipal
@@ -19,7 +20,6 @@ from ottla.protocol.messages.rpc.create_topics import (
 )
 from ottla.protocol.messages.rpc.envelope import EnvelopeResponse
 from ottla.protocol.wire.codec import decode, decode_from, encode
-from ottla.server.enveloping import enclose, open_answer
 
 CREATE_TOPICS = next(endpoint for endpoint in ENDPOINTS if endpoint.api.name == "CreateTopics")
 

@@ -15,6 +15,16 @@ import pytest
 
 from ottla.metadata.consensus.voters import ReplicaKey, VoterSet
 from ottla.metadata.image.encoding import entries
+from ottla.node.formatting import (
+    FormattingRefused,
+    format_directories,
+    random_cluster_id,
+    random_id,
+    read_bootstrap,
+)
+from ottla.node.initial_credentials import InvalidCredential, credential_record
+from ottla.node.initial_features import release_named
+from ottla.node.settings_loader import NodeSettings, load_settings
 from ottla.protocol.features import FEATURES
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
 from ottla.protocol.messages.records.raft_records import (
@@ -25,16 +35,6 @@ from ottla.protocol.messages.records.raft_records import (
 )
 from ottla.protocol.metadata_versions import METADATA_VERSIONS
 from ottla.protocol.wire.batch import batches
-from ottla.server.features import release_named
-from ottla.server.formatting import (
-    FormattingRefused,
-    format_directories,
-    random_cluster_id,
-    random_id,
-    read_bootstrap,
-)
-from ottla.server.scram import InvalidCredential, credential_record
-from ottla.server.settings import NodeSettings, load_settings
 from ottla.storage.directories.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
 from ottla.storage.disk import SystemDisk
 from tests.log.simulated_disk import PowerLoss, SimulatedDisk, Survival

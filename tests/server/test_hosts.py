@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.metadata.image.values import quota_entity
-from ottla.server.access_control import AccessControl
-from ottla.server.hosts import address_of
-from ottla.server.settings import load_settings
+from ottla.node.access_control import AccessControl
+from ottla.node.quota_hosts import address_of
+from ottla.node.settings_loader import load_settings
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 import pytest
 
-from ottla.server import http
-from ottla.server.http import Answer, HttpServer
+from ottla.node import http_server
+from ottla.node.http_server import Answer, HttpServer
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -153,7 +153,7 @@ def test_a_client_that_reads_nothing_is_not_waited_for() -> None:
 
 
 def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 2)
 
     async def test() -> None:
         async with serving() as port:

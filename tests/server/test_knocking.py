@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.server.knocking import is_refused
+from ottla.node.port_probe import is_refused
 from tests.ports import free_port
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from ottla.metadata.controller.decision import applied
 from ottla.metadata.image.image import Image
+from ottla.node import broker_lifecycle
+from ottla.node.broker_lifecycle import Lifecycle, RegistrationFailed
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -21,9 +24,6 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.records.metadata_records import RegisterBrokerRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from ottla.server import lifecycle
-from ottla.server.lifecycle import Lifecycle, RegistrationFailed
-from ottla.server.settings import load_settings
 
 SETTINGS = {
     "broker.heartbeat.interval.ms": "20",
@@ -55,8 +55,8 @@ class Controller:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_RETRY_S", 0.001)
-    monkeypatch.setattr(lifecycle, "_LONGEST_RETRY_S", 0.01)
+    monkeypatch.setattr(broker_lifecycle, "_RETRY_S", 0.001)
+    monkeypatch.setattr(broker_lifecycle, "_LONGEST_RETRY_S", 0.01)
 
 
 def life(controller: Controller) -> Lifecycle:

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.broker.handlers.broker_loggers import LEVELS, ROOT, TRACE, alter_levels, levels
 from ottla.metadata.controller.configs import Operation
+from ottla.node.logging import set_up
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
-from ottla.server.logging import set_up
 
 NAME = "ottla.tests.some.logger"
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from ottla.node.memory import Memory
 from ottla.protocol.messages.rpc.produce import ProduceResponse
 from ottla.protocol.wire.batch import HEADER_BYTES, assign_crc
 from ottla.protocol.wire.codec import decode
 from ottla.protocol.wire.compression import Compression, compress_in_pieces
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.protocol.wire.varint import write_varint
-from ottla.server.memory import Memory
 from tests.differential.ottla_node import OttlaNode
 from tests.server.test_heavy_batches import answers, bomb, connect, create, produce, receive
 from tests.server.test_node_process import SETTINGS

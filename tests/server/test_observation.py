@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.server.settings import InvalidConfiguration, load_settings
+from ottla.node.settings_loader import InvalidConfiguration, load_settings
 from tests.metrics.exposition import Exposition
 
 

@@ -10,6 +10,7 @@ from ottla.metadata.controller.view import NewTopic
 from ottla.metadata.image.values import ResourceType
 from ottla.metadata.runtime.active_controller import ITSELF
 from ottla.metadata.runtime.decisions import Asker
+from ottla.node.policies import Policies, Verdicts
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Verdict
 from ottla.protocol.errors import NotController, PolicyViolation, TopicAlreadyExists
@@ -20,7 +21,6 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.server.policies import Policies, Verdicts
 from tests.server.one_controller import ME, OneController
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ottla.metadata.image.changes import Changes
+from ottla.node.formatting import format_directories, random_cluster_id
+from ottla.node.node import Node
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.server.formatting import format_directories, random_cluster_id
-from ottla.server.node import Node
-from ottla.server.settings import load_settings
 from tests.ports import free_ports
 
 

@@ -12,8 +12,8 @@ from ottla.config.settings.catalogue import broker_settings
 from ottla.config.settings.topics import Source, effective_topic_settings
 from ottla.config.settings.values import Password
 from ottla.metadata.image.values import SecurityProtocol
-from ottla.server.plugins import STANDARD
-from ottla.server.settings import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
+from ottla.node.plugins import STANDARD
+from ottla.node.settings_loader import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
 
 PLAIN = SecurityProtocol.PLAINTEXT
 FILE = """\

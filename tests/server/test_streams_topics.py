@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.node.settings_loader import load_settings
+from ottla.node.topic_creation import TopicCreation
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.rpc.create_topics import (
     CreatableTopic,
@@ -12,8 +14,6 @@ from ottla.protocol.messages.rpc.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.server.settings import load_settings
-from ottla.server.topic_creation import TopicCreation
 
 CALL: Any = SimpleNamespace(
     node=None, client=SimpleNamespace(principal="User:ann"), client_id="ann's", correlation_id=7, exchange=None

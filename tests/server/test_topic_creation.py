@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.requests.call import CloseConnection
+from ottla.node.settings_loader import load_settings
+from ottla.node.topic_creation import TopicCreation, topic_like
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.rpc.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from ottla.server.settings import load_settings
-from ottla.server.topic_creation import TopicCreation, topic_like
 
 CALL: Any = SimpleNamespace(
     node=None, client=SimpleNamespace(principal="User:ann"), client_id="ann's", correlation_id=7, exchange=None

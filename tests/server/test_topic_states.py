@@ -8,8 +8,8 @@ import pytest
 from ottla.metadata.controller.state_tracker import StateTracker
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import EMPTY, Image
+from ottla.node.topic_states import MAX_DELETED_REPLICAS, MAX_PARTITIONS, TopicStates
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, RemoveTopicRecord
-from ottla.server.topic_states import MAX_DELETED_REPLICAS, MAX_PARTITIONS, TopicStates
 from tests.image.stories import replay, uuid
 from tests.image.test_cost import topic
 

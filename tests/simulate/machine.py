@@ -20,11 +20,11 @@ from ottla.client import consumer, producer, retrying
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
+from ottla.node import coordinators, directories, formatting, observation
+from ottla.node import node as nodes
+from ottla.node.formatting import format_directories
+from ottla.node.settings_loader import load_settings
 from ottla.protocol.wire.batch import batches
-from ottla.server import coordinators, directories, formatting, observation
-from ottla.server import node as nodes
-from ottla.server.formatting import format_directories
-from ottla.server.settings import load_settings
 from tests.log.simulated_disk import SimulatedDisk, Survival
 from tests.simulate.loop import Life, SimulatedLoop, current_life
 from tests.simulate.network import Network

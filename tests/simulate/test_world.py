@@ -34,7 +34,7 @@ def test_one_seed_gives_one_history() -> None:
 def test_an_error_that_a_node_logs_ends_the_story() -> None:
     async def story(world: World) -> None:
         await asyncio.sleep(1)
-        logging.getLogger("ottla.server").error("something that nobody expected")
+        logging.getLogger("ottla.node").error("something that nobody expected")
         await asyncio.sleep(1_000)
 
     with World(1) as world, pytest.raises(AssertionError, match="nobody expected"):

@@ -57,8 +57,8 @@ def feature(text: str) -> tuple[str, int]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ottla.server.formatting import FormattingRefused, format_directories, random_cluster_id
-    from ottla.server.settings import InvalidConfiguration, load_settings
+    from ottla.node.formatting import FormattingRefused, format_directories, random_cluster_id
+    from ottla.node.settings_loader import InvalidConfiguration, load_settings
 
     if arguments.cluster_id is None and arguments.config is not None:
         raise NotUnderstood("--cluster-id is missing: all nodes of a cluster share one (`ottla random-uuid` makes it)")

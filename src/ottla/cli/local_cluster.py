@@ -106,8 +106,8 @@ class LocalCluster:
 
     def prepare(self) -> bool:
         """Make what is missing; returns whether the cluster is new. Raises CommandFailed."""
-        from ottla.server.formatting import FormattingRefused, format_directories
-        from ottla.server.settings import InvalidConfiguration, load_settings
+        from ottla.node.formatting import FormattingRefused, format_directories
+        from ottla.node.settings_loader import InvalidConfiguration, load_settings
 
         is_new = not self._identity_file.exists()
         cluster_id = self._identity()
@@ -147,7 +147,7 @@ class LocalCluster:
 
     def _identity(self) -> str:
         """The cluster's id. Its controllers stay the same for good: they know each other by their settings."""
-        from ottla.server.formatting import random_cluster_id
+        from ottla.node.formatting import random_cluster_id
 
         path = self._identity_file
         try:

@@ -8,6 +8,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ottla.server.formatting import random_cluster_id
+    from ottla.node.formatting import random_cluster_id
 
     print(random_cluster_id())

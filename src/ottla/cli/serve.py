@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ottla.config.node_settings import NodeSettings
-    from ottla.server.node import Node
+    from ottla.node.node import Node
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run_configured(arguments: argparse.Namespace) -> None:
-    from ottla.server.logging import set_up
-    from ottla.server.settings import InvalidConfiguration, load_settings
+    from ottla.node.logging import set_up
+    from ottla.node.settings_loader import InvalidConfiguration, load_settings
 
     set_up(verbose=arguments.verbose)
     try:
@@ -45,8 +45,8 @@ def _run_configured(arguments: argparse.Namespace) -> None:
 def _serve(settings: "NodeSettings") -> None:
     import asyncio
 
-    from ottla.server.directories import NodeFailed
-    from ottla.server.formatting import FormattingRefused
+    from ottla.node.directories import NodeFailed
+    from ottla.node.formatting import FormattingRefused
     from ottla.storage.directories.node_files import DirectoryInUse, MalformedFile
 
     try:
@@ -77,7 +77,7 @@ async def _run(settings: "NodeSettings") -> None:
     import asyncio
     import signal
 
-    from ottla.server.node import Node
+    from ottla.node.node import Node
 
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()

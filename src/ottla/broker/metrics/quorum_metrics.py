@@ -13,7 +13,7 @@ from ottla.metadata.image.placement import count as count_of
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.server.event_measures import controller_events
+from ottla.node.event_measures import controller_events
 
 _PREFIX = "kafka_controller_kafkacontroller_"
 

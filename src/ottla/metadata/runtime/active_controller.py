@@ -43,7 +43,7 @@ from ottla.protocol.metadata_versions import METADATA_VERSION, version_to_write
 from ottla.storage.state_machine.machine import Machine
 
 if TYPE_CHECKING:
-    from ottla.server.policies import Verdicts
+    from ottla.node.policies import Verdicts
 
 logger = logging.getLogger(__name__)
 

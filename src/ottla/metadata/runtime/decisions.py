@@ -26,9 +26,9 @@ from ottla.metadata.controller.topic_changes import create_partitions, delete_to
 from ottla.metadata.controller.topics import CreationContext, create_topics
 from ottla.metadata.controller.view import View
 from ottla.metadata.runtime.quorum import Quorum
+from ottla.node.formatting import random_id
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.wire.declare import schema_of
-from ottla.server.formatting import random_id
 from ottla.storage.directories.node_files import show_id
 
 Decide = Callable[[View], Decision[Any]]

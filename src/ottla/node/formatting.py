@@ -15,6 +15,9 @@ from typing import Final, NamedTuple
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.voters import VoterSet
 from ottla.metadata.runtime.bootstrap import read_bootstrap, write_bootstrap, write_first_voters
+from ottla.node.initial_credentials import InvalidCredential, credential_record
+from ottla.node.initial_features import UnknownFeature, release_named, release_of_level, starting_levels
+from ottla.node.initial_voters import InvalidVoters, make_voter, parse_initial_controllers
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.metadata_versions import (
     KRAFT_VERSION,
@@ -24,9 +27,6 @@ from ottla.protocol.metadata_versions import (
     SCRAM,
     MetadataVersion,
 )
-from ottla.server.features import UnknownFeature, release_named, release_of_level, starting_levels
-from ottla.server.scram import InvalidCredential, credential_record
-from ottla.server.voters import InvalidVoters, make_voter, parse_initial_controllers
 from ottla.storage.directories.node_files import (
     META_PROPERTIES,
     MalformedFile,

@@ -19,6 +19,10 @@ from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.runtime.active_controller import ITSELF, ActiveController
 from ottla.metadata.runtime.decisions import Asker
 from ottla.metadata.runtime.quorum import Quorum
+from ottla.node.broker_liveness import BrokerLivenessMonitor
+from ottla.node.controller_link import FORWARDING, HEARTBEATS, ControllerLink
+from ottla.node.forwarding import enclose, open_answer
+from ottla.node.quota_hosts import unknown_hosts
 from ottla.protocol.errors import NotController, RequestTimedOut, by_code
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
@@ -33,13 +37,9 @@ from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.wire.declare import schema_of
 from ottla.security.settings import SecurityNow, plaintext
-from ottla.server.absence import Absence
-from ottla.server.controller_link import FORWARDING, HEARTBEATS, ControllerLink
-from ottla.server.enveloping import enclose, open_answer
-from ottla.server.hosts import unknown_hosts
 
 if TYPE_CHECKING:
-    from ottla.server.policies import Policies
+    from ottla.node.policies import Policies
 
 _WAIT_S: Final = 30.0
 _RETRY_S: Final = 0.02
@@ -69,7 +69,7 @@ class ControllerAccess:
         """Asked before the controller of this node decides."""
         self.keeper: AclKeeper | None = None
         """Keeps the ACLs, where they are not in the cluster's metadata."""
-        self.absence: Absence | None = None
+        self.absence: BrokerLivenessMonitor | None = None
         """Watches the connections over which brokers send heartbeats here."""
         self.on_leader: list[Callable[[], None]] = []
         """Called when there is another leader than before."""

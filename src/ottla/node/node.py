@@ -39,6 +39,29 @@ from ottla.metadata.runtime.membership import consensus_config, static_voters
 from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
+from ottla.node.access_control import AccessControl
+from ottla.node.background_tasks import Tasks
+from ottla.node.broker_lifecycle import Lifecycle, RegistrationFailed
+from ottla.node.broker_liveness import BrokerLivenessMonitor
+from ottla.node.controller_access import ControllerAccess
+from ottla.node.controller_link import HEARTBEATS
+from ottla.node.controller_listener import controller_dispatch
+from ottla.node.controller_registration import ControllerRegistration
+from ottla.node.coordinators import Coordinators, new_member_id
+from ottla.node.directories import Directories, NodeFailed
+from ottla.node.dynamic_settings import DynamicSettings
+from ottla.node.formatting import random_id
+from ottla.node.listener_security import Handle, ListenerSecurity
+from ottla.node.maintenance import Maintenance
+from ottla.node.memory import Memory
+from ottla.node.observation import Observation
+from ottla.node.plugins import Plugins
+from ottla.node.port_probe import is_refused
+from ottla.node.quorum_departure import leave_quorum
+from ottla.node.quorum_peers import QuorumPeers
+from ottla.node.reconfiguration import Reconfiguration
+from ottla.node.replication import Replication
+from ottla.node.topic_creation import TopicCreation
 from ottla.protocol.messages.apis import Listeners
 from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
@@ -46,29 +69,6 @@ from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions, Timer
 from ottla.replication.replica_selector import RACK_AWARE
 from ottla.replication.unavailable_leaders import UnavailableLeaders
-from ottla.server.absence import Absence
-from ottla.server.access_control import AccessControl
-from ottla.server.controller_access import ControllerAccess
-from ottla.server.controller_link import HEARTBEATS
-from ottla.server.controller_listener import controller_dispatch
-from ottla.server.controller_registration import ControllerRegistration
-from ottla.server.coordinators import Coordinators, new_member_id
-from ottla.server.directories import Directories, NodeFailed
-from ottla.server.dynamic import DynamicSettings
-from ottla.server.formatting import random_id
-from ottla.server.knocking import is_refused
-from ottla.server.leaving import leave_quorum
-from ottla.server.lifecycle import Lifecycle, RegistrationFailed
-from ottla.server.memory import Memory
-from ottla.server.observation import Observation
-from ottla.server.peers import QuorumPeers
-from ottla.server.plugins import Plugins
-from ottla.server.reconfiguration import Reconfiguration
-from ottla.server.replication import Replication
-from ottla.server.securing import Handle, Securing
-from ottla.server.tasks import Tasks
-from ottla.server.topic_creation import TopicCreation
-from ottla.server.upkeep import Upkeep
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
@@ -116,7 +116,7 @@ class Node:
         self._partitions = Partitions(
             settings.node_id, self.logs, self._completions, settings_of=self._dynamic.log_settings, now_ms=now_ms
         )
-        self._securing = Securing(settings, lambda: self._metadata.image, now_ms)
+        self._securing = ListenerSecurity(settings, lambda: self._metadata.image, now_ms)
         self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
         self.observation.watch_quotas(self._rights.exempt_time)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
@@ -132,7 +132,7 @@ class Node:
         self._is_registered = False
         self._loading: asyncio.Future[None] | None = None
         compaction = Compaction(self.logs)
-        self._upkeep = Upkeep(loop, settings, self.logs, compaction, self._listeners, now_ms)
+        self._upkeep = Maintenance(loop, settings, self.logs, compaction, self._listeners, now_ms)
         self.observation.watch_logs(self.logs, compaction)
         self._reconfiguration = Reconfiguration(
             self._pools.served, self._listeners, self.logs, compaction, self._upkeep
@@ -428,7 +428,7 @@ class Node:
                 now_ms=now_ms,
             )
             self._access.controller = self._controller
-            absence = Absence(
+            absence = BrokerLivenessMonitor(
                 settings,
                 self._controller,
                 self._quorum,

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _MAX_DELAY_S = 24 * 3600.0
 
 
-class Upkeep:
+class Maintenance:
     """The chores of a node."""
 
     def __init__(

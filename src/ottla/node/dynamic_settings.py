@@ -22,9 +22,9 @@ from ottla.config.settings.setting import InvalidSetting, Update
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
+from ottla.node.settings_loader import rebuild_settings
 from ottla.protocol.errors import InvalidRequest
 from ottla.replication.directory_moves import UNLIMITED
-from ottla.server.settings import rebuild_settings
 from ottla.storage.log.settings import LogSettings, log_settings
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from ottla.config.node_settings import NodeSettings
 from ottla.metadata.controller.quotas import IP
 from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import QuotaEntity, quota_entity
-from ottla.server.hosts import address_of, host_of, spelled_out
-from ottla.server.plugins import AUTHORIZER, STANDARD
+from ottla.node.plugins import AUTHORIZER, STANDARD
+from ottla.node.quota_hosts import address_of, host_of, spelled_out
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 from ottla.metadata.image.image import Image
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.server.peers import QuorumPeers
+from ottla.node.quorum_peers import QuorumPeers
 
 _MOMENT_S: Final = 0.1
 _LONGEST_S: Final = 2.0

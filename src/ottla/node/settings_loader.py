@@ -31,7 +31,7 @@ from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.values import Value
 from ottla.config.unrecognized import warning_about
 from ottla.metadata.image.values import SecurityProtocol
-from ottla.server.consistency import check_consistency, doubts
+from ottla.node.consistency import check_consistency, doubts
 
 __all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]
 

@@ -37,12 +37,12 @@ from ottla.metadata.image.values import Topic
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
+from ottla.node.broker_lifecycle import Lifecycle
+from ottla.node.event_measures import watch_coordinators
+from ottla.node.http_server import Answer, HttpServer
+from ottla.node.replication import Replication
+from ottla.node.topic_states import TopicStates
 from ottla.replication.purgatory import Expirations
-from ottla.server.event_measures import watch_coordinators
-from ottla.server.http import Answer, HttpServer
-from ottla.server.lifecycle import Lifecycle
-from ottla.server.replication import Replication
-from ottla.server.topic_states import TopicStates
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ottla.metadata.controller.state_tracker import Deletion, StateTracker
 from ottla.metadata.image.values import Topic
-from ottla.server.http import Answer
+from ottla.node.http_server import Answer
 from ottla.storage.directories.node_files import show_id
 
 MAX_PARTITIONS: Final = 1_000

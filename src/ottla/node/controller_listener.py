@@ -9,9 +9,9 @@ from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch, Route, Spawn
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.image import Image
+from ottla.node.controller_access import ControllerAccess
 from ottla.protocol.features import supported_features
 from ottla.protocol.messages.apis import Listeners
-from ottla.server.controller_access import ControllerAccess
 
 
 def controller_dispatch(

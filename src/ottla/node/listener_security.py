@@ -27,6 +27,7 @@ from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ScramUser, SecurityProtocol
+from ottla.node.directories import NodeFailed
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.security.delegation import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity
@@ -48,7 +49,6 @@ from ottla.security.scram import Keys
 from ottla.security.settings import PLAINTEXT, Security, parse_tls, read_security
 from ottla.security.signed import KeySource, Signed, keys_at
 from ottla.security.tls import client_context, server_context
-from ottla.server.directories import NodeFailed
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class _Secured:
     to_controllers: Security
 
 
-class Securing:
+class ListenerSecurity:
     """How a node's listeners are secured now."""
 
     def __init__(self, settings: NodeSettings, image: Callable[[], Image], now_ms: Callable[[], int]) -> None:

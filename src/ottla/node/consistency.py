@@ -11,9 +11,9 @@ from ottla.config.listeners import ALL_INTERFACES, WrongSetting
 from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 from ottla.config.settings.catalogue import broker_settings
 from ottla.metadata.image.values import SecurityProtocol
+from ottla.node.access_control import standard_authorizer
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.replica_selector import RACK_AWARE
-from ottla.server.access_control import standard_authorizer
 
 _host = re.compile(r"[0-9a-zA-Z\-%._:]*").fullmatch
 _MIB: Final = 1 << 20

@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.loader import Update
 from ottla.metadata.runtime.publisher import MetadataPublisher
+from ottla.node.advertised import features_told, listeners_told
+from ottla.node.formatting import random_id
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -32,8 +34,6 @@ from ottla.protocol.messages.rpc.broker_registration import (
     Listener,
 )
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
-from ottla.server.advertised import features_told, listeners_told
-from ottla.server.formatting import random_id
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.config.node_settings import NodeSettings
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.consumer.settings import ASSIGNORS, built_in
-from ottla.server.directories import NodeFailed
+from ottla.node.directories import NodeFailed
 
 if TYPE_CHECKING:
+    from ottla.node.policies import Policies
     from ottla.plugins import ServerInfo
     from ottla.plugins.authorizers import PluginAuthorizer
     from ottla.plugins.loading import Loaded
-    from ottla.server.policies import Policies
 
 Readiness = Mapping[str, "Callable[[], Awaitable[object]]"]
 """What waits until the authorizer can decide on the requests of a listener, by the listener's name."""
@@ -50,8 +50,8 @@ class Plugins:
         """Make all that are named; raises NodeFailed."""
         if not any(_named(self._settings)):
             return
+        from ottla.node.policies import Policies
         from ottla.plugins.loading import Kind, Loaded, Wanted, WrongPlugin
-        from ottla.server.policies import Policies
 
         wanted = [Wanted(Kind(kind), setting, name) for kind, setting, name in _named(self._settings)]
         self._loaded = Loaded()

@@ -30,8 +30,8 @@ from ottla.metadata.image.values import Broker
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
+from ottla.node.port_probe import is_refused
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
-from ottla.server.knocking import is_refused
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class _Life(NamedTuple):
     grace_ms: int
 
 
-class Absence:
+class BrokerLivenessMonitor:
     """Watches the brokers' connections for this node's controller."""
 
     def __init__(

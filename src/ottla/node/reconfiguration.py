@@ -9,7 +9,7 @@ from typing import Final
 from ottla.broker.network.listener import Listener
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.node_settings import NodeSettings
-from ottla.server.upkeep import Upkeep
+from ottla.node.maintenance import Maintenance
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 
@@ -25,7 +25,7 @@ class Reconfiguration:
         listeners: Sequence[Listener],
         logs: Logs,
         compaction: Compaction,
-        upkeep: Upkeep,
+        upkeep: Maintenance,
     ) -> None:
         self._pools = pools
         self._listeners = listeners
