@@ -24,7 +24,7 @@ $(VENV)/.ready: requirements/dev.txt scripts/bootstrap
 	@touch $@ $(VENV)/.built
 
 # The compiled part again, when its source is newer than what bootstrap has built.
-$(VENV)/.built: $(wildcard src/ottla/*/*.[ch]) hatch_build.py | $(VENV)/.ready
+$(VENV)/.built: $(wildcard src/ottla/*/*/*.[ch]) hatch_build.py | $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 

@@ -16,7 +16,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = tuple(
     Path("src/ottla") / each
-    for each in ("protocol/wire/_codec.c", "protocol/wire/_scan.c", "pipeline/_columns.c", "pipeline/_rows.c")
+    for each in (
+        "protocol/wire/_codec.c",
+        "protocol/wire/_scan.c",
+        "spark/connector/_columns.c",
+        "spark/connector/_rows.c",
+    )
 )
 
 

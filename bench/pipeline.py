@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from bench.timing import compare
-from ottla.pipeline import columns, rows
-from ottla.pipeline.columns import TYPES, Columns, Piece
-from ottla.pipeline.rows import Rows
 from ottla.protocol.wire.batch import HEADER_BYTES, read_header
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.spark.connector import columns, rows
+from ottla.spark.connector.columns import TYPES, Columns, Piece
+from ottla.spark.connector.rows import Rows
 
 BATCH = 1000
 

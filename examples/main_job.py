@@ -196,10 +196,10 @@ def count_tables(project: Path) -> dict[str, int]:
     """What the pipeline's tables hold, asked of the Spark that is still warm."""
     from pyspark.sql import SparkSession
 
-    from ottla.flows.project import find_project
-    from ottla.flows.server import Home
+    from ottla.spark.pipelines.project import find_project
+    from ottla.spark.pipelines.server import ServerHome
 
-    server = Home(find_project(project)).find()
+    server = ServerHome(find_project(project)).find()
     assert server is not None, "Spark is warm"
     session = SparkSession.builder.remote(server.address).create()
     try:
@@ -240,8 +240,8 @@ def count_records(servers: str, topic: str) -> int:
     """What a consumer that reads only what is committed finds."""
     import pyarrow as pa
 
-    from ottla.pipeline.read_options import parse_read_options
-    from ottla.pipeline.reading import plan_batch, read_range
+    from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
+    from ottla.spark.connector.read_options import parse_read_options
 
     options = parse_read_options({"kafka.bootstrap.servers": servers, "subscribe": topic}, streaming=False)
     schema = pa.schema([("offset", pa.int64())])

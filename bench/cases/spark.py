@@ -25,12 +25,12 @@ from bench.case import TRANSACTIONS, Trial, case
 from bench.figures import OTTLA, Figures
 from bench.measure import spent_seconds, used
 from bench.tools import ToolFailed
-from ottla.pipeline.write_options import parse_write_options
-from ottla.pipeline.writing import write_at_least_once
-from ottla.tables.definition import Definition, Home
-from ottla.tables.keeper import Done
-from ottla.tables.maintenance import Upkeep
-from ottla.tables.query import TableQuery, keep_tables
+from ottla.spark.connector.write_options import parse_write_options
+from ottla.spark.connector.writing import write_at_least_once
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.maintenance import Upkeep
+from ottla.spark.tables.query import TableQuery, keep_tables
+from ottla.spark.tables.table_writer import Done
 
 Load = Callable[[], DataFrame]
 """Makes the rows of a job, which is charged for that, too."""
@@ -141,7 +141,7 @@ def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
     def run() -> None:
         query = TableQuery(
             session(),
-            Home(folder),
+            TableHome(folder),
             definition,
             interval_s=None,
             upkeep=Upkeep(),

@@ -3,6 +3,6 @@
 So `format("ottla")` works in every session, and in declarative pipelines, without a word of registration.
 """
 
-from ottla.pipeline.data_source import OttlaDataSource as DefaultSource
+from ottla.spark.connector.data_source import OttlaDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

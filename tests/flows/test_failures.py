@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.flows.failures import plain
+from ottla.spark.pipelines.failures import plain
 
 STREAM = """[STREAM_FAILED] Query [id = 8f, runId = 1a] terminated with exception: [PYTHON_STREAMING_RUNTIME_ERROR] \
 Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):

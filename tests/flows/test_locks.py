@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.flows.locks import Taken, end_holder, held, is_held
+from ottla.spark.pipelines.locks import Taken, end_holder, held, is_held
 
 
 def test_a_lock_is_held_by_one_and_free_afterwards(tmp_path: Path) -> None:

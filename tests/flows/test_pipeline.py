@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.flows.project import find_project
-from ottla.flows.server import Home
+from ottla.spark.pipelines.project import find_project
+from ottla.spark.pipelines.server import ServerHome
 from tests.cli.commands import ottla
 from tests.flows.projects import Project, last
 from tests.pipeline.clusters import Cluster
@@ -20,8 +20,8 @@ from tests.pipeline.clusters import Cluster
 pytestmark = [pytest.mark.timeout(600), pytest.mark.spark]
 
 
-def server_of(project: Project) -> Home:
-    return Home(find_project(project.folder))
+def server_of(project: Project) -> ServerHome:
+    return ServerHome(find_project(project.folder))
 
 
 def test_a_pipeline_runs_again_and_again_on_the_same_warm_spark(shop: Project) -> None:
@@ -88,7 +88,7 @@ WRONG = {
 def test_what_is_wrong_is_said_in_one_line(shop: Project, what: str) -> None:
     name, text, said = WRONG[what]
     head = (
-        "from pyspark import pipelines as dp; from ottla.flows import expect_or_fail\n"
+        "from pyspark import pipelines as dp; from ottla.spark.pipelines import expect_or_fail\n"
         f"SERVERS = 'kafka.bootstrap.servers'; DEFAULTS = {{SERVERS: {shop.cluster.address!r}}}\n"
         "def topic(name, **o): return"
         " spark.readStream.format('ottla').options(**DEFAULTS | {'subscribe': name} | o).load()\n"
@@ -123,7 +123,7 @@ def test_rows_that_are_not_as_expected_are_dropped_or_put_aside_as_records(shop:
     shop.define(
         "x.py",
         "from pyspark import pipelines as dp\n"
-        "from ottla.flows import expect_or_dead_letter, expect_or_drop\n"
+        "from ottla.spark.pipelines import expect_or_dead_letter, expect_or_drop\n"
         "from pyspark.sql.functions import col\n"
         "@dp.table\n"
         f"@expect_or_dead_letter('is even', 'id % 2 = 0', topic={rejected!r}, servers={shop.cluster.address!r})\n"

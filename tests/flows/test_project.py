@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.flows.project import ProjectError, find_project
-from ottla.flows.server import server_settings
-from ottla.flows.template import make_project
+from ottla.spark.pipelines.project import ProjectError, find_project
+from ottla.spark.pipelines.server import server_settings
+from ottla.spark.pipelines.template import make_project
 
 GOOD = "name: shop\nstorage: checkpoints\nlibraries:\n  - glob:\n      include: transformations/**\n"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.pipeline_view import View, gather
-from ottla.flows.events import Event, EventLog, make_event, read_events
-from ottla.flows.schedule import last_offsets
+from ottla.spark.pipelines.events import Event, EventLog, make_event, read_events
+from ottla.spark.pipelines.schedule import last_offsets
 
 
 def run_of(number: str) -> list[Event]:

@@ -10,9 +10,9 @@ import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ottla.pipeline.columns import TYPES
-from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import plan_batch, read_range
+from ottla.spark.connector.columns import TYPES
+from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
+from ottla.spark.connector.read_options import parse_read_options
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
 

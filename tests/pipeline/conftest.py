@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.pipeline import columns, rows
+from ottla.spark.connector import columns, rows
 from tests.pipeline.clusters import Cluster, running
 from tests.pipeline.sessions import start_session
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from ottla.pipeline.registry import FRAME
+from ottla.spark.connector.registry import FRAME
 
 
 class SchemaRegistry:

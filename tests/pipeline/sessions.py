@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from ottla.pipeline.spark_home import make_spark_home
+from ottla.spark.connector.spark_home import make_spark_home
 from tests.interop.kafka_jars import java
 from tests.pipeline.connector_jars import connector_jars
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline import columns
-from ottla.pipeline.columns import TYPES, Columns, Piece
 from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import Record, build_batch
+from ottla.spark.connector import columns
+from ottla.spark.connector.columns import TYPES, Columns, Piece
 
 SCHEMA = pa.schema(list(TYPES.items()))
 NOW = 1_700_000_000_000

@@ -8,12 +8,12 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from ottla.pipeline import exactly_once
-from ottla.pipeline.access import shared
-from ottla.pipeline.exactly_once import CommitLost, Job, abort, commit_batch, commit_once, prepare
-from ottla.pipeline.transactions import Transaction, TransactionCalls
-from ottla.pipeline.write_options import WriteOptions, parse_write_options
 from ottla.protocol.errors import InvalidProducerEpoch, ProducerFenced
+from ottla.spark.connector import exactly_once
+from ottla.spark.connector.cluster import shared
+from ottla.spark.connector.exactly_once import CommitLost, Job, abort, commit_batch, commit_once, prepare
+from ottla.spark.connector.transactions import Transaction, TransactionCalls
+from ottla.spark.connector.write_options import WriteOptions, parse_write_options
 from tests.pipeline.clusters import Cluster
 
 

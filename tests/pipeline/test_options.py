@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.pipeline.option_values import OptionError
-from ottla.pipeline.read_options import EARLIEST, LATEST, parse_read_options
-from ottla.pipeline.write_options import parse_write_options
 from ottla.protocol.wire.compression import Compression
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.read_options import EARLIEST, LATEST, parse_read_options
+from ottla.spark.connector.write_options import parse_write_options
 
 BASE = {"kafka.bootstrap.servers": "one:1,two:2", "subscribe": "orders, payments"}
 

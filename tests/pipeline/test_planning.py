@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.pipeline.fetching import Range
-from ottla.pipeline.planning import bundle, limit, ranges_between, split
-from ottla.pipeline.positions import from_json, to_json
+from ottla.spark.connector.fetching import Range
+from ottla.spark.connector.planning import bundle, limit, ranges_between, split
+from ottla.spark.connector.positions import from_json, to_json
 
 keys = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 4))
 spans = st.dictionaries(keys, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=8)

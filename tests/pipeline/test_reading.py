@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
-from ottla.pipeline.columns import TYPES
-from ottla.pipeline.fetching import DataLost
-from ottla.pipeline.option_values import OptionError
-from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import plan_batch, read_range
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
+from ottla.spark.connector.columns import TYPES
+from ottla.spark.connector.fetching import DataLost
+from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.read_options import parse_read_options
 from tests.pipeline.clusters import ALL_COLUMNS, Cluster, comparable
 
 COUNT = 300

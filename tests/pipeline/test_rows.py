@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.partitioning import partition_of
-from ottla.pipeline import rows
-from ottla.pipeline.columns import TYPES
-from ottla.pipeline.rows import BadRow, Rows
 from ottla.protocol.wire.batch import BatchHeader
 from ottla.protocol.wire.records import decoded
+from ottla.spark.connector import rows
+from ottla.spark.connector.columns import TYPES
+from ottla.spark.connector.rows import BadRow, Rows
 
 contents = st.none() | st.binary(max_size=150)
 headers = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=5), "value": contents}), max_size=3)

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.pipeline.spark_home import make_spark_home
+from ottla.spark.connector.spark_home import make_spark_home
 
 
 def test_spark_finds_itself_but_no_zip_of_sources(tmp_path: Path) -> None:
@@ -27,7 +27,8 @@ def test_workers_of_another_python_keep_the_zip(tmp_path: Path, monkeypatch: pyt
 
 def test_a_process_that_plans_loads_neither_pandas_nor_the_sink() -> None:
     loaded = (
-        "import sys, pyspark_ottla; print([name for name in ('pandas', 'ottla.pipeline.sink') if name in sys.modules])"
+        "import sys, pyspark_ottla; names = ('pandas', 'ottla.spark.connector.spark_writers'); "
+        "print([name for name in names if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

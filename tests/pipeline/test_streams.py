@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from ottla.pipeline.data_source import OttlaDataSource
-from ottla.pipeline.fetching import DataLost
-from ottla.pipeline.option_values import OptionError
-from ottla.pipeline.positions import from_json
-from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import Stream
+from ottla.spark.connector.data_source import OttlaDataSource
+from ottla.spark.connector.fetching import DataLost
+from ottla.spark.connector.micro_batch_reader import Stream
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.positions import from_json
+from ottla.spark.connector.read_options import parse_read_options
 from tests.pipeline.clusters import Cluster
 
 

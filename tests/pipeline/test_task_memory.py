@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from ottla.pipeline import task_memory
-from ottla.pipeline.task_memory import settle
+from ottla.spark.connector import task_memory
+from ottla.spark.connector.task_memory import settle
 
 
 @pytest.fixture(autouse=True)

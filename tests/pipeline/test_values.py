@@ -15,14 +15,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline.avro_values import AvroDecoder
-from ottla.pipeline.data_source import OttlaDataSource
-from ottla.pipeline.ddl import NotDdl, parse_columns
-from ottla.pipeline.json_values import JsonDecoder, infer
-from ottla.pipeline.option_values import OptionError
-from ottla.pipeline.protobuf_values import ProtobufDecoder
-from ottla.pipeline.source import RangesPartition
-from ottla.pipeline.values import BadValue
+from ottla.spark.connector.avro_values import AvroDecoder
+from ottla.spark.connector.data_source import OttlaDataSource
+from ottla.spark.connector.ddl import NotDdl, parse_columns
+from ottla.spark.connector.json_values import JsonDecoder, infer
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.protobuf_values import ProtobufDecoder
+from ottla.spark.connector.spark_readers import RangesPartition
+from ottla.spark.connector.values import BadValue
 from tests.pipeline.clusters import Cluster
 from tests.pipeline.registries import SchemaRegistry, framed, serving
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.partitioning import partition_of
-from ottla.pipeline.columns import TYPES
-from ottla.pipeline.rows import BadRow
-from ottla.pipeline.write_options import WriteOptions, parse_write_options
-from ottla.pipeline.writing import write_at_least_once
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
+from ottla.spark.connector.columns import TYPES
+from ottla.spark.connector.rows import BadRow
+from ottla.spark.connector.write_options import WriteOptions, parse_write_options
+from ottla.spark.connector.writing import write_at_least_once
 from tests.pipeline.clusters import Cluster
 
 

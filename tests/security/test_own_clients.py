@@ -19,14 +19,14 @@ from ottla.client.addresses import parse_addresses
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.config.settings.properties import show_properties
-from ottla.pipeline.columns import TYPES
-from ottla.pipeline.link import Link
-from ottla.pipeline.option_values import OptionError
-from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import plan_batch, read_range
 from ottla.protocol.errors import ApiError, AuthenticationError, NetworkFailed
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.security.settings import parse_security
+from ottla.spark.connector.broker_connection import BrokerConnection
+from ottla.spark.connector.columns import TYPES
+from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.read_options import parse_read_options
 from tests.cli.commands import ottla, refuses, says
 from tests.security.certificates import PASSWORD
 from tests.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of
@@ -223,7 +223,7 @@ def test_what_does_not_fit_is_told(node: Secured, listener: str, change: dict[st
         names_of_topics(given)
     (address,) = parse_addresses(given["bootstrap.servers"])
     with pytest.raises(NetworkFailed, match=said.replace("closed the connection", "closed by the node")):
-        Link.connect(address, "test", 5.0, 5.0, parse_security(given))
+        BrokerConnection.connect(address, "test", 5.0, 5.0, parse_security(given))
 
 
 def test_a_certificate_of_another_host_is_told(node: Secured, topic: str) -> None:
@@ -253,7 +253,7 @@ def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: st
             connection.close()
 
     def ask_one_by_one() -> None:
-        link = Link.connect(address, "test", 5.0, 5.0, security)
+        link = BrokerConnection.connect(address, "test", 5.0, 5.0, security)
         while time.monotonic() < until:
             link.send(request, link.version_of(3))
             link.take()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.tables.definition import FORMATS
+from ottla.spark.tables.definition import FORMATS
 from tests.pipeline.clusters import Cluster, running
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.tables.definition import Definition, Home
-from ottla.tables.maintenance import Upkeep
-from ottla.tables.query import TableQuery, keep_tables
-from ottla.tables.spark import start_session
-from ottla.tables.store import Store
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.maintenance import Upkeep
+from ottla.spark.tables.query import TableQuery, keep_tables
+from ottla.spark.tables.spark import start_session
+from ottla.spark.tables.store import Store
 
 
 def die() -> None:
@@ -42,7 +42,7 @@ def watched(real: Callable[..., Any], moment: str, count: int, *, rows: bool) ->
 
 
 def main(folder: str, name: str, moment: str, count: str) -> None:
-    home = Home(Path(folder))
+    home = TableHome(Path(folder))
     definition: Definition = home.load(name)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ottla.pipeline.read_options import parse_read_options
-from ottla.pipeline.reading import plan_batch, read_range
-from ottla.tables.definition import Definition, Home
-from ottla.tables.keeper import Done, Keeper, source_options
-from ottla.tables.records import SOURCE_SCHEMA
-from ottla.tables.tasks import Fetch, Report
+from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
+from ottla.spark.connector.read_options import parse_read_options
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.records import SOURCE_SCHEMA
+from ottla.spark.tables.table_writer import Done, TableWriter, source_options
+from ottla.spark.tables.tasks import FetchTask, Report
 from tests.pipeline.clusters import Cluster
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class LocalEngine:
 class LocalBatch:
     """What lies between some offsets of a topic and its end, or at most so many records a partition."""
 
-    def __init__(self, keeper: Keeper, starts: dict[int, int], most: int | None = None) -> None:
+    def __init__(self, keeper: TableWriter, starts: dict[int, int], most: int | None = None) -> None:
         topic = keeper.definition.topic
         given = {**source_options(keeper.definition), "startingOffsets": json.dumps({topic: starts})}
         self._options = parse_read_options(given, streaming=False)
@@ -50,7 +50,7 @@ class LocalBatch:
 
     def run(self, work: Callable[..., Report], *, by_key: bool) -> list[Report]:
         if not by_key:
-            return LocalEngine().map(Fetch(work, self._options), [[each] for each in self.ranges])
+            return LocalEngine().map(FetchTask(work, self._options), [[each] for each in self.ranges])
         shares: dict[int, list[Any]] = defaultdict(list)
         for each in self.ranges:
             for batch in read_range(self._options, each, SOURCE_SCHEMA):
@@ -62,8 +62,8 @@ class LocalBatch:
 class LocalRun:
     """A run of a table: opened, then a batch at a time."""
 
-    def __init__(self, home: Home, definition: Definition, **settings: Any) -> None:
-        self.keeper = Keeper(home, definition, LocalEngine(), **settings)
+    def __init__(self, home: TableHome, definition: Definition, **settings: Any) -> None:
+        self.keeper = TableWriter(home, definition, LocalEngine(), **settings)
         self.starts = self.keeper.starts(self.keeper.open())
 
     def take(self, most: int | None = None) -> Done:
@@ -104,5 +104,5 @@ def define(cluster: Cluster, topic: str, name: str = "orders", **settings: Any) 
     return Definition(name=name, topic=topic, servers=cluster.address, **settings)
 
 
-def home_in(folder: Path) -> Home:
-    return Home(folder / "home")
+def home_in(folder: Path) -> TableHome:
+    return TableHome(folder / "home")

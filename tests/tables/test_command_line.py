@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
-from ottla.tables.definition import Home
+from ottla.spark.tables.definition import TableHome
 from tests.cli.commands import refuses, says
 from tests.pipeline.clusters import Cluster
 from tests.tables.local import LocalRun, produce
@@ -50,7 +50,7 @@ def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, ty
         "no",
     ]
     produce(cluster, topic, (b"a", {"n": 1}), (b"b", b"bad"))
-    LocalRun(Home(tmp_path), Home(tmp_path).load("orders")).take()
+    LocalRun(TableHome(tmp_path), TableHome(tmp_path).load("orders")).take()
     produce(cluster, topic, (b"a", {"n": 2}))
     (shown,) = json.loads(says("describe", "orders", "--json"))
     assert (shown["rows"], shown["files"], shown["dead_letters"], shown["lag"]) == (1, 1, 1, 1)
@@ -60,7 +60,7 @@ def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, ty
     assert "1 record behind; not running" in text
     assert "laid out by day(_timestamp)" in text
     assert says("alter", "orders", "--mode", "upsert") == ("Table orders is upsert from the next run on.\n")
-    assert Home(tmp_path).load("orders").mode == "upsert"
+    assert TableHome(tmp_path).load("orders").mode == "upsert"
     assert "with its files" in says("drop", "orders")
     assert not list(tmp_path.rglob("*.parquet"))
     assert says("list") == "There are no tables.\n"
@@ -99,12 +99,12 @@ def test_bad_input_is_told_in_one_sentence(tmp_path: Path, typed: Typed, words: 
     assert code == 1
     assert answer in told
     assert told.count("\n") == 1
-    assert Home(tmp_path).names() == []
+    assert TableHome(tmp_path).names() == []
 
 
 def test_one_run_at_a_time(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
     assert typed("create", "orders", "--topic", cluster.new_topic(1))[0] == 0
-    with Home(tmp_path).lock("orders"):
+    with TableHome(tmp_path).lock("orders"):
         for words in (["run", "orders", "--once"], ["alter", "orders", "--mode", "upsert"], ["drop", "orders"]):
             code, _, told = typed(*words)
             assert (code, "is in use by process" in told) == (1, True)
@@ -113,7 +113,7 @@ def test_one_run_at_a_time(cluster: Cluster, tmp_path: Path, typed: Typed) -> No
 
 def test_a_cluster_that_is_away_does_not_hide_the_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
     assert typed("create", "orders", "--topic", cluster.new_topic(1))[0] == 0
-    Home(tmp_path).change("orders", servers="127.0.0.1:1")
+    TableHome(tmp_path).change("orders", servers="127.0.0.1:1")
     code, out, _ = typed("describe", "orders")
     assert code == 0
     assert "127.0.0.1:1 cannot be reached" in out

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.tables import evolution, json_rows
-from ottla.tables.evolution import MAX_DEPTH, extended, is_allowed, leaves
-from ottla.tables.json_rows import Values, read_by_arrow, read_one_by_one, read_values
-from ottla.tables.record_columns import record_fields, value_fields
+from ottla.spark.tables import evolution, json_rows
+from ottla.spark.tables.evolution import MAX_DEPTH, extended, is_allowed, leaves
+from ottla.spark.tables.json_rows import Values, read_by_arrow, read_one_by_one, read_values
+from ottla.spark.tables.record_columns import record_fields, value_fields
 
 EMPTY = pa.schema(record_fields("string"))
 NONE: frozenset[str] = frozenset()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.tables.describing import describe
-from ottla.tables.failures import Overtaken, Stumbled, TableError
-from ottla.tables.maintenance import Upkeep, compact, remove_orphans
+from ottla.spark.tables.describing import describe
+from ottla.spark.tables.failures import Overtaken, TableError, TransientTableError
+from ottla.spark.tables.maintenance import Upkeep, compact, remove_orphans
 from tests.pipeline.clusters import Cluster
 from tests.tables.local import LocalEngine, LocalRun, R, T, define, home_in, produce
 
@@ -137,7 +137,7 @@ def test_files_that_another_program_compacts_meanwhile_are_no_loss(
 
     run.keeper.engine = Disturbed()
     produce(cluster, topic, (b"1", {"n": 10}), (b"2", None))
-    with pytest.raises(Stumbled, match="another program has changed its files"):
+    with pytest.raises(TransientTableError, match="another program has changed its files"):
         run.take()
     run = LocalRun(home_in(tmp_path), definition)
     run.take()

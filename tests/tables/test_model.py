@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.tables.definition import Definition, Home
-from ottla.tables.failures import TableError
-from ottla.tables.maintenance import Upkeep, compact
-from ottla.tables.store import Store
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.failures import TableError
+from ottla.spark.tables.maintenance import Upkeep, compact
+from ottla.spark.tables.store import Store
 from tests.pipeline.clusters import Cluster
 from tests.tables.local import LocalRun, define, home_in, produce
 
@@ -48,7 +48,7 @@ class Death:
 class World:
     """A topic, its table, and what the table should hold."""
 
-    def __init__(self, cluster: Cluster, home: Home, chance: random.Random, format_: str, mode: str) -> None:
+    def __init__(self, cluster: Cluster, home: TableHome, chance: random.Random, format_: str, mode: str) -> None:
         self.cluster = cluster
         self.home = home
         self.chance = chance

@@ -14,13 +14,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from ottla.tables.definition import Definition, Home
-from ottla.tables.failures import TableError
-from ottla.tables.keeper import Done
-from ottla.tables.maintenance import Upkeep
-from ottla.tables.query import TableQuery, keep_tables
-from ottla.tables.spark import start_session
-from ottla.tables.stores import open_store
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.failures import TableError
+from ottla.spark.tables.maintenance import Upkeep
+from ottla.spark.tables.query import TableQuery, keep_tables
+from ottla.spark.tables.spark import start_session
+from ottla.spark.tables.stores import open_store
+from ottla.spark.tables.table_writer import Done
 from tests.interop.kafka_jars import java
 from tests.pipeline.clusters import Cluster
 from tests.tables.local import LocalRun, define, home_in, produce, read
@@ -130,7 +130,7 @@ def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     ]
 
 
-def run_in_process(home: Home, moment: str, count: int) -> "subprocess.CompletedProcess[str]":
+def run_in_process(home: TableHome, moment: str, count: int) -> "subprocess.CompletedProcess[str]":
     """A run that may be killed. Its Java process notices that its driver is gone, and ends."""
     command = [sys.executable, "-m", "tests.tables.dying_run", str(home.folder), "orders", moment, str(count)]
     environment = {**os.environ, "JAVA_HOME": str(java().parents[1])}
@@ -183,7 +183,7 @@ def test_a_run_goes_on_until_it_is_stopped_or_its_topic_is_another(cluster: Clus
 
 
 @contextlib.contextmanager
-def running_command(home: Home, *words: str) -> Iterator["subprocess.Popen[str]"]:
+def running_command(home: TableHome, *words: str) -> Iterator["subprocess.Popen[str]"]:
     spark = ("--spark", "spark.driver.host=127.0.0.1", "--spark", "spark.driver.memory=512m", "--master", "local[2]")
     command = [sys.executable, "-m", "ottla", "table", "run", "orders", "--home", str(home.folder), *words, *spark]
     environment = {**os.environ, "JAVA_HOME": str(java().parents[1])}
@@ -198,13 +198,13 @@ def running_command(home: Home, *words: str) -> Iterator["subprocess.Popen[str]"
         process.communicate()
 
 
-def wait_for_rows(home: Home, definition: Definition, count: int) -> None:
+def wait_for_rows(home: TableHome, definition: Definition, count: int) -> None:
     deadline = time.monotonic() + 180
     while len(stored(home, definition)) < count:
         assert time.monotonic() < deadline, f"{len(stored(home, definition))} of {count} rows"
         time.sleep(0.5)
 
 
-def stored(home: Home, definition: Definition) -> list[dict[str, Any]]:
+def stored(home: TableHome, definition: Definition) -> list[dict[str, Any]]:
     store = open_store(home, definition, definition.name)
     return read(store) if store.exists() else []

@@ -10,7 +10,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, pandas_udf, struct, to_json
 
-from ottla.flows import expect, expect_or_dead_letter
+from ottla.spark.pipelines import expect, expect_or_dead_letter
 
 spark = SparkSession.active()
 SERVERS = os.environ["BOOTSTRAP_SERVERS"]

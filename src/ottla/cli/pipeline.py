@@ -12,8 +12,8 @@ from ottla.cli.pipeline_view import FlowView, View, gather
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.flows.project import Project
-    from ottla.flows.server import Server
+    from ottla.spark.pipelines.project import Project
+    from ottla.spark.pipelines.server import Server
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _RUN_EXAMPLES = """examples:
@@ -87,7 +87,7 @@ def _on_spark(work: "Callable[[argparse.Namespace], None]") -> "Callable[[argpar
 
 
 def _project(folder: str, on: str | None = None) -> "Project":
-    from ottla.flows.project import ProjectError, find_project
+    from ottla.spark.pipelines.project import ProjectError, find_project
 
     try:
         return find_project(Path(folder), spark=on)
@@ -96,8 +96,8 @@ def _project(folder: str, on: str | None = None) -> "Project":
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from ottla.flows.project import ProjectError
-    from ottla.flows.template import make_project
+    from ottla.spark.pipelines.project import ProjectError
+    from ottla.spark.pipelines.template import make_project
 
     folder = Path(arguments.folder)
     try:
@@ -115,8 +115,8 @@ def _run(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder, arguments.on)
     if arguments.full_refresh_all and (arguments.full_refresh or arguments.refresh):
         raise NotUnderstood("--full-refresh-all is everything: it goes with neither --refresh nor --full-refresh")
-    from ottla.flows.running import Choice
-    from ottla.flows.schedule import FAILURES, Runner, Schedule
+    from ottla.spark.pipelines.running import Choice
+    from ottla.spark.pipelines.schedule import FAILURES, Runner, Schedule
 
     view = View(as_json=arguments.json)
     choice = Choice(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
@@ -128,11 +128,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _status(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder)
-    from ottla.flows.events import read_events
-    from ottla.flows.schedule import is_running
-    from ottla.flows.server import Home
+    from ottla.spark.pipelines.events import read_events
+    from ottla.spark.pipelines.schedule import is_running
+    from ottla.spark.pipelines.server import ServerHome
 
-    server = None if project.is_remote else Home(project).find()
+    server = None if project.is_remote else ServerHome(project).find()
     runs = gather(read_events(project.event_log))
     if arguments.json:
         last = runs[-1].as_json() if runs else None
@@ -166,12 +166,12 @@ def _server_text(server: "Server | None", *, is_remote: bool) -> str:
 
 def _stop(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder)
-    from ottla.flows.schedule import stop_runner
-    from ottla.flows.server import Home, ServerFailed
+    from ottla.spark.pipelines.schedule import stop_runner
+    from ottla.spark.pipelines.server import ServerFailed, ServerHome
 
     try:
         had_runner = stop_runner(project)
-        had_server = Home(project).stop()
+        had_server = ServerHome(project).stop()
     except ServerFailed as error:
         raise CommandFailed(str(error)) from error
     if had_runner:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from ottla.tables.definition import Definition, Home
-    from ottla.tables.keeper import Keeper
+    from ottla.spark.tables.definition import Definition, TableHome
+    from ottla.spark.tables.table_writer import TableWriter
 
     T = TypeVar("T")
 
@@ -33,14 +33,14 @@ def _add_home(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def _home(arguments: argparse.Namespace) -> "Home":
+def _home(arguments: argparse.Namespace) -> "TableHome":
     from pathlib import Path
 
     from ottla.config.defaults import data_directory
-    from ottla.tables.definition import Home
+    from ottla.spark.tables.definition import TableHome
 
     given = arguments.home or os.environ.get(HOME)
-    return Home(Path(given) if given else data_directory() / "tables")
+    return TableHome(Path(given) if given else data_directory() / "tables")
 
 
 def _in_one_sentence(work: "Callable[[], T]") -> "T":
@@ -51,14 +51,14 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
         if find_spec(name) is None:
             raise CommandFailed(f"{name} is missing; `pip install 'ottla[tables]'` brings it")
     from ottla.cli.connecting import explain
-    from ottla.pipeline.fetching import DataLost
-    from ottla.pipeline.option_values import OptionError
     from ottla.protocol.errors import ApiError
-    from ottla.tables.failures import Stumbled, TableError
+    from ottla.spark.connector.fetching import DataLost
+    from ottla.spark.connector.option_values import OptionError
+    from ottla.spark.tables.failures import TableError, TransientTableError
 
     try:
         return work()
-    except (TableError, Stumbled, OptionError, DataLost) as error:
+    except (TableError, TransientTableError, OptionError, DataLost) as error:
         raise CommandFailed(str(error)) from error
     except ApiError as error:
         raise CommandFailed(explain(error, "what the table's definition says")) from error
@@ -138,9 +138,9 @@ def _absolute(file: str | None) -> str | None:
 
 def _create(arguments: argparse.Namespace) -> None:
     def work() -> None:
-        from ottla.tables.definition import Definition
-        from ottla.tables.describing import NoEngine
-        from ottla.tables.keeper import Keeper
+        from ottla.spark.tables.definition import Definition
+        from ottla.spark.tables.describing import NoEngine
+        from ottla.spark.tables.table_writer import TableWriter
 
         definition = Definition(
             name=arguments.name,
@@ -161,7 +161,7 @@ def _create(arguments: argparse.Namespace) -> None:
         )
         home = _home(arguments)
         home.check_new(definition)
-        keeper = Keeper(home, definition, NoEngine())
+        keeper = TableWriter(home, definition, NoEngine())
         if keeper.rows.exists():
             raise CommandFailed(f"there is a table at {keeper.rows.location} already, which is not managed from here")
         home.save(definition)
@@ -202,7 +202,7 @@ def _add_described(parser: argparse.ArgumentParser) -> None:
 
 def _describe(arguments: argparse.Namespace) -> None:
     def work() -> list[dict[str, Any]]:
-        from ottla.tables.describing import describe
+        from ottla.spark.tables.describing import describe
 
         home = _home(arguments)
         return [describe(home, home.load(name)) for name in arguments.names]
@@ -264,17 +264,17 @@ def _run(arguments: argparse.Namespace) -> None:
     _in_one_sentence(lambda: run_tables(arguments, home))
 
 
-def _with_table(arguments: argparse.Namespace, work: "Callable[[Home, Keeper], None]") -> None:
+def _with_table(arguments: argparse.Namespace, work: "Callable[[TableHome, TableWriter], None]") -> None:
     """Do something with a table that nobody else uses meanwhile."""
 
     def alone() -> None:
-        from ottla.tables.describing import NoEngine
-        from ottla.tables.keeper import Keeper
+        from ottla.spark.tables.describing import NoEngine
+        from ottla.spark.tables.table_writer import TableWriter
 
         home = _home(arguments)
         definition = home.load(arguments.name)
         with home.lock(definition.name):
-            work(home, Keeper(home, definition, NoEngine()))
+            work(home, TableWriter(home, definition, NoEngine()))
 
     _in_one_sentence(alone)
 
@@ -302,15 +302,15 @@ def _alter(arguments: argparse.Namespace) -> None:
             "nothing is to be changed: --mode, --accept-topic, --bootstrap-server or --command-config says what"
         )
 
-    def work(home: "Home", keeper: "Keeper") -> None:
+    def work(home: "TableHome", keeper: "TableWriter") -> None:
         name = keeper.definition.name
         if arguments.mode and keeper.rows.exists() and (marks := keeper.rows.state().marks):
             marks.check_mode(arguments.mode, name)
         if changes:
-            from ottla.tables.describing import NoEngine
-            from ottla.tables.keeper import Keeper
+            from ottla.spark.tables.describing import NoEngine
+            from ottla.spark.tables.table_writer import TableWriter
 
-            keeper = Keeper(home, home.change(name, **changes), NoEngine())
+            keeper = TableWriter(home, home.change(name, **changes), NoEngine())
         if arguments.accept_topic:
             keeper.accept_topic()
             print(f"Table {name} goes on with topic {keeper.definition.topic} from its beginning.")
@@ -331,7 +331,7 @@ def _add_drop(parser: argparse.ArgumentParser) -> None:
 
 
 def _drop(arguments: argparse.Namespace) -> None:
-    def work(home: "Home", keeper: "Keeper") -> None:
+    def work(home: "TableHome", keeper: "TableWriter") -> None:
         if not arguments.keep_data:
             keeper.rows.drop()
             keeper.dead_letters.drop()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from ottla.cli.output import counted
 
 if TYPE_CHECKING:
-    from ottla.tables.definition import Definition, Home
-    from ottla.tables.keeper import Done
+    from ottla.spark.tables.definition import Definition, TableHome
+    from ottla.spark.tables.table_writer import Done
 
 
-def run_tables(arguments: argparse.Namespace, home: "Home") -> None:
+def run_tables(arguments: argparse.Namespace, home: "TableHome") -> None:
     """Keep the tables until they are in step, or until somebody stops it."""
-    from ottla.tables.failures import TableError
-    from ottla.tables.maintenance import Upkeep
-    from ottla.tables.query import TableQuery, keep_tables
-    from ottla.tables.spark import start_session
+    from ottla.spark.tables.failures import TableError
+    from ottla.spark.tables.maintenance import Upkeep
+    from ottla.spark.tables.query import TableQuery, keep_tables
+    from ottla.spark.tables.spark import start_session
 
     names = arguments.names or home.names()
     if not names:

@@ -7,17 +7,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ottla.pipeline import exactly_once
-from ottla.pipeline.access import Access
-from ottla.pipeline.data_source import OttlaDataSource
-from ottla.pipeline.sink import OttlaStreamWriter, Written
-from ottla.pipeline.transactions import Transaction, TransactionCalls
+from ottla.spark.connector import exactly_once
+from ottla.spark.connector.cluster import BlockingCluster
+from ottla.spark.connector.data_source import OttlaDataSource
+from ottla.spark.connector.spark_writers import OttlaStreamWriter, Written
+from ottla.spark.connector.transactions import Transaction, TransactionCalls
 from tests.pipeline.fire.traps import pass_by
 
 _real_commit = exactly_once._commit
 
 
-def _commit(access: Access, calls: TransactionCalls, transactions: Sequence[Transaction], **named: Any) -> None:
+def _commit(
+    access: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction], **named: Any
+) -> None:
     pass_by("decided")
     _real_commit(access, calls, transactions[:1], **named)
     pass_by("half committed")

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ottla.cli.local_cluster import LocalCluster, LocalNode
 from ottla.client.cluster import Cluster
-from ottla.pipeline.coordinators import TRANSACTION, find_coordinator
+from ottla.spark.connector.coordinators import TRANSACTION, find_coordinator
 from tests.pipeline.fire.checker import Row, check_rows, groups_of
 from tests.pipeline.fire.driver import BATCH_RECORDS, GROUP, INPUT, OUTPUTS, STOP, checkpoint
 from tests.pipeline.fire.traps import COMMIT_MOMENTS, FOLDER, TASK_MOMENTS, arm, kill_driver

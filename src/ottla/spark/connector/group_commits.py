@@ -1,0 +1,49 @@
+"""Commits of what a query has finished, for its consumer group: so that every monitor of lag sees the query.
+
+The query assigns its partitions to itself. To the group's coordinator it is a simple consumer, which is no member and
+has no generation; a group that has members refuses it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.client.cluster import Cluster
+from ottla.client.metadata import TopicPartition, where
+from ottla.client.retrying import check
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.spark.connector.coordinators import GROUP, find_coordinator
+
+_OFFSET_COMMIT: Final = 8
+_LAST_WITH_NAMES: Final = 9
+_TIMEOUT_S: Final = 5.0
+"""A commit that comes too late is made up for by the next one."""
+
+
+async def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit for a group; raises the first error that stays, with its topic and partition."""
+    if not offsets:
+        return
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(
+            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        )
+    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+
+    async def attempt() -> None:
+        node = await find_coordinator(cluster, group, GROUP)
+        connection = await cluster.connection(node)
+        version = connection.version_of(_OFFSET_COMMIT, at_most=_LAST_WITH_NAMES)
+        answer: OffsetCommitResponse = await connection.send(
+            request, version=version, timeout_s=cluster.request_timeout_s
+        )
+        for topic in answer.topics:
+            for each in topic.partitions:
+                check(each.error_code, None, f"commit for group {group!r}, {where(topic.name, each.partition_index)}")
+
+    await cluster.retry(attempt, timeout_s=_TIMEOUT_S)

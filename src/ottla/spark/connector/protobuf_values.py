@@ -1,0 +1,235 @@
+"""Values in Protocol Buffers: messages are parsed by protobuf's own compiled reader, and taken apart column by column.
+
+A schema is a set of file descriptors (`protoc --include_imports --descriptor_set_out`), or comes from a registry.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+
+from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.registry import BadFrame, Registry, unframe
+
+_KINDS: Final[Mapping[int, pa.DataType]] = {
+    FieldDescriptor.CPPTYPE_INT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_INT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT32: pa.int64(),
+    # Spark has no unsigned numbers; the largest need twenty digits.
+    FieldDescriptor.CPPTYPE_UINT64: pa.decimal128(20, 0),
+    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
+    FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
+    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
+    FieldDescriptor.CPPTYPE_ENUM: pa.string(),
+}
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+Errors = dict[int, str]
+
+
+class ProtobufDecoder:
+    """Messages of one type, bare or in a registry's frames."""
+
+    def __init__(self, files: bytes, message: str | None, registry: Registry | None) -> None:
+        pool, names = _pool(files)
+        self._registry = registry
+        self._message = _find(pool, names, message)
+        self._class = message_factory.GetMessageClass(self._message)
+        self._place = _place(self._message)
+        self.type = arrow_type(self._message, "value", ())
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, Errors]:
+        """All values; those that are bad are null, and it is said by row why."""
+        messages: list[Any] = []
+        errors: Errors = {}
+        for row, value in enumerate(values.to_pylist()):
+            message = None
+            if value is not None:
+                try:
+                    message = self._class.FromString(value if self._registry is None else self._unframe(value))
+                except (DecodeError, BadFrame) as error:
+                    errors[row] = str(error) or "it is no message of this type"
+            messages.append(message)
+        return _struct(messages, self._message, self.type), errors
+
+    def _unframe(self, value: bytes) -> bytes:
+        """A message without the number of its schema, and without the place of its type in it."""
+        _, content = unframe(value)
+        count, position = _varint(content, 0)
+        place = []
+        for _ in range(count):
+            index, position = _varint(content, position)
+            place.append(index)
+        if (place or [0]) != self._place:
+            raise BadFrame(f"it is message {place or [0]} of its schema; {self._message.full_name} is {self._place}")
+        return content[position:]
+
+
+def _place(message: Descriptor) -> list[int]:
+    """Where a message stands in its file: its number, behind those of the messages around it."""
+    around = message.containing_type
+    if around is not None:
+        return [*_place(around), [each.name for each in around.nested_types].index(message.name)]
+    file = descriptor_pb2.FileDescriptorProto()
+    message.file.CopyToProto(file)
+    return [[each.name for each in file.message_type].index(message.name)]
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    """A zigzag number, and where it ends."""
+    result = shift = 0
+    while True:
+        if position >= len(content) or shift > 28:
+            raise BadFrame("the place of its message type cannot be read")
+        byte = content[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+
+
+def read_descriptors(text: str) -> bytes:
+    """A set of file descriptors: a path, or base64; raises OptionError."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    try:
+        return Path(text).read_bytes()
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            "value.schema",
+            "is neither a file that protoc wrote (--include_imports --descriptor_set_out), nor one in base64",
+        ) from error
+
+
+def _pool(files: bytes) -> tuple[descriptor_pool.DescriptorPool, list[str]]:
+    """All types of a set of files, or of a single file; and the names of the last file's messages."""
+    pool = descriptor_pool.DescriptorPool()
+    for module in _well_known():
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    parsed = descriptor_pb2.FileDescriptorSet()
+    try:
+        parsed.ParseFromString(files)
+        if not all(file.name for file in parsed.file) or not parsed.file:
+            raise DecodeError("it is one file")
+        found = list(parsed.file)
+    except DecodeError:
+        single = descriptor_pb2.FileDescriptorProto()
+        try:
+            single.ParseFromString(files)
+        except DecodeError as error:
+            raise OptionError("value.schema", f"is no set of file descriptors: {error}") from error
+        found = [single]
+    try:
+        for file in found:
+            if not file.name.startswith("google/protobuf/"):
+                pool.Add(file)
+    except TypeError as error:
+        raise OptionError("value.schema", f"its files do not go together: {error}") from error
+    package = found[-1].package
+    return pool, [f"{package}.{each.name}" if package else each.name for each in found[-1].message_type]
+
+
+def _well_known() -> Sequence[Any]:
+    from google.protobuf import any_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
+
+    return timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2, any_pb2, empty_pb2
+
+
+def _find(pool: descriptor_pool.DescriptorPool, names: Sequence[str], message: str | None) -> Descriptor:
+    if message is None and not names:
+        raise OptionError("value.schema", "has no message")
+    try:
+        return pool.FindMessageTypeByName(message or names[0])
+    except KeyError:
+        raise OptionError("value.message", f"there is no {message!r}; there are {', '.join(names)}") from None
+
+
+def arrow_type(message: Descriptor, path: str, above: Sequence[str]) -> pa.DataType:
+    """The type of a message's column; raises OptionError for one that holds itself."""
+    if message.full_name == _TIMESTAMP:
+        return pa.timestamp("us", tz="UTC")
+    if message.full_name in above:
+        raise OptionError("value.schema", f"column {path}: {message.full_name} holds itself, without an end")
+    inner = (*above, message.full_name)
+    return pa.struct([(field.name, _field_type(field, f"{path}.{field.name}", inner)) for field in message.fields])
+
+
+def _field_type(field: FieldDescriptor, path: str, above: Sequence[str]) -> pa.DataType:
+    if _is_map(field):
+        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+        return pa.map_(_single_type(key, path, above), _single_type(value, path, above))
+    one = _single_type(field, path, above)
+    return pa.list_(one) if field.is_repeated else one
+
+
+def _single_type(field: FieldDescriptor, path: str, above: Sequence[str]) -> pa.DataType:
+    if field.message_type is not None:
+        return arrow_type(field.message_type, path, above)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return pa.binary() if field.type == FieldDescriptor.TYPE_BYTES else pa.string()
+    return _KINDS[field.cpp_type]
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _struct(messages: Sequence[Any], message: Descriptor, wanted: pa.DataType) -> pa.Array:
+    """Messages, of which some are None, as a column."""
+    if message.full_name == _TIMESTAMP:
+        times = [None if each is None else each.seconds * 1_000_000 + each.nanos // 1000 for each in messages]
+        return pa.array(times, pa.int64()).cast(wanted)
+    absent = pa.array([each is None for each in messages], pa.bool_())
+    columns = [_column(messages, field, wanted.field(field.name).type) for field in message.fields]
+    if not columns:
+        return pa.array([None if each is None else {} for each in messages], wanted)
+    return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=absent)
+
+
+def _column(messages: Sequence[Any], field: FieldDescriptor, wanted: pa.DataType) -> pa.Array:
+    name = field.name
+    if _is_map(field):
+        entry = field.message_type.fields_by_name["value"]
+        pairs = [None if m is None else [(k, _plain(v, entry)) for k, v in getattr(m, name).items()] for m in messages]
+        return pa.array(pairs, wanted)
+    if field.is_repeated:
+        lists = [None if m is None else getattr(m, name) for m in messages]
+        if field.message_type is None:
+            return pa.array([None if each is None else [_plain(v, field) for v in each] for each in lists], wanted)
+        ends: list[int] = [0]
+        flat: list[Any] = []
+        for each in lists:
+            flat += each or []
+            ends.append(len(flat))
+        items = _struct(flat, field.message_type, wanted.value_type)
+        mask = pa.array([each is None for each in lists], pa.bool_())
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, type=wanted, mask=mask)
+    if field.message_type is not None:
+        inner = [None if m is None or not m.HasField(name) else getattr(m, name) for m in messages]
+        return _struct(inner, field.message_type, wanted)
+    if field.has_presence:
+        given = [None if m is None or not m.HasField(name) else getattr(m, name) for m in messages]
+    else:
+        given = [None if m is None else getattr(m, name) for m in messages]
+    if field.enum_type is not None:
+        given = [None if each is None else _plain(each, field) for each in given]
+    return pa.array(given, wanted)
+
+
+def _plain(value: Any, field: FieldDescriptor) -> Any:
+    """A value as Arrow takes it."""
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else str(value)
+    if field.message_type is not None:
+        wanted = arrow_type(field.message_type, field.name, ())
+        return _struct([value], field.message_type, wanted)[0].as_py()
+    return value

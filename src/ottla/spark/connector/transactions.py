@@ -1,0 +1,169 @@
+"""A transaction's requests, from whoever has its id, producer and epoch: the task that writes, the driver that ends it.
+
+The versions are those in which partitions are made known by a request of their own, and in which ending a transaction
+leaves its epoch as it is: so ending it once more, the same way, succeeds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.delivery import Identity
+from ottla.client.metadata import TopicPartition, where
+from ottla.client.retrying import check, failure
+from ottla.protocol.errors import ApiError, CoordinatorError, NetworkFailed, OperationNotAttempted
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.messages.rpc.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.rpc.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.spark.connector.coordinators import TRANSACTION, find_coordinator
+
+T = TypeVar("T")
+
+_INIT: Final = 22
+_ADD: Final = 24
+_END: Final = 26
+_AT_MOST: Final = {_INIT: 5, _ADD: 3, _END: 4}
+ONGOING: Final = "Ongoing"
+
+
+class Transaction(NamedTuple):
+    """One transaction: whoever knows this may end it."""
+
+    id: str
+    producer_id: int
+    epoch: int
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.producer_id, self.epoch)
+
+
+class State(NamedTuple):
+    """What a coordinator says of a transactional id."""
+
+    producer_id: int
+    epoch: int
+    state: str
+
+
+class TransactionCalls:
+    """Requests to the coordinators of transactions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coordinators: dict[str, int] = {}
+
+    async def begin(self, transactional_id: str, timeout_s: float) -> Transaction:
+        """A new epoch of the id: what was open under it is aborted, and whoever had it is fenced."""
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000))
+
+        async def attempt(node: int) -> Transaction:
+            answer: InitProducerIdResponse = await self._send(node, _INIT, request)
+            check(answer.error_code, None, f"transactional id {transactional_id!r}")
+            return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+        return await self._ask(transactional_id, attempt)
+
+    async def enlist(self, transaction: Transaction, keys: Iterable[TopicPartition]) -> None:
+        """Make known which partitions the transaction is about to write to."""
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, partition in keys:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transaction.id,
+            v3_and_below_producer_id=transaction.producer_id,
+            v3_and_below_producer_epoch=transaction.epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+
+        async def attempt(node: int) -> None:
+            answer: AddPartitionsToTxnResponse = await self._send(node, _ADD, request)
+            errors = [
+                failure(each.partition_error_code, None, where(topic.name, each.partition_index))
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+                if each.partition_error_code
+            ]
+            # Where one partition is refused, the others are only told that nothing was tried.
+            for error in sorted(errors, key=lambda each: isinstance(each, OperationNotAttempted)):
+                raise error
+
+        await self._ask(transaction.id, attempt)
+
+    async def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """Commit or abort; raises ProducerFenced, InvalidProducerEpoch or InvalidTxnState if it was ended otherwise."""
+        request = EndTxnRequest(
+            transactional_id=transaction.id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            committed=commit,
+        )
+
+        async def attempt(node: int) -> None:
+            answer: EndTxnResponse = await self._send(node, _END, request)
+            check(answer.error_code, None, f"transactional id {transaction.id!r}")
+
+        await self._ask(transaction.id, attempt)
+
+    async def end_all(self, transactions: Iterable[Transaction], *, commit: bool) -> dict[Transaction, ApiError]:
+        """End many at once; those that could not be, and why."""
+        listed = list(transactions)
+        outcomes = await asyncio.gather(*(self.end(each, commit=commit) for each in listed), return_exceptions=True)
+        failed: dict[Transaction, ApiError] = {}
+        for transaction, outcome in zip(listed, outcomes, strict=True):
+            if isinstance(outcome, ApiError):
+                failed[transaction] = outcome
+            elif outcome is not None:
+                raise outcome
+        return failed
+
+    async def describe(self, transactional_id: str) -> State:
+        """What the coordinator knows of an id; raises TransactionalIdNotFound."""
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+        async def attempt(node: int) -> State:
+            answer: DescribeTransactionsResponse = await self._cluster.send(request, node=node)
+            (found,) = answer.transaction_states
+            check(found.error_code, None, f"transactional id {transactional_id!r}")
+            return State(found.producer_id, found.producer_epoch, found.transaction_state)
+
+        return await self._ask(transactional_id, attempt)
+
+    async def open_ids(self, prefix: str) -> list[str]:
+        """The ids that begin with a prefix and have an open transaction, on whatever node."""
+        await self._cluster.retry(self._cluster.refresh)
+        found: list[str] = []
+        for node in self._cluster.nodes:
+            request = ListTransactionsRequest(state_filters=[ONGOING])
+            answer: ListTransactionsResponse = await self._cluster.ask(request, node=node)
+            check(answer.error_code, None, f"transactions of node {node}")
+            found += [each.transactional_id for each in answer.transaction_states]
+        return sorted(each for each in found if each.startswith(prefix))
+
+    async def _send(self, node: int, key: int, request: Any) -> Any:
+        connection = await self._cluster.connection(node)
+        version = connection.version_of(key, at_most=_AT_MOST[key])
+        return await connection.send(request, version=version, timeout_s=self._cluster.request_timeout_s)
+
+    async def _ask(self, transactional_id: str, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """Ask the coordinator, whoever that comes to be."""
+
+        async def once() -> T:
+            node = self._coordinators.get(transactional_id)
+            if node is None:
+                node = await find_coordinator(self._cluster, transactional_id, TRANSACTION)
+                self._coordinators[transactional_id] = node
+            try:
+                return await attempt(node)
+            except (CoordinatorError, NetworkFailed):
+                self._coordinators.pop(transactional_id, None)
+                raise
+
+        return await self._cluster.retry(once)

@@ -1,0 +1,97 @@
+"""Options that say what the values of records are, and what becomes of those that are something else."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.spark.connector.option_values import OptionError, parse_choice, parse_number
+
+VALUES: Final[Mapping[str, str]] = {
+    "value.format": "What values are: `binary` (default), `string`, `json`, `avro` or `protobuf`.",
+    ("value.schema"): (
+        "The schema: a DDL string or JSON schema of Spark for `json`, an Avro schema, or a Protobuf descriptor or"
+        " definition."
+    ),
+    "value.message": "The name of the Protobuf message, where the schema has more than one.",
+    ("value.registry"): (
+        "The address of a schema registry, such as `http://localhost:8081`; values carry its five-byte header."
+    ),
+    "value.registry.auth": "`user:password` for the registry.",
+    "value.subject": "The subject in the registry (default: `TOPIC-value`).",
+    "value.inferRecords": "The number of records from which the schema of `json` is inferred (default: 1000).",
+    ("value.onError"): (
+        "What to do with a value that cannot be decoded: `column` (default) sets the row's column `bad`; "
+        "`deadLetter` sends the record to `value.deadLetterTopic`; `fail` fails the query."
+    ),
+    "value.deadLetterTopic": "The topic for records whose value cannot be decoded.",
+}
+"""The options for values, each with its meaning, as the reference shows it."""
+FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
+_ACTIONS: Final = ("column", "deadletter", "fail")
+_BY_FORMAT: Final[Mapping[str, tuple[str, ...]]] = {
+    "value.schema": ("json", "avro", "protobuf"),
+    "value.message": ("protobuf",),
+    "value.registry": ("json", "avro", "protobuf"),
+    "value.registry.auth": ("json", "avro", "protobuf"),
+    "value.subject": ("json", "avro", "protobuf"),
+    "value.inferRecords": ("json",),
+    "value.onError": ("string", "json", "avro", "protobuf"),
+    "value.deadLetterTopic": ("string", "json", "avro", "protobuf"),
+}
+
+
+class ValueOptions(NamedTuple):
+    """What values are. Bad ones go to a column, to a topic, or end the query."""
+
+    format: str
+    schema: str | None
+    message: str | None
+    registry: str | None
+    registry_auth: str | None
+    subject: str | None
+    infer_records: int
+    on_error: str
+    dead_letter_topic: str | None
+
+    @property
+    def fails(self) -> bool:
+        return self.on_error == "fail"
+
+    @property
+    def has_column(self) -> bool:
+        """Whether there is a column `bad`."""
+        return self.on_error == "column"
+
+
+def parse_value_options(options: Mapping[str, str]) -> ValueOptions | None:
+    """What lower-case options say of values; None if they stay bytes. Raises OptionError."""
+    chosen = parse_choice("value.format", options.get("value.format", "binary"), FORMATS)
+    for name, formats in _BY_FORMAT.items():
+        if name.lower() in options and chosen not in formats:
+            raise OptionError(name, f"means nothing for value.format={chosen}; it is for {', '.join(formats)}")
+    if chosen == "binary":
+        return None
+    registry = options.get("value.registry")
+    if registry is not None and not registry.startswith(("http://", "https://")):
+        raise OptionError("value.registry", f"{registry!r} is no address such as http://localhost:8081")
+    for name in ("value.subject", "value.registry.auth"):
+        if name in options and registry is None:
+            raise OptionError(name, "needs value.registry, the registry's address")
+    topic = options.get("value.deadlettertopic")
+    action = parse_choice("value.onError", options.get("value.onerror", "deadletter" if topic else "column"), _ACTIONS)
+    if (action == "deadletter") != (topic is not None):
+        problem = "value.onError=deadLetter needs it" if topic is None else f"means nothing with value.onError={action}"
+        raise OptionError("value.deadLetterTopic", problem)
+    schema = options.get("value.schema")
+    if chosen in ("avro", "protobuf") and schema is None and registry is None:
+        raise OptionError("value.schema", f"value.format={chosen} needs a schema, or value.registry")
+    return ValueOptions(
+        format=chosen,
+        schema=schema,
+        message=options.get("value.message"),
+        registry=registry,
+        registry_auth=options.get("value.registry.auth"),
+        subject=options.get("value.subject"),
+        infer_records=parse_number("value.inferRecords", options.get("value.inferrecords", "1000"), least=1),
+        on_error=action,
+        dead_letter_topic=topic,
+    )

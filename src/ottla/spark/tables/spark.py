@@ -1,0 +1,128 @@
+"""What Spark does for tables: a session, work in tasks, and the records of a micro-batch for it."""
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.spark.connector.fetching import Range
+from ottla.spark.connector.planning import bundle
+from ottla.spark.connector.read_options import parse_read_options
+from ottla.spark.connector.spark_home import make_spark_home
+from ottla.spark.connector.task_memory import settle
+from ottla.spark.tables.failures import TableError
+from ottla.spark.tables.tasks import FetchTask, Report
+
+T = TypeVar("T")
+R = TypeVar("R")
+_PACKED: Final = "number long, result binary"
+_SCHEMA: Final = "key binary, value binary, partition int, offset long, timestamp timestamp"
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def start_session(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+    """A session whose Java process, and its tasks, write what they have to say to a file."""
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise TableError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_HOME", str(make_spark_home(log.parent / "spark")))
+    builder = SparkSession.builder.master(master).appName("ottla tables")
+    for name, value in {**_SETTINGS, **settings}.items():
+        builder = builder.config(name, value)
+    try:
+        with _talking_to(log):
+            return builder.getOrCreate()
+    except Exception as error:
+        raise TableError(f"Spark does not start: {error}; see {log}") from error
+
+
+@contextlib.contextmanager
+def _talking_to(log: Path) -> Iterator[None]:
+    """Processes that are started inside write to the file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    try:
+        with log.open("ab") as file:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+        yield
+    finally:
+        for number, old in zip((1, 2), kept, strict=True):
+            os.dup2(old, number)
+            os.close(old)
+
+
+class SparkEngine:
+    """A task for each item."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        if not items:
+            return []
+
+        def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            settle()
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield _packed(number, work(items[number]))
+
+        numbers = self._session.range(0, len(items), 1, len(items))
+        return _results(numbers, in_task)
+
+
+class SparkBatch:
+    """The records of some ranges of one topic, which the options say how to read."""
+
+    def __init__(self, session: SparkSession, options: Mapping[str, str], ranges: Sequence[Range]) -> None:
+        self._session = session
+        self._options = options
+        self._ranges = ranges
+
+    def run(self, work: Callable[..., Report], *, by_key: bool) -> list[Report]:
+        if by_key:
+            return self._run_by_key(work)
+        fetch = FetchTask(work, parse_read_options(self._options, streaming=True))
+        return SparkEngine(self._session).map(fetch, bundle(self._ranges))
+
+    def _run_by_key(self, work: Callable[..., Report]) -> list[Report]:
+        """The records of a key go to one task: Spark moves them there."""
+
+        def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            settle()
+            yield _packed(0, work(batches))
+
+        topic = self._ranges[0].topic
+        given = {name: value for name, value in self._options.items() if name not in ("subscribe", "kafka.group.id")}
+        given["assign"] = json.dumps({topic: [each.partition for each in self._ranges]})
+        given["startingOffsets"] = json.dumps({topic: {each.partition: each.start for each in self._ranges}})
+        given["endingOffsets"] = json.dumps({topic: {each.partition: each.stop for each in self._ranges}})
+        records = self._session.read.format("ottla").schema(_SCHEMA).options(**given).load()
+        return _results(records.repartition("key"), in_task)
+
+
+def _results(rows: DataFrame, in_task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[Any]:
+    """What tasks have packed, in the order of their numbers."""
+    found = sorted(rows.mapInArrow(in_task, _PACKED).collect(), key=lambda row: int(row[0]))
+    return [pickle.loads(row[1]) for row in found]  # noqa: S301  # our own tasks' words
+
+
+def _packed(number: int, result: Any) -> pa.RecordBatch:
+    return pa.record_batch({"number": [number], "result": [pickle.dumps(result)]})

@@ -1,0 +1,36 @@
+"""The store of a table, by its format. What a format needs is imported when it is used."""
+
+from pathlib import Path
+
+from ottla.spark.tables.definition import Definition, TableHome
+from ottla.spark.tables.store import Store
+
+
+def open_store(home: TableHome, definition: Definition, name: str) -> Store:
+    """The table of this name, which is the definition's own or that of its dead letters."""
+    if definition.format == "iceberg":
+        from ottla.spark.tables.iceberg import IcebergStore
+
+        return IcebergStore(catalog_of(home, definition), definition.namespace, name)
+    folder = folder_of(home, definition, name)
+    if definition.format == "delta":
+        from ottla.spark.tables.delta import DeltaStore
+
+        return DeltaStore(folder)
+    from ottla.spark.tables.parquet import ParquetStore
+
+    return ParquetStore(folder)
+
+
+def catalog_of(home: TableHome, definition: Definition) -> dict[str, str]:
+    """The properties of the Iceberg catalog: SQLite's in the home folder, unless others were said."""
+    if definition.catalog:
+        return dict(definition.catalog)
+    home.warehouse.mkdir(parents=True, exist_ok=True)
+    return {"type": "sql", "uri": f"sqlite:///{home.folder / 'catalog.db'}", "warehouse": f"file://{home.warehouse}"}
+
+
+def folder_of(home: TableHome, definition: Definition, name: str) -> Path:
+    """Where the files of a table are that no catalog looks after."""
+    base = Path(definition.location).absolute() if definition.location else home.warehouse
+    return base / name
