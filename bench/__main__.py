@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import measure
-from bench.case import Case, every_case
-from bench.figures import KAFKA, OTTLA
+from bench.harness import measure
+from bench.harness.case import Case, every_case
+from bench.harness.figures import KAFKA, OTTLA
+from bench.harness.runner import Plan, run_cases
+from bench.harness.systems import SYSTEMS
 from bench.report import store, table
 from bench.report.page import page
-from bench.runner import Plan, run_cases
-from bench.systems import SYSTEMS
 
 TELLING_PARTS = ("codec", "pipeline", "records")
 PARTS = (*TELLING_PARTS, "log", "steps", "fuzz")
@@ -54,7 +54,7 @@ def main() -> int:
     for name in arguments.names or (() if arguments.quick else TELLING_PARTS):
         if name in PARTS:
             print(f"== {name}")
-            import_module(f"bench.{name}").run()
+            import_module(f"bench.micro.{name}").run()
     return _run(chosen, arguments, out, began) if chosen else 0
 
 

@@ -13,10 +13,10 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from bench.case import Case, Trial, every_case
-from bench.figures import OTTLA, shown
+from bench.harness.case import Case, Trial, every_case
+from bench.harness.figures import OTTLA, shown
+from bench.harness.systems import SYSTEMS, running
 from bench.report.flame import flame_graph, table
-from bench.systems import SYSTEMS, running
 
 ROOT = Path(__file__).parents[1]
 

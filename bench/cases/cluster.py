@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.asking import ask
-from bench.case import LOAD_GOALS, Trial, case
 from bench.cases.produce import BATCHES_64K, produce
-from bench.figures import Figures
-from bench.systems import Node, java_tool
-from bench.tools import ToolFailed
+from bench.harness.asking import ask
+from bench.harness.case import LOAD_GOALS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.systems import Node, java_tool
+from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.describe_quorum import PartitionData as DescribedPartition
 from ottla.protocol.messages.rpc.describe_quorum import TopicData as DescribedTopic

@@ -4,11 +4,11 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.asking import TIMEOUT_S, ask
-from bench.case import GROUPS, LOAD_GOALS, SHARE_GROUPS, TRANSACTIONS, Trial, case
-from bench.figures import Figures
-from bench.load import librdkafka
-from bench.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
+from bench.harness.asking import TIMEOUT_S, ask
+from bench.harness.case import GROUPS, LOAD_GOALS, SHARE_GROUPS, TRANSACTIONS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
+from bench.harness.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,

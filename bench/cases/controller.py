@@ -2,10 +2,10 @@
 
 import time
 
-from bench import measure
-from bench.case import Trial, case
-from bench.controllers import LoneController
-from bench.figures import Figures
+from bench.harness import measure
+from bench.harness.case import Trial, case
+from bench.harness.controllers import LoneController
+from bench.harness.figures import Figures
 
 SNAPSHOT_MS = 5_000
 GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}

@@ -6,10 +6,10 @@ from threading import Thread
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.case import CONSUMER_GROUPS, GROUPS, Trial, case
-from bench.figures import Figures, percentiles
-from bench.members import Group, Member, classic_member, consumer_member
-from bench.tools import ToolFailed
+from bench.harness.case import CONSUMER_GROUPS, GROUPS, Trial, case
+from bench.harness.figures import Figures, percentiles
+from bench.harness.members import Group, Member, classic_member, consumer_member
+from bench.harness.tools import ToolFailed
 
 PATIENCE_S = 60.0
 MEMBERS = 100

@@ -7,14 +7,14 @@ import random
 import time
 from functools import partial
 
-from bench import measure
-from bench.asking import ask, ask_metadata
-from bench.case import GROUPS, SHARE_GROUPS, Trial, case
 from bench.cases.idle import connections, idle
-from bench.figures import Figures, percentiles
-from bench.load import librdkafka
-from bench.members import Group, until_ready
-from bench.tools import ToolFailed, producer_performance
+from bench.harness import measure
+from bench.harness.asking import ask, ask_metadata
+from bench.harness.case import GROUPS, SHARE_GROUPS, Trial, case
+from bench.harness.figures import Figures, percentiles
+from bench.harness.load import librdkafka
+from bench.harness.members import Group, until_ready
+from bench.harness.tools import ToolFailed, producer_performance
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,

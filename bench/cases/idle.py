@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bench import measure
-from bench.asking import ask_versions
-from bench.case import MEMORY_GOALS, Trial, case
-from bench.figures import Figures
+from bench.harness import measure
+from bench.harness.asking import ask_versions
+from bench.harness.case import MEMORY_GOALS, Trial, case
+from bench.harness.figures import Figures
 
 
 @contextmanager

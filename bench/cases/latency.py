@@ -1,9 +1,9 @@
 """The time from when a record is due to when a consumer has it, at steady rates; librdkafka on both ends."""
 
-from bench.case import GROUPS, LOAD_GOALS, Trial, case
-from bench.figures import Figures
-from bench.load import librdkafka
-from bench.tools import end_to_end_latency
+from bench.harness.case import GROUPS, LOAD_GOALS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
+from bench.harness.tools import end_to_end_latency
 
 RECORD_BYTES = 100
 GOALS = {name: LOAD_GOALS[name] for name in ("server_cpu_s", "p99_ms")}

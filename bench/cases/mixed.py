@@ -2,10 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.case import Trial, case
 from bench.cases.consume import filled
-from bench.figures import Figures
-from bench.load import librdkafka
+from bench.harness.case import Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
 
 GOALS = {"server_cpu_s": 0.6, "p99_ms": 0.7}
 PARTITIONS = 10

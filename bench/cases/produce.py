@@ -3,10 +3,10 @@
 The client is Kafka's Java producer, where not said otherwise.
 """
 
-from bench.case import LOAD_GOALS, TRANSACTIONS, Trial, case
-from bench.figures import Figures
-from bench.load import librdkafka
-from bench.tools import producer_performance
+from bench.harness.case import LOAD_GOALS, TRANSACTIONS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
+from bench.harness.tools import producer_performance
 
 BATCHES_64K = {"batch.size": "65536"}
 UNDER_LOAD = {**LOAD_GOALS, "rss_peak_mb": 1 / 3}

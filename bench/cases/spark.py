@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
-from tests.pipeline.sessions import start_session
 
-from bench import ready as ready_records
-from bench.case import TRANSACTIONS, Trial, case
-from bench.figures import OTTLA, Figures
-from bench.measure import spent_seconds, used
-from bench.tools import ToolFailed
+from bench.harness import ready as ready_records
+from bench.harness.case import TRANSACTIONS, Trial, case
+from bench.harness.figures import OTTLA, Figures
+from bench.harness.measure import spent_seconds, used
+from bench.harness.spark_session import start_session
+from bench.harness.tools import ToolFailed
 from ottla.spark.connector.write_options import parse_write_options
 from ottla.spark.connector.writing import write_at_least_once
 from ottla.spark.tables.definition import Definition, TableHome

@@ -3,11 +3,11 @@
 import signal
 import time
 
-from bench import measure
-from bench.case import MEMORY_GOALS, START_GOALS, Trial, case
-from bench.figures import Figures
-from bench.load import librdkafka
-from bench.systems import Cluster
+from bench.harness import measure
+from bench.harness.case import MEMORY_GOALS, START_GOALS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
+from bench.harness.systems import Cluster
 
 SETTLE_S = 5.0
 GOALS = {**START_GOALS, **MEMORY_GOALS}

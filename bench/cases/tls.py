@@ -1,11 +1,11 @@
 """Over TLS: what is encrypted cannot go from the file to the socket past the process, with either system."""
 
-from bench import securing
-from bench.case import LOAD_GOALS, Trial, case
 from bench.cases.consume import filled
-from bench.figures import Figures
-from bench.load import librdkafka
-from bench.tools import producer_performance
+from bench.harness import securing
+from bench.harness.case import LOAD_GOALS, Trial, case
+from bench.harness.figures import Figures
+from bench.harness.load import librdkafka
+from bench.harness.tools import producer_performance
 
 
 @case("tls-produce", "300 k × 1,000 B, 64 KiB batches, acks=1", secured=True, goals=LOAD_GOALS, shares=True, seconds=20)

@@ -2,8 +2,8 @@
 
 import time
 
-from bench.case import CREATION_GOALS, Trial, case
-from bench.figures import Figures
+from bench.harness.case import CREATION_GOALS, Trial, case
+from bench.harness.figures import Figures
 
 
 def create(trial: Trial, requests: int, topics_each: int) -> Figures:

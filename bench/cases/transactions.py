@@ -6,10 +6,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.asking import ask
-from bench.case import TRANSACTIONS, Trial, case
-from bench.figures import Figures, percentiles
-from bench.tools import ToolFailed
+from bench.harness.asking import ask
+from bench.harness.case import TRANSACTIONS, Trial, case
+from bench.harness.figures import Figures, percentiles
+from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bench.figures import Spread, shown
+from bench.harness.figures import Spread, shown
 
 WIDTH, LABEL, LINE = 860, 330, 24
 LOW, HIGH = 1 / 16, 4.0

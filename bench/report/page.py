@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from html import escape
 
-from bench.figures import FIGURES, KAFKA, OTTLA, CaseResult, Comparison, Spread, shown
+from bench.harness.figures import FIGURES, KAFKA, OTTLA, CaseResult, Comparison, Spread, shown
 from bench.report.drawing import Bar, bars, curves, exponent
 from bench.report.store import Results
 from bench.report.table import MUCH_OTHER_WORK, misses, others

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.figures import CaseResult, Sample
+from bench.harness.figures import CaseResult, Sample
 
 
 @dataclass

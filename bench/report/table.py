@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.figures import OTTLA, CaseResult, Comparison, shown
+from bench.harness.figures import OTTLA, CaseResult, Comparison, shown
 from bench.report.store import Results
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"

@@ -1,7 +1,7 @@
 """Ratios pair the rounds, goals know which way is better, percentiles tell only what they can."""
 
 import pytest
-from bench.figures import KAFKA, OTTLA, CaseResult, Comparison, Sample, Spread, percentiles, ratio_of, shown
+from bench.harness.figures import KAFKA, OTTLA, CaseResult, Comparison, Sample, Spread, percentiles, ratio_of, shown
 
 
 def sample(system: str, turn: int, value: float, *, life: int = 0, figure: str = "server_cpu_s") -> Sample:

@@ -4,7 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from bench.figures import KAFKA, OTTLA, CaseResult, Sample, Spread
+from bench.harness.figures import KAFKA, OTTLA, CaseResult, Sample, Spread
 from bench.report import store, table
 from bench.report.drawing import Bar, bars, curves, exponent
 from bench.report.flame import flame_graph

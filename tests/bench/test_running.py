@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from bench.__main__ import FULL_MINUTES, QUICK_MINUTES
-from bench.case import Case, Trial, every_case
-from bench.figures import OTTLA, CaseResult, Figures
-from bench.runner import Plan, Servers, run_case, run_cases, share
+from bench.harness.case import Case, Trial, every_case
+from bench.harness.figures import OTTLA, CaseResult, Figures
+from bench.harness.runner import Plan, Servers, run_case, run_cases, share
 from confluent_kafka import KafkaException
 
 

@@ -1,7 +1,7 @@
 """What Kafka's tools print becomes figures, or a clear complaint."""
 
 import pytest
-from bench.tools import ToolFailed, parse_consumer, parse_latency, parse_producer, run_tool
+from bench.harness.tools import ToolFailed, parse_consumer, parse_latency, parse_producer, run_tool
 
 SENT = """\
 61873 records sent, 12374.6 records/sec (11.80 MB/sec), 1790.2 ms avg latency, 2651.0 ms max latency.

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.harness.ports import free_port, free_ports
+
 from tests.cli.commands import ottla, says
 from tests.cluster.ottla_cluster import eventually
 from tests.differential.ottla_node import OTTLA
-from tests.ports import free_port, free_ports
 
 NODES = 3
 

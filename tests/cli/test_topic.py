@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from bench.harness.ports import free_port
 
 from tests.cli.commands import ottla, refuses, says
-from tests.ports import free_port
 
 
 def test_the_life_of_a_topic(server: str, topic: str) -> None:

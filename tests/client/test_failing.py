@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.harness.ports import free_port
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
@@ -18,7 +19,6 @@ from ottla.protocol.errors import InvalidRecord, MessageTooLarge, NetworkFailed,
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.ports import free_port
 
 
 def test_a_server_that_is_not_there_is_named_and_the_next_one_tried(address: str) -> None:

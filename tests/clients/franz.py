@@ -15,9 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.harness.kafka_jars import cached
+
 from tests.clients.clusters import running_cluster
 from tests.clients.go_programs import build, module_folder
-from tests.interop.kafka_jars import cached
 from tests.suite.clusters import Subject
 from tests.suite.runner import class_path
 

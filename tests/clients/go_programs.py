@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from tests.interop.kafka_jars import cached, digest, unavailable
+from bench.harness.kafka_jars import cached, digest, unavailable
 
 BUILD_TIMEOUT_S = 280
 """Nearly all the time that one test may take: the first build compiles every dependency, too."""

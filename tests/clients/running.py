@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from bench.harness.kafka_jars import cached, digest, run, unavailable
 
 from tests.clients.go_programs import program
 from tests.clients.programs.lines import Answer, Request, answer_of, request_fields
-from tests.interop.kafka_jars import cached, digest, run, unavailable
 
 PROGRAMS = Path(__file__).parent / "programs"
 ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

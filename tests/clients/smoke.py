@@ -14,11 +14,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.harness.kafka_jars import java
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.clients.clusters import running_cluster
-from tests.interop.kafka_jars import java
 from tests.suite.clusters import Subject, write_properties
 from tests.suite.runner import LOGGING, class_path
 

@@ -9,12 +9,12 @@ import re
 import subprocess
 from pathlib import Path
 
+from bench.harness.kafka_jars import class_path, java
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.topics import create
 from tests.differential.ottla_node import CLUSTER_ID, OttlaNode
 from tests.interop.kafka_broker import JVM_OPTIONS
-from tests.interop.kafka_jars import class_path, java
 
 TOOL_TIMEOUT_S = 90
 TOOLS = "org.apache.kafka.tools"

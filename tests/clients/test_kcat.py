@@ -6,11 +6,11 @@ import subprocess
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import install
 
 from tests.clients.running import ALL_CODECS
 from tests.clients.topics import committed, create
 from tests.differential.ottla_node import OttlaNode
-from tests.interop.kafka_jars import install
 
 TIMEOUT_S = 60
 SMALL_WAITS = ("-X", "fetch.wait.max.ms=100")

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.harness.kafka_jars import java
+
 from tests.clients.programs.lines import Record
 from tests.clients.running import LIBRDKAFKA, Programs
 from tests.clients.topics import create
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import JVM_OPTIONS
-from tests.interop.kafka_jars import java
 from tests.interop.test_kafka_streams import streams_class_path
 
 PARTITIONS = 2

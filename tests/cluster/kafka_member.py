@@ -5,10 +5,11 @@ import socket
 import subprocess
 import time
 
+from bench.harness.kafka_jars import class_path, java
+
 from tests.cluster.ottla_cluster import START_TIMEOUT_S, ClusterNode
 from tests.differential.ottla_node import NodeFailed
 from tests.interop.kafka_broker import JVM_OPTIONS
-from tests.interop.kafka_jars import class_path, java
 
 
 class KafkaMember(ClusterNode):

@@ -22,12 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
+from bench.harness.ports import free_port
+
 from ottla.cli.main import main
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from tests.differential.ottla_node import CLUSTER_ID, OTTLA, READY, NodeFailed
 from tests.faults.network import Network
-from tests.ports import free_port
 
 T = TypeVar("T")
 

@@ -8,6 +8,8 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
+from bench.harness.ports import free_port
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -19,8 +21,6 @@ from ottla.protocol.errors import TopicAlreadyExists
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.differential.ottla_node import OTTLA
-from tests.interop.kafka_jars import class_path, java
-from tests.ports import free_port
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from bench.harness.ports import free_ports
 
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
@@ -18,7 +19,6 @@ from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import ClusterNode, OttlaCluster, eventually
 from tests.differential.harness import ASKED_ALONE, Side, decode_response, frame_of, produce_request
 from tests.differential.requests import batch
-from tests.ports import free_ports
 
 BROKER = "PLAINTEXT"
 ROLES = {1: "controller", 2: "broker", 3: "broker"}

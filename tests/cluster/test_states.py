@@ -8,6 +8,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from bench.harness.ports import free_port
 from confluent_kafka import Producer
 
 from tests.cli.commands import says
@@ -15,7 +16,6 @@ from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.cluster.test_replication import wait_until_in_sync
 from tests.metrics.exposition import Exposition
-from tests.ports import free_port
 
 KAFKA = 9
 SETTINGS = {

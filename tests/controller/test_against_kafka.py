@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import java, kafka_libs
 
 from ottla.metadata.controller.decision import Chance, Decision
 from ottla.metadata.controller.partition_change import Election, Target, change_partition
@@ -25,7 +26,6 @@ from ottla.protocol.messages.records.metadata_records import (
 from ottla.protocol.metadata_versions import version_to_write
 from tests.controller.cluster import Cluster, uuid
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import java, kafka_libs
 
 JUDGE = Path(__file__).parent / "kafka" / "ControllerJudge.java"
 CHANGES = 4_000

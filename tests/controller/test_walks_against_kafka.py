@@ -11,6 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from bench.harness.kafka_jars import java, kafka_libs
+
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.rpc import create_partitions as growing
 from ottla.protocol.messages.rpc import create_topics as making
@@ -20,7 +22,6 @@ from ottla.protocol.wire.declare import schema_of
 from tests.controller.cluster import CLUSTER_ID, SESSION_MS, Asked
 from tests.controller.test_random_walk import Walk
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import java, kafka_libs
 
 JUDGE = Path(__file__).parent / "kafka" / "WalkJudge.java"
 WALKS = 24

@@ -23,6 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from bench.harness.ports import free_ports
+
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
@@ -37,7 +39,6 @@ from ottla.protocol.wire.errors import ProtocolError
 from tests.differential.normal import CLOSED, SILENT, Known, Messages, compare, normal
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
-from tests.ports import free_ports
 
 API_VERSIONS = 18
 ANSWER_TIMEOUT_S = 15.0

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.ports import free_ports
+from bench.harness.ports import free_ports
 
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 20

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path
 
 from ottla.protocol.errors import PolicyViolation, TopicAuthorizationFailed, UnknownServerError
 from ottla.protocol.messages.apis import BY_KEY
@@ -40,7 +41,6 @@ from tests.differential.test_authorization import (
     everything,
     removal,
 )
-from tests.interop.kafka_jars import class_path
 
 SETTINGS = {
     "authorizer.class.name": "AccessRules",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path
 
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import (
@@ -33,7 +34,6 @@ from tests.differential.groups import coordinators_ready
 from tests.differential.harness import ANSWER_TIMEOUT_S, Both, both_running
 from tests.differential.normal import Messages
 from tests.differential.ottla_node import OttlaNode
-from tests.interop.kafka_jars import class_path
 
 SETTINGS = {
     "create.topic.policy.class.name": "TopicRules",

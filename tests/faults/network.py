@@ -23,8 +23,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
-
-from tests.interop.kafka_jars import install
+from bench.harness.kafka_jars import install
 
 CLIENTS = 0
 """The host that clients are on."""

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from bench.harness.kafka_jars import class_path, java
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ottla.metadata.image.encoding import decode_record, encode_record
@@ -32,7 +33,6 @@ from ottla.protocol.metadata_versions import LATEST, METADATA_VERSIONS, record_v
 from tests.image.stories import Story, replay
 from tests.interop.java_peer import JVM_OPTIONS
 from tests.interop.kafka_broker import KafkaNode
-from tests.interop.kafka_jars import class_path, java
 
 STORIES = 8
 STEPS = 120

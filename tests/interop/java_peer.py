@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from tests.interop.kafka_jars import class_path, java
+from bench.harness.kafka_jars import class_path, java
+
 from tests.interop.peer_batches import DEFAULT_OPTIONS, BatchOptions, PeerBatch, PeerRecord, parse_batch, show_record
 
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.harness.kafka_jars import class_path, java
+from bench.harness.ports import free_ports
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-
-from tests.interop.kafka_jars import class_path, java
-from tests.ports import free_ports
 
 JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dottla.log.level=WARN")
 START_TIMEOUT_S = 60

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import java, kafka_libs
 from confluent_kafka import KafkaError, Producer
 
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import java, kafka_libs
 
 TIMEOUT_S = 60
 ACLS, CONFIGS = "org.apache.kafka.tools.AclCommand", "kafka.admin.ConfigCommand"

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from bench.harness.kafka_jars import class_path, java
+
 from ottla.storage.compaction.cleanable import look
 from ottla.storage.compaction.cleaner import clean, install, plan
 from ottla.storage.compaction.offset_map import capacity_of
@@ -19,7 +21,6 @@ from ottla.storage.disk import SystemDisk
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_environment import LogEnvironment
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import class_path, java
 from tests.log.compaction_histories import DELETE_RETENTION_MS, SETTINGS, History, producer_states, reopened
 from tests.log.naive_compaction import batches_of, without_ends
 

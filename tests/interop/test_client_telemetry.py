@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
+from bench.harness.ports import free_port
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import class_path, java
-from tests.ports import free_port
 
 TIMEOUT_S = 60
 JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

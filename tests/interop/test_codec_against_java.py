@@ -6,6 +6,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from bench.harness.message_values import Values
+from bench.harness.protocol_table import cases, declared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +16,6 @@ from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, resolve
 from ottla.protocol.wire.types import Fixed
 from tests.interop.java_peer import JavaPeer
-from tests.protocol.table import cases, declared
-from tests.wire.values import Values
 
 VALUES_A_MESSAGE = 300
 EXAMPLES = 5

@@ -10,12 +10,12 @@ from itertools import count
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import class_path, java
 
 TIMEOUT_S = 60
 FAST = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import java, kafka_libs
 
 from ottla.config.listeners import ListenerEndpoint
 from ottla.metadata.image.encoding import ControlEntry, entries
@@ -23,7 +24,6 @@ from ottla.protocol.wire.batch import batches, check_crc
 from ottla.storage.directories.node_files import read_meta
 from ottla.storage.disk import SystemDisk
 from tests.interop.kafka_broker import KafkaNode
-from tests.interop.kafka_jars import java, kafka_libs
 
 CLUSTER_ID = "b3R0bGEtaW50ZXJvcC0xMA"
 JUDGE = r"""

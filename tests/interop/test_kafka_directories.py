@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -51,7 +52,6 @@ from ottla.storage.log.settings import LogSettings
 from tests.interop.dumped_segments import dump_files
 from tests.interop.java_peer import JavaPeer
 from tests.interop.kafka_broker import KafkaNode
-from tests.interop.kafka_jars import class_path, java
 
 DISK = SystemDisk()
 SMALL = {"internal.segment.bytes": "6000", "index.interval.bytes": "300"}

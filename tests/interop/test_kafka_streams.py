@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import cached, class_path, compile_java, copy_jars, digest, java
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import cached, class_path, compile_java, copy_jars, digest, java
 
 TIMEOUT_S = 100
 FOLDER = Path(__file__).parent / "streams"

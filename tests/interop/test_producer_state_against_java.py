@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
 
 from ottla.protocol.errors import ApiError
 from ottla.protocol.wire.batch import MAX_INT32, batches
@@ -22,7 +23,6 @@ from ottla.storage.log.aborted import Aborted, AbortedTransactions
 from ottla.storage.log.epochs import EPOCHS_FILE, LeaderEpochs
 from ottla.storage.log.producers import Completed, Origin, Producers
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import class_path, java
 
 SCRIPTS = 400
 STEPS = 40

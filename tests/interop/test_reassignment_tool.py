@@ -4,12 +4,13 @@ import json
 import subprocess
 from pathlib import Path
 
+from bench.harness.kafka_jars import class_path, java
+
 from ottla.client.config_calls import Kind, Resource
 from tests.cluster.acknowledged import Acknowledged
 from tests.cluster.ottla_cluster import OttlaCluster, eventually
 from tests.cluster.test_replication import APART, TOPIC, check_files, in_sync, wait_until_in_sync
 from tests.interop.kafka_broker import JVM_OPTIONS
-from tests.interop.kafka_jars import class_path, java
 
 TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 TIMEOUT_S = 60

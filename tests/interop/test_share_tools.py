@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import java, kafka_libs
 from confluent_kafka import Producer
 
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import java, kafka_libs
 
 TIMEOUT_S = 90
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

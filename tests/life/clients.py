@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from bench.asking import Unanswered, ask, frame_of
+from bench.harness.asking import Unanswered, ask, frame_of
 
 from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData

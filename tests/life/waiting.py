@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from bench.asking import Unanswered
-from bench.sessions import PATIENCE_S, Reader, SessionConsumer, ShareConsumer
-from bench.tools import ToolFailed
+from bench.harness.asking import Unanswered
+from bench.harness.sessions import PATIENCE_S, Reader, SessionConsumer, ShareConsumer
+from bench.harness.tools import ToolFailed
 from confluent_kafka import Consumer
 
 Make = Callable[[], Reader]

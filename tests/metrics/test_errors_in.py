@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from bench.harness.message_values import Values
 
 from ottla.broker.metrics.errors_in import errors_in
 from ottla.protocol.messages.apis import APIS, Api
@@ -11,7 +12,6 @@ from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.protocol.wire.declare import is_declared, schema_of
 from ottla.protocol.wire.types import Fixed
-from tests.wire.values import Values
 
 
 class Note:

@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import pytest
+from bench.harness.certificates import Authority
 
 from ottla.broker.metrics.requests import SPANS
 from ottla.broker.network.intake import Intake
@@ -22,7 +23,6 @@ from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatRes
 from ottla.replication.purgatory import Completions, Operation, WaitingList
 from tests.metrics.service import serving as serving_api
 from tests.net.test_connections import echo, frame, receive, run, serving
-from tests.security.certificates import Authority
 
 HEARTBEAT, VERSION = 12, 4
 SPAN = 'kafka_network_requestmetrics_{}_{}{{request="Heartbeat"}}'

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from bench.harness.spark_session import start_session
 from pyspark.sql import SparkSession
 
 from ottla.spark.connector import columns, rows
 from tests.pipeline.clusters import Cluster, running
-from tests.pipeline.sessions import start_session
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path
 
 from ottla.broker.authorization.actions import SUPPORTED, Kind
 from ottla.protocol.errors import (
@@ -31,7 +32,6 @@ from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataReques
 from tests.differential.harness import Side, ask_alone, decode_response, frame_of
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import class_path
 from tests.plugins.test_nodes import children, wait_until_gone
 
 ROOT = Path(__file__).parents[2]

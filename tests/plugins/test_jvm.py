@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
@@ -23,7 +24,6 @@ from ottla.plugins.policies import JavaPolicy, Verdict
 from ottla.plugins.values import decode, encode, numbers
 from ottla.protocol.errors import CoordinatorLoading, PolicyViolation, UnknownServerError
 from tests.groups.consumer.test_against_kafka import Walk
-from tests.interop.kafka_jars import class_path
 
 KAFKAS = "org.apache.kafka.coordinator.group.assignor."
 CLASSES = [

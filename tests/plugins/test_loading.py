@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import class_path, java_classes
 
 from ottla.node.directories import NodeFailed
 from ottla.node.plugins import Plugins
 from ottla.node.settings_loader import load_settings
-from tests.interop.kafka_jars import class_path, java_classes
 
 RULES = "tests.plugins.rules"
 TOPICS, CONFIGS = "create.topic.policy.class.name", "alter.config.policy.class.name"

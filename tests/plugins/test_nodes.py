@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import class_path
 
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import PolicyViolation, UnknownServerError, UnsupportedAssignor
@@ -28,7 +29,6 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 from tests.differential.harness import ask_alone
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import class_path
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.harness.certificates import Authority
+
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
-from tests.security.certificates import Authority
 
 PASSWORDS = {"ann": 'ann\'s "secret", with = and ,', "bob": "bob's secret"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

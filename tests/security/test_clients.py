@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.helpers import create_ssl_context
+from bench.harness.kafka_jars import java, kafka_libs
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -24,7 +25,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.config.settings.properties import show_properties
-from tests.interop.kafka_jars import java, kafka_libs
 from tests.security.secured import MECHANISMS, PASSWORDS, Secured
 from tests.security.talk import encoded
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.certificates import Authority
 from confluent_kafka import Producer
 
 from ottla.client.connection import Connection
@@ -19,7 +20,6 @@ from ottla.security.settings import parse_security
 from tests.cluster.kafka_member import KafkaMember
 from tests.cluster.ottla_cluster import BOTH, ClusterNode, OttlaCluster, eventually
 from tests.cluster.test_mixed import LIGHT, creation, in_service, round_trip
-from tests.security.certificates import Authority
 from tests.security.secured import login
 
 SECRET = "between nodes"

@@ -4,12 +4,12 @@ import ssl
 from pathlib import Path
 
 import pytest
+from bench.harness.certificates import PASSWORD, Authority, Identity
 
 from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
 from ottla.security.keystores import Store, identity_pem, trusted_pem
 from ottla.security.tls import Tls, client_context
-from tests.security.certificates import PASSWORD, Authority, Identity
 
 LOCATION = "ssl.keystore.location"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from bench.harness.certificates import PASSWORD
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -28,7 +29,6 @@ from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
 from ottla.spark.connector.option_values import OptionError
 from ottla.spark.connector.read_options import parse_read_options
 from tests.cli.commands import ottla, refuses, says
-from tests.security.certificates import PASSWORD
 from tests.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"

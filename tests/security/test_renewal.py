@@ -4,6 +4,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from bench.harness.certificates import Authority, Identity
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -21,7 +22,6 @@ from ottla.security.tls import client_context
 from tests.cluster.ottla_cluster import eventually
 from tests.differential.ottla_node import NodeFailed, OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.security.certificates import Authority, Identity
 from tests.security.secured import SECURED, Secured, login, secured, server_settings
 
 

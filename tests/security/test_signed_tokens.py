@@ -12,6 +12,7 @@ from typing import Any
 
 import jwt
 import pytest
+from bench.harness.certificates import Authority
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -19,7 +20,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS, KafkaNode
-from tests.security.certificates import Authority
 from tests.security.secured import Secured, login
 from tests.security.talk import CLOSED, Talk, encoded
 from tests.security.test_own_clients import names_of_topics

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bench.harness.ports import free_port
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.request import Request
@@ -19,7 +20,6 @@ from ottla.node.broker_liveness import BrokerLivenessMonitor
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.messages.records.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
-from tests.ports import free_port
 
 SESSION_MS, SHORT_MS, LONG_MS = 9_000, 500, 4_000
 NOW_MS = 100_000

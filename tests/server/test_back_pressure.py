@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.ports import free_ports
 
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -27,7 +28,6 @@ from ottla.protocol.wire.records import Record, build_batch
 from tests.differential.harness import frame_of as unframed
 from tests.differential.ottla_node import OttlaNode
 from tests.metrics.exposition import Exposition
-from tests.ports import free_ports
 from tests.server.test_node_process import SETTINGS
 from tests.server.test_running_node import set_on, wait_until
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.harness.ports import free_ports
 
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
@@ -21,7 +22,6 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 from ottla.protocol.wire.codec import encode
 from tests.differential.ottla_node import OttlaNode
 from tests.metrics.exposition import Exposition
-from tests.ports import free_ports
 from tests.server.test_heavy_batches import connect, frame_of, receive
 from tests.server.test_node_process import SETTINGS
 

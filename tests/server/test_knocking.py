@@ -5,9 +5,9 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from bench.harness.ports import free_port
 
 from ottla.node.port_probe import is_refused
-from tests.ports import free_port
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.interop.kafka_jars import cached, class_path, compile_java, digest, java, kafka_libs
+from bench.harness.kafka_jars import cached, class_path, compile_java, digest, java, kafka_libs
 
 STOP_S: Final = 200.0
 _TELLING_S: Final = 2.0

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from bench.harness.kafka_jars import java
+from bench.harness.ports import free_port
+
 from tests.differential.ottla_node import CLUSTER_ID
-from tests.interop.kafka_jars import java
-from tests.ports import free_port
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30

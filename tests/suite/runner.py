@@ -12,7 +12,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
-from tests.interop.kafka_jars import cached, compile_java, copy_jars, digest, java
+from bench.harness.kafka_jars import cached, compile_java, copy_jars, digest, java
+
 from tests.suite.clusters import ClusterFailed, ProcessCluster, Subject
 
 SOURCES = Path(__file__).parent / "kafka"

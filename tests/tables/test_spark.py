@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.harness.kafka_jars import java
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,6 @@ from ottla.spark.tables.query import TableQuery, keep_tables
 from ottla.spark.tables.spark import start_session
 from ottla.spark.tables.stores import open_store
 from ottla.spark.tables.table_writer import Done
-from tests.interop.kafka_jars import java
 from tests.pipeline.clusters import Cluster
 from tests.tables.local import LocalRun, define, home_in, produce, read
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.harness.kafka_jars import class_path, java
 
 from tests.cluster.ottla_cluster import OttlaCluster
 from tests.differential.ottla_node import OttlaNode
 from tests.interop.kafka_broker import SETTINGS
-from tests.interop.kafka_jars import class_path, java
 from tests.transactions.clients import Address, read
 from tests.transactions.leaving import leave_open
 from tests.transactions.test_real_clients import create

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from bench.harness.message_values import Values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
@@ -18,7 +19,6 @@ from ottla.protocol.wire.codec import decode, encode
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.shape import Array, Shape, Struct, resolve
 from ottla.protocol.wire.types import ZERO_UUID, Fixed
-from tests.wire.values import Values
 
 KIND_VERSIONS = [
     (api, kind, version)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from bench.harness.protocol_table import LATER_VERSIONS, cases, declared, table
 
 from ottla.protocol.messages.apis import APIS, BY_KEY
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
 from ottla.protocol.wire.types import ZERO_UUID, Fixed
-from tests.protocol.table import LATER_VERSIONS, cases, declared, table
 
 MESSAGES = {message["name"]: message for message in table()["messages"]}
 RETIRED = {4, 5, 6, 7}

@@ -5,6 +5,9 @@ import tracemalloc
 from random import Random
 
 import pytest
+from bench.harness.message_values import Values
+from bench.harness.mutations import mutations
+from bench.harness.protocol_table import cases, declared
 
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
@@ -16,9 +19,6 @@ from ottla.protocol.wire.codec import UnsupportedVersion, decode, encode
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.reading import MAX_TAGGED_FIELDS
 from ottla.protocol.wire.source import UnwritableError
-from tests.protocol.table import cases, declared
-from tests.wire.fuzz import mutations
-from tests.wire.values import Values
 
 INT32_MAX = 2**31 - 1
 

@@ -5,6 +5,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from bench.harness.message_values import Values
+from bench.harness.mutations import mutations
+from bench.harness.protocol_table import cases, declared
 
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -23,9 +26,6 @@ from ottla.protocol.wire.reading import make_reader
 from ottla.protocol.wire.shape import Member
 from ottla.protocol.wire.source import UnwritableError
 from ottla.protocol.wire.writing import make_writer
-from tests.protocol.table import cases, declared
-from tests.wire.fuzz import mutations
-from tests.wire.values import Values
 
 pytestmark = pytest.mark.skipif(Plan is None, reason="the package was built without its compiled part")
 

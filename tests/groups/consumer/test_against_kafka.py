@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from bench.harness.kafka_jars import java, kafka_libs
 from immutables import Map
 
 from ottla.coordinators.groups.consumer.assignor import Group, Reader
@@ -20,7 +21,6 @@ from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.protocol.errors import InvalidRegularExpression
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import java, kafka_libs
 
 JUDGE = Path(__file__).parent / "kafka" / "GroupJudge.java"
 WALKS = 60

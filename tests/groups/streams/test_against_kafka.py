@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from bench.harness.kafka_jars import java, kafka_libs
 from immutables import Map
 
 from ottla.coordinators.groups.streams.configuring import configure
@@ -19,7 +20,6 @@ from ottla.protocol.errors import ApiError, UnknownServerError
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.protocol.messages.rpc import streams_group_heartbeat as messages
 from tests.interop.java_peer import JVM_OPTIONS
-from tests.interop.kafka_jars import java, kafka_libs
 
 JUDGE = Path(__file__).parent / "kafka" / "StreamsJudge.java"
 WALKS = 80

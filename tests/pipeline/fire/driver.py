@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+from bench.harness.spark_session import start_session
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.pipeline.fire.fiery import FieryDataSource
 from tests.pipeline.fire.traps import name_driver, pass_by
-from tests.pipeline.sessions import start_session
 
 INPUT = "fire-in"
 OUTPUTS = {"stateless": "fire-rows", "stateful": "fire-groups"}

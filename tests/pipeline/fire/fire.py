@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.harness.ports import free_ports
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -29,7 +30,6 @@ from ottla.spark.connector.coordinators import TRANSACTION, find_coordinator
 from tests.pipeline.fire.checker import Row, check_rows, groups_of
 from tests.pipeline.fire.driver import BATCH_RECORDS, GROUP, INPUT, OUTPUTS, STOP, checkpoint
 from tests.pipeline.fire.traps import COMMIT_MOMENTS, FOLDER, TASK_MOMENTS, arm, kill_driver
-from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 KEYS = 20

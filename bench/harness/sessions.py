@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from bench.asking import ask
-from bench.members import Group, until_ready
-from bench.tools import ToolFailed
+from bench.harness.asking import ask
+from bench.harness.members import Group, until_ready
+from bench.harness.tools import ToolFailed
 from ottla.protocol.errors import NotLeader, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, ShareFetchRequest

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import pytest
 
-SOURCES = Path(__file__).parent / "kafka"
+SOURCES = Path(__file__).parents[2] / "tests" / "conformance" / "interop" / "kafka"
 POM = SOURCES / "pom.xml"
 APT_INSTALL = Path(__file__).parents[2] / "scripts" / "apt-install"
 JAVA_RELEASE = "17"

@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.figures import OTTLA
-from bench.measure import cpu_seconds
-from bench.systems import SYSTEMS, running
-from bench.timing import Work, compare
+from bench.harness.figures import OTTLA
+from bench.harness.measure import cpu_seconds
+from bench.harness.systems import SYSTEMS, running
+from bench.harness.timing import Work, compare
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.interop.kafka_jars import cached, digest, install, java, run, unavailable
+from bench.harness.kafka_jars import cached, digest, install, java, run, unavailable
 
 POM = Path(__file__).parent / "connector" / "pom.xml"
 

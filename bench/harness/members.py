@@ -10,8 +10,8 @@ from threading import Barrier, Event, Thread
 from typing import Any
 from uuid import uuid4
 
-from bench.asking import Unanswered, ask
-from bench.tools import ToolFailed
+from bench.harness.asking import Unanswered, ask
+from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest

@@ -5,7 +5,7 @@
 
 from random import Random
 
-from bench.timing import compare
+from bench.harness.timing import compare
 from ottla.protocol.wire.batch import HEADER_BYTES, check_crc, read_header
 from ottla.protocol.wire.compression import Compression, decompress
 from ottla.protocol.wire.records import Record, build_batch

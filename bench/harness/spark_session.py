@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.harness.connector_jars import connector_jars
+from bench.harness.kafka_jars import java
 from ottla.spark.connector.spark_home import make_spark_home
-from tests.interop.kafka_jars import java
-from tests.pipeline.connector_jars import connector_jars
 
 
 def start_session(home: Path, *, master: str, java_options: str = "") -> SparkSession:

@@ -27,12 +27,12 @@ from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from tests.interop.kafka_jars import class_path, java, kafka_libs
-from tests.ports import free_ports
 
-from bench import securing
-from bench.asking import Unanswered, known_brokers, served_apis
-from bench.figures import KAFKA, OTTLA
+from bench.harness import securing
+from bench.harness.asking import Unanswered, known_brokers, served_apis
+from bench.harness.figures import KAFKA, OTTLA
+from bench.harness.kafka_jars import class_path, java, kafka_libs
+from bench.harness.ports import free_ports
 
 T = TypeVar("T")
 

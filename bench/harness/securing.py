@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.security.certificates import Authority
+from bench.harness.certificates import Authority
 
 LISTENER = "SECURED"
 

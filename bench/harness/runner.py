@@ -17,11 +17,11 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench.asking import Unanswered
-from bench.case import Case, Trial
-from bench.figures import FIGURES, KAFKA, OTTLA, CaseResult, Figures, Sample, shown
-from bench.systems import SYSTEMS, ServerFailed, running
-from bench.tools import ToolFailed
+from bench.harness.asking import Unanswered
+from bench.harness.case import Case, Trial
+from bench.harness.figures import FIGURES, KAFKA, OTTLA, CaseResult, Figures, Sample, shown
+from bench.harness.systems import SYSTEMS, ServerFailed, running
+from bench.harness.tools import ToolFailed
 
 Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
 """What may go wrong with a server or a client, and is then part of the result."""

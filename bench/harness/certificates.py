@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from tests.interop.kafka_jars import java
+from bench.harness.kafka_jars import java
 
 PASSWORD = "store-secret"
 _DAY = datetime.timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Clients on librdkafka, in a process of their own: `python -m bench.load KIND JSON` prints figures as JSON.
+"""Clients on librdkafka, in a process of their own: `python -m bench.harness.load KIND JSON` prints figures as JSON.
 
 `produce`     several producers, each with its own connection, as fast as they can
 `consume`     several consumers that each read their share of the partitions from the beginning
@@ -20,10 +20,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bench import measure
-from bench.figures import Figures, percentiles
-from bench.sessions import Reader, SessionConsumer, ShareConsumer
-from bench.tools import ToolFailed, run_tool
+from bench.harness import measure
+from bench.harness.figures import Figures, percentiles
+from bench.harness.sessions import Reader, SessionConsumer, ShareConsumer
+from bench.harness.tools import ToolFailed, run_tool
 
 PATIENCE_S = 60
 _due = struct.Struct(">Q")
@@ -32,7 +32,7 @@ _PROBE = _due.pack(0)
 
 def librdkafka(kind: str, **arguments: Any) -> Figures:
     """Run such a client to its end."""
-    command = [sys.executable, "-m", "bench.load", kind, json.dumps(arguments)]
+    command = [sys.executable, "-m", "bench.harness.load", kind, json.dumps(arguments)]
     figures: Figures = json.loads(run_tool(command).splitlines()[-1])
     return figures
 

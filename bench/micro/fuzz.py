@@ -3,10 +3,9 @@
 import time
 from random import Random
 
-from tests.protocol.table import cases, declared
-from tests.wire.fuzz import mutations
-from tests.wire.values import Values
-
+from bench.harness.message_values import Values
+from bench.harness.mutations import mutations
+from bench.harness.protocol_table import cases, declared
 from ottla.protocol.wire.codec import decode, encode
 from ottla.protocol.wire.errors import ProtocolError
 

@@ -11,7 +11,7 @@ from kio.schema.fetch.v12 import request as kio_request
 from kio.schema.fetch.v12 import response as kio_response
 from kio.serial import entity_reader, entity_writer
 
-from bench.timing import compare
+from bench.harness.timing import compare
 from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,
     FetchPartition,

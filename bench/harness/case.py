@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from bench import measure, securing
-from bench.figures import Figures
-from bench.systems import Cluster, System
+from bench.harness import measure, securing
+from bench.harness.figures import Figures
+from bench.harness.systems import Cluster, System
 
 GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14})
 """Commits, FindCoordinator and the classic group protocol."""

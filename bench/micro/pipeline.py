@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from bench.timing import compare
+from bench.harness.timing import compare
 from ottla.protocol.wire.batch import HEADER_BYTES, read_header
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.spark.connector import columns, rows

@@ -5,8 +5,8 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from bench.figures import Figures
-from bench.systems import java_tool
+from bench.harness.figures import Figures
+from bench.harness.systems import java_tool
 
 TIMEOUT_S = 600
 _NUMBER = r"(\d+(?:[.,]\d+)?)"

@@ -191,7 +191,7 @@ def machine() -> dict[str, str]:
 
 def _is_optimized() -> bool:
     """Whether this Python runs as fast as it can."""
-    script = Path(__file__).parents[1] / "scripts" / "is_optimized.py"
+    script = Path(__file__).parents[2] / "scripts" / "is_optimized.py"
     return subprocess.run([sys.executable, str(script)], check=False).returncode == 0
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
-from bench.asking import Unanswered, ask, ask_versions
-from bench.systems import CLUSTER_ID, Node, ServerFailed, System
+from bench.harness.asking import Unanswered, ask, ask_versions
+from bench.harness.systems import CLUSTER_ID, Node, ServerFailed, System
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, Feature, Listener

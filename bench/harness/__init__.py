@@ -1,0 +1,1 @@
+"""What benchmarks and tests both use: systems under test, Kafka's jars, ports, certificates, message values."""
