@@ -41,16 +41,16 @@ test: setup
 
 # A process each: there is one Spark in a process, and whoever stops it stops it for all.
 test-spark: setup
-	$(BIN)/python -m pytest -q -m spark tests/tables $(ARGS)
-	$(BIN)/python -m pytest -q -m spark tests/flows $(ARGS)
-	$(BIN)/python -m pytest -q -m spark tests/pipeline $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/spark/tables $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/spark/pipelines $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/spark/connector $(ARGS)
 
 # The compiled modules under the address and undefined-behaviour sanitizers; then what they replace, in Python alone.
 test-native: setup
-	scripts/native-tests sanitized -n 2 tests/wire/test_plans.py tests/wire/test_summary.py tests/wire/test_malformed.py \
-		tests/log/test_confirm.py tests/pipeline/test_rows.py tests/pipeline/test_columns.py $(ARGS)
-	scripts/native-tests pure -n 2 tests/wire/test_malformed.py tests/wire/test_summary.py tests/log tests/replica \
-		tests/server/test_running_node.py tests/pipeline/test_rows.py tests/pipeline/test_columns.py $(ARGS)
+	scripts/native-tests sanitized -n 2 tests/unit/protocol/wire/test_plans.py tests/unit/protocol/wire/test_summary.py tests/unit/protocol/wire/test_malformed.py \
+		tests/unit/storage/log/test_confirm.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
+	scripts/native-tests pure -n 2 tests/unit/protocol/wire/test_malformed.py tests/unit/protocol/wire/test_summary.py tests/unit/storage/log tests/unit/replication \
+		tests/unit/node/test_running_node.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.wire.mock_broker import MockBroker
+from tests.support.mock_broker import MockBroker
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.ottla_node import OttlaNode
+from tests.support.ottla_node import OttlaNode
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/tutorials/first-broker.md")

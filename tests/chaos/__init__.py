@@ -1,0 +1,1 @@
+"""Clusters under faults: simulated worlds, soaks of real nodes, cut networks."""

@@ -1,0 +1,256 @@
+"""A soak: three nodes, clients of two makes, faults by chance, and a look at everything that was acknowledged.
+
+    outcome = Soak(folder, seed=7, seconds=60).run()
+    assert not outcome.problems
+
+All is in the folder afterwards: the history of each client, the nodes' logs, and `report.txt`.
+"""
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from tests.chaos.faults.network import Network
+from tests.chaos.soak.checker import check
+from tests.chaos.soak.clients import COPIERS, COPY, PARTITIONS, PLAIN, TRANSACTIONAL
+from tests.chaos.soak.crowd import ClientFailed, Crowd
+from tests.chaos.soak.history import Event, Recorder, by_kind, name_of, read_history
+from tests.chaos.soak.mayhem import Mayhem
+from tests.support.acknowledged import QUICK
+from tests.support.ottla_cluster import OttlaCluster, eventually
+from tests.support.ottla_node import NodeFailed
+from tests.unit.node.cluster.test_replication import stored
+
+TOPOLOGIES: Final[Mapping[str, Mapping[int, str]]] = {
+    "combined": dict.fromkeys((1, 2, 3), "broker,controller"),
+    "apart": {**dict.fromkeys((1, 2, 3), "broker"), **dict.fromkeys((4, 5, 6), "controller")},
+}
+SETTINGS: Final = {
+    "min.insync.replicas": "2",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.min.session.timeout.ms": "1000",
+}
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
+_WELL_S: Final = 90.0
+_COPY_S: Final = 240.0
+_REPLACE_EVERY_S: Final = 20.0
+
+
+@dataclass
+class Outcome:
+    """What a soak found."""
+
+    problems: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Soak:
+    """One run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        seconds: float,
+        topology: str = "combined",
+        with_java: bool = True,
+        quiet: bool = False,
+    ) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self._history = folder / "history"
+        self._history.mkdir(parents=True)
+        self._folder, self._seed, self._seconds, self._quiet = folder, seed, seconds, quiet
+        self._with_java = with_java
+        self._roles = TOPOLOGIES[topology]
+        self._random = Random(seed)
+        self._record = Recorder(self._history, "soak")
+        self._began = time.monotonic()
+        self._outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Does all of it; what went wrong is in the outcome, also when it could not come to its end."""
+        with Network(self._roles) as network:
+            cluster = OttlaCluster(
+                self._folder / "nodes", roles=self._roles, settings=SETTINGS, tolerant=True, network=network
+            )
+            try:
+                with cluster.running():
+                    self._create_topics(cluster)
+                    with self._crowd(cluster) as crowd:
+                        self._torment(cluster, network, crowd)
+                    cluster.stop(*cluster.alive)
+                self._check_files(cluster)
+            except (AssertionError, ClientFailed, NodeFailed) as error:
+                self._outcome.problems.append(f"{type(error).__name__}: {error}")
+            self._check_words(cluster)
+        events = read_history(self._history)
+        self._count(events)
+        if by_kind(events, "final"):
+            self._outcome.problems += map(str, check(events))
+        self._report()
+        self._record.close()
+        return self._outcome
+
+    # -- the parts of a run --
+
+    def _create_topics(self, cluster: OttlaCluster) -> None:
+        for topic in (PLAIN, TRANSACTIONAL, COPY):
+            cluster.ask(lambda admin, topic=topic: admin.create_topic(topic, partitions=PARTITIONS, replicas=3))  # type: ignore[misc]
+
+    @contextmanager
+    def _crowd(self, cluster: OttlaCluster) -> Iterator[Crowd]:
+        crowd = Crowd(self._history, cluster.address, self._seed, with_java=self._with_java)
+        try:
+            crowd.start()
+            yield crowd
+        finally:
+            crowd.close()
+
+    def _torment(self, cluster: OttlaCluster, network: Network, crowd: Crowd) -> None:
+        mayhem = Mayhem(cluster, network, self._random, topic=PLAIN, say=self._say)
+        end = time.monotonic() + self._seconds
+        time.sleep(min(5.0, self._seconds / 3))  # all are at work
+        while (now := time.monotonic()) < end:
+            mayhem.cause(min(end, now + _REPLACE_EVERY_S))
+            self._say(f"{crowd.replace_one(self._random)} is killed and started again")
+            crowd.check_alive()
+            self._check_running(cluster)
+        self._outcome.counts["faults"] = mayhem.faults
+        mayhem.repair()
+        self._settle(cluster, crowd)
+
+    def _settle(self, cluster: OttlaCluster, crowd: Crowd) -> None:
+        """All comes to rest, and is read once more."""
+        for node in cluster.nodes.values():
+            node.wait_until_ready()
+        self._say("all nodes are ready")
+        eventually(lambda: _is_well(cluster), "all replicas are in sync", _WELL_S)
+        crowd.stop_writers()
+        self._say("all writers have ended")
+        eventually(lambda: _is_copied(cluster.address), "all is copied", _COPY_S)
+        crowd.stop_others()
+        self._say("all clients have ended")
+        for (topic, part), found in _read_all(cluster.address, PLAIN, TRANSACTIONAL, COPY).items():
+            self._record.write("final", topic=topic, p=part, r=found)
+
+    # -- checks --
+
+    def _check_running(self, cluster: OttlaCluster) -> None:
+        for node in cluster.nodes.values():
+            if node.process is not None and (code := node.process.poll()) is not None:
+                raise AssertionError(f"node {node.id} ended by itself with {code}: {node.last_words()}")
+
+    def _check_files(self, cluster: OttlaCluster) -> None:
+        """All replicas are the same, byte for byte."""
+        for topic in (PLAIN, TRANSACTIONAL, COPY, *INTERNAL):
+            for part in range(PARTITIONS):
+                name = f"{topic}-{part}"
+                copies = {node.id: stored(cluster, node.id, name) for node in cluster.nodes.values() if node.is_broker}
+                if len({*copies.values()}) != 1:
+                    sizes = {number: len(copy) for number, copy in copies.items()}
+                    self._outcome.problems.append(f"replicas of {name} differ: {sizes}")
+
+    def _check_words(self, cluster: OttlaCluster) -> None:
+        for node in cluster.nodes.values():
+            words = node.words.read_text(errors="replace").splitlines()
+            wrong = [line for line in words if any(mark in line for mark in (" ERROR ", " CRITICAL ", "Traceback"))]
+            self._outcome.problems += [f"node {node.id} said: {line}" for line in wrong]
+
+    # -- words --
+
+    def _say(self, what: str) -> None:
+        self._record.note(what)
+        line = f"{time.monotonic() - self._began:7.1f} s  {what}"
+        with (self._folder / "report.txt").open("a") as report:
+            report.write(line + "\n")
+        if not self._quiet:
+            print(line, flush=True)
+
+    def _count(self, events: list[Event]) -> None:
+        counts = self._outcome.counts
+        counts["acknowledged"] = len(by_kind(events, "ack"))
+        counts["given up"] = len(by_kind(events, "fail"))
+        counts["polled"] = sum(len(event["r"]) for event in by_kind(events, "poll"))
+        counts["assignments"] = len(by_kind(events, "assign"))
+        counts["offset commits"] = sum(event["ok"] for event in by_kind(events, "commit"))
+        ends = {(event["who"], event["n"]): event["end"] for event in by_kind(events, "txn")}
+        for end, number in Counter(ends.values()).items():
+            counts[f"transactions: {end}"] = number
+
+    def _report(self) -> None:
+        self._say(", ".join(f"{name} {number}" for name, number in sorted(self._outcome.counts.items())))
+        for problem in self._outcome.problems:
+            self._say(problem)
+        found = len(self._outcome.problems)
+        self._say(
+            f"seed {self._seed}: " + (f"{found} PROBLEMS" if found else "nothing lost, nothing twice, nothing torn")
+        )
+
+
+def _is_well(cluster: OttlaCluster) -> bool:
+    topics = cluster.ask(lambda admin: admin.topics())
+    names = {each.name for each in topics} | {*INTERNAL}
+    for name in names:
+        found = cluster.ask(lambda admin, name=name: admin.topic(name))  # type: ignore[misc]
+        if any(len(each.isr) < 3 for each in found.partitions.values()):
+            return False
+    return True
+
+
+def _is_copied(servers: str) -> bool:
+    """Whether the copiers have committed all there is."""
+    consumer = Consumer({**QUICK, "bootstrap.servers": servers, "group.id": COPIERS, "enable.auto.commit": False})
+    try:
+        committed = consumer.committed([TopicPartition(PLAIN, part) for part in range(PARTITIONS)], timeout=_WELL_S)
+        ends = [consumer.get_watermark_offsets(each, timeout=_WELL_S)[1] for each in committed]
+        return [each.offset for each in committed] == ends
+    finally:
+        consumer.close()
+
+
+def _read_all(servers: str, *topics: str) -> dict[tuple[str, int], list[list[object]]]:
+    """All that is committed: offsets and names, by topic and partition."""
+    found: dict[tuple[str, int], list[list[object]]] = {
+        (topic, part): [] for topic in topics for part in range(PARTITIONS)
+    }
+    consumer = Consumer(
+        {
+            **QUICK,
+            "bootstrap.servers": servers,
+            "group.id": "soak",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for topic, part in found])
+        unfinished, deadline = {*found}, time.monotonic() + _WELL_S
+        while unfinished:
+            assert time.monotonic() < deadline, f"{unfinished} were not read in {_WELL_S:g} s"
+            for message in consumer.consume(1_000, timeout=0.1):
+                where = (message.topic() or "", message.partition() or 0)
+                if (error := message.error()) is None:
+                    found[where].append([message.offset(), name_of(message.value())])
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(where)
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,1 @@
+"""Ottla beside Apache Kafka, its classes, its tools, its own tests, and clients of other makes."""

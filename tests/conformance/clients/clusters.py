@@ -1,0 +1,32 @@
+"""Clusters for the commands of this folder: nodes of Ottla or of Apache Kafka, in a folder that stays."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conformance.suite.clusters import ProcessCluster, Subject, read_properties, write_properties
+
+
+@contextmanager
+def running_cluster(folder: Path, subject: Subject, *, nodes: int, **settings: str) -> Iterator[str]:
+    """Nodes that are broker and controller at once; their addresses. What they said is kept, their data is not."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    wanted = {
+        "brokers": str(nodes),
+        "controllers": str(nodes),
+        "combined": "true",
+        "disks": "1",
+        "listener": "PLAINTEXT",
+        "security": "PLAINTEXT",
+        "release": "4.3-IV0",
+        **{f"all.{name.replace('_', '.')}": value for name, value in settings.items()},
+    }
+    write_properties(folder / "cluster.properties", wanted)
+    cluster = ProcessCluster(folder, subject)
+    try:
+        cluster.start()
+        yield read_properties(folder / "endpoints.properties")["brokers"]
+    finally:
+        cluster.stop()

@@ -1,0 +1,130 @@
+"""The command: Kafka Streams' own smoke test with exactly_once_v2, on three nodes, while its processors are killed.
+
+    python -m tests.conformance.clients.smoke            # three nodes of Ottla
+    python -m tests.conformance.clients.smoke --kafka    # of Apache Kafka
+
+The driver writes, counts, sums and compares; it prints SUCCESS when all results are those of every record once. Two
+processors are killed in the middle of their work, each followed by another. What all of them say is in `build/smoke`.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.harness.kafka_jars import java
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.conformance.clients.clusters import running_cluster
+from tests.conformance.suite.clusters import Subject, write_properties
+from tests.conformance.suite.runner import LOGGING, class_path
+
+SMOKE = "org.apache.kafka.streams.tests.StreamsSmokeTest"
+TOPICS = (
+    *("data", "fk", "echo", "min", "min-suppressed", "min-raw", "max", "sum", "sws-raw", "sws-suppressed"),
+    *("dif", "cnt", "avg", "wcnt", "tagg"),
+)
+NODES = 3
+TIMEOUT_S = 120
+
+
+class SmokeFailed(Exception):
+    """Something did not come about in time."""
+
+
+class Part:
+    """The driver or a processor: a process, and what it prints."""
+
+    def __init__(self, folder: Path, name: str, properties: Path, action: str) -> None:
+        self.name = name
+        self._words = folder / f"{name}.log"
+        logging = folder / "log4j2.yaml"
+        logging.write_text(LOGGING)
+        command = [
+            *(str(java()), "-Xmx400m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}"),
+            *("-cp", class_path(), SMOKE, str(properties), action),
+        ]
+        with self._words.open("wb") as words:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT)
+
+    def words(self) -> str:
+        return self._words.read_text(errors="replace")
+
+    def wait_for(self, word: str, timeout_s: float = TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while word not in self.words():
+            if self.process.poll() is not None and word not in self.words():
+                raise SmokeFailed(f"{self.name} ended before it said {word!r}")
+            if time.monotonic() > deadline:
+                raise SmokeFailed(f"{self.name} has not said {word!r} in {timeout_s:g} s")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def run(address: str, folder: Path) -> str:
+    """Run the driver and three processors, one after the other; what the driver printed."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for made in admin.create_topics([NewTopic(topic, 5, NODES) for topic in TOPICS]).values():
+        made.result(TIMEOUT_S)
+
+    def part(name: str, action: str) -> Part:
+        settings = folder / f"{name}.properties"
+        write_properties(
+            settings,
+            {
+                "bootstrap.servers": address,
+                "processing.guarantee": "exactly_once_v2",
+                "state.dir": str(folder / f"state-{name}"),
+                "session.timeout.ms": "10000",
+            },
+        )
+        return Part(folder, name, settings, action)
+
+    with ExitStack() as ending:
+        processor = part("processor-1", "process")
+        ending.callback(processor.kill)
+        processor.wait_for("REBALANCING -> RUNNING")
+        driver = part("driver", "run")
+        ending.callback(driver.kill)
+        for number in (2, 3):
+            processor.wait_for("processed")
+            if "Result Verification" in driver.words():
+                raise SmokeFailed("the work was done before a processor could be killed")
+            print(f"{processor.name} has begun, and is killed", flush=True)
+            processor.kill()
+            processor = part(f"processor-{number}", "process")
+            ending.callback(processor.kill)
+            processor.wait_for("REBALANCING -> RUNNING")
+        processor.wait_for("processed")
+        try:
+            driver.process.wait(10 * TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise SmokeFailed("the driver does not end") from error
+        return driver.words()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance.clients.smoke", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--kafka", action="store_true", help="on nodes of Apache Kafka")
+    arguments = parser.parse_args()
+    folder = Path("build/smoke").resolve() / ("kafka" if arguments.kafka else "ottla")
+    subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
+    with running_cluster(folder, subject, nodes=NODES) as address:
+        try:
+            words = run(address, folder)
+        except SmokeFailed as error:
+            words = str(error)
+    print(words[words.find("Result Verification") :] if "Result Verification" in words else words)
+    return 0 if "SUCCESS" in words.split() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""What one client writes, all others read: every compression, headers, nulls, ten megabytes, a thousand partitions."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+from tests.conformance.clients.programs.lines import Record
+from tests.conformance.clients.running import ALL_CODECS, CLIENTS, Client, Programs
+from tests.conformance.clients.topics import create
+from tests.support.ottla_node import OttlaNode
+
+PARTITIONS = 3
+LARGE_BYTES = 10_000_000
+
+
+def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
+    """In the order of the log: between partitions there is none."""
+    found: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return dict(found)
+
+
+def sample(client: Client, codec: str) -> list[Record]:
+    """Records of all kinds: keys, values and headers that are null, empty, large, or no text."""
+    nothing = None if client.null_header_values else b""
+    some = [
+        Record(0, None, b"no key"),
+        Record(0, b"no value", None),
+        Record(0, b"", b""),
+        Record(1, b"k", b"\x00\xff\xfe", (("a", b"1"), ("b", nothing), ("c", b""))),
+        Record(1, b"k", b"twice", (("again", b"1"), ("again", b"2"))),
+        Record(1, "schlüssel".encode(), "значение".encode(), (("名前", b"\x80"),)),
+        Record(2, b"large", b"0123456789" * 20_000),
+    ]
+    if client.empty_records:
+        some.append(Record(0, None, None))
+    many = [Record(2, b"%d" % each, f"{client.name} {codec} {each}".encode() * 5) for each in range(300)]
+    return some + many
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+@pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
+def test_everyone_reads_what_one_has_written(node: OttlaNode, programs: Programs, writer: Client, codec: str) -> None:
+    if codec not in writer.codecs:
+        pytest.skip(f"{writer.name} has no {codec}")
+    topic = f"{writer.name}-{codec}"
+    records = sample(writer, codec)
+    create(node, topic, PARTITIONS)
+    programs[writer].ask("write", address=node.address, topic=topic, codec=codec, records=records)
+    for reader in CLIENTS:
+        if codec in reader.codecs and reader.is_installed:
+            read = programs[reader].ask(
+                "read", address=node.address, topic=topic, partitions=PARTITIONS, count=len(records)
+            )
+            assert by_partition(read.records) == by_partition(records), reader.name
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_messages_of_ten_megabytes(node: OttlaNode, programs: Programs, client: Client) -> None:
+    topic = f"large-{client.name}"
+    create(node, topic, max_message_bytes="16000000")
+    records = [Record(0, None, bytes([number]) * LARGE_BYTES) for number in range(2)]
+    for record in records:
+        programs[client].ask("write", address=node.address, topic=topic, records=[record])
+    read = programs[client].ask("read", address=node.address, topic=topic, partitions=1, count=len(records))
+    assert read.records == tuple(records)
+
+
+def test_a_thousand_partitions(node: OttlaNode, programs: Programs) -> None:
+    """Everyone writes to all of them, and reads them all."""
+    create(node, "wide", 1000)
+    written: list[Record] = []
+    clients = [client for client in CLIENTS if client.is_installed]
+    for client in clients:
+        records = [Record(number, None, f"{client.name} {number}".encode()) for number in range(1000)]
+        programs[client].ask("write", address=node.address, topic="wide", records=records)
+        written += records
+    for client in clients:
+        read = programs[client].ask("read", address=node.address, topic="wide", partitions=1000, count=len(written))
+        assert by_partition(read.records) == by_partition(written), client.name

@@ -1,0 +1,66 @@
+"""Transactions of every client: readers see what was committed, and what was aborted only if they ask for it."""
+
+import pytest
+
+from tests.conformance.clients.programs.lines import Record
+from tests.conformance.clients.running import CLIENTS, Client, Programs
+from tests.conformance.clients.topics import committed, create
+from tests.support.ottla_node import OttlaNode
+
+
+def numbered(word: str, count: int = 5) -> list[Record]:
+    return [Record(0, None, f"{word} {number}".encode()) for number in range(count)]
+
+
+@pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
+def test_what_was_committed_is_read_and_what_was_aborted_is_not(
+    node: OttlaNode, programs: Programs, writer: Client
+) -> None:
+    topic = f"transacted-{writer.name}"
+    create(node, topic)
+    words = ["kept", "dropped", "kept too"]
+    for word in words:
+        programs[writer].ask(
+            "write",
+            address=node.address,
+            topic=topic,
+            records=numbered(word),
+            transactional_id=f"id-{writer.name}",
+            abort=word == "dropped",
+        )
+    kept = numbered("kept") + numbered("kept too")
+    everything = [record for word in words for record in numbered(word)]
+    for reader in CLIENTS:
+        if not reader.is_installed:
+            continue
+        for records, only_committed in ((kept, True), (everything, False)):
+            read = programs[reader].ask(
+                "read",
+                address=node.address,
+                topic=topic,
+                partitions=1,
+                count=len(records),
+                committed=only_committed,
+            )
+            assert list(read.records) == records, reader.name
+
+
+@pytest.mark.parametrize(
+    "client", [each for each in CLIENTS if each.offsets_without_member], ids=lambda client: client.name
+)
+def test_offsets_are_committed_with_a_transaction_or_not_at_all(
+    node: OttlaNode, programs: Programs, client: Client
+) -> None:
+    topic, group = f"offsets-{client.name}", f"group-{client.name}"
+    create(node, topic)
+    for count, abort, expected in ((3, False, 3), (5, True, 3), (7, False, 7)):
+        programs[client].ask(
+            "write",
+            address=node.address,
+            topic=topic,
+            records=numbered("record", count),
+            transactional_id=f"offsets-{client.name}",
+            offsets_of=group,
+            abort=abort,
+        )
+        assert committed(node, group, topic, 1) == [expected]

@@ -1,0 +1,215 @@
+"""The audit log: for the same request both nodes log the same decisions, word by word and at the same levels.
+
+Kafka's authorizer is asked by its handlers in the order of a hash table, so that the lines of one request are compared
+as a set. A request that a broker hands on is audited by Kafka's controller, and by an Ottla node that is both, once.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.metadata.image.values import ResourceType
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.wire.declare import schema_of
+from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.harness import Asked, Both, Side, ask_alone, both_running
+from tests.conformance.differential.requests import Part, fetch
+from tests.conformance.differential.test_authorization import (
+    DENY,
+    PREFIXED,
+    SETTINGS,
+    SOMEBODY,
+    Rule,
+    about_cluster,
+    about_group,
+    about_topic,
+    keep_control,
+    rules,
+)
+from tests.support.ottla_node import OttlaNode
+
+AUDIT = "kafka.authorizer.logger"
+TRACE = f"-Dottla.log.level.{AUDIT}=TRACE"
+_line = re.compile(rf"(\w+) {re.escape(AUDIT)}: (.* for request = (\w+) with .*)").search
+
+
+def set_level(node: OttlaNode, level: str) -> None:
+    """Give the audit log of an Ottla node a level, as an operator does."""
+    change = incremental.AlterableConfig(name=AUDIT, value=level)
+    resource = incremental.AlterConfigsResource(
+        resource_type=ResourceType.BROKER_LOGGER, resource_name="1", configs=[change]
+    )
+    (answer,) = ask_alone(node, incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert not answer.error_code, answer
+
+
+@pytest.fixture(scope="module")
+def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+    with both_running(tmp_path_factory.mktemp("audit"), SETTINGS, jvm_options=[TRACE]) as (both, node):
+        set_level(node, "TRACE")
+        yield both, node
+
+
+@pytest.fixture
+def audited(audited_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+    both, node = audited_nodes
+    before = node.words.stat().st_size
+    yield both
+    both.reconnect()
+    complaints = node.complaints(before)
+    assert not complaints, complaints
+
+
+def audit_of(side: Side, since: int, api: str) -> Counter[tuple[str, str]]:
+    """The lines about an API, with their levels, that a node has written since."""
+    assert side.words is not None
+    with side.words.open("rb") as log:
+        log.seek(since)
+        lines = log.read().decode(errors="replace").splitlines()
+    found = (_line(line) for line in lines)
+    return Counter((line[1], line[2]) for line in found if line is not None and line[3] == api)
+
+
+def differences(both: Both, request: Asked, version: int) -> list[str]:
+    """What only one of the nodes writes about a request."""
+    made = request(both.ottla) if callable(request) else request
+    api = schema_of(type(made)).name.removesuffix("Request")
+    before = [side.words.stat().st_size for side in both.sides if side.words is not None]
+    both.ask(request, version)
+    deadline = time.monotonic() + 1
+    while True:
+        kafka, ottla = (audit_of(side, since, api) for side, since in zip(both.sides, before, strict=True))
+        if kafka == ottla or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    name = f"{api} v{version}"
+    return [
+        *(f"{name} only Kafka, {count} times: {' '.join(line)}" for line, count in (kafka - ottla).items()),
+        *(f"{name} only Ottla, {count} times: {' '.join(line)}" for line, count in (ottla - kafka).items()),
+    ]
+
+
+def same_audit(both: Both, *requests: tuple[Asked, int]) -> None:
+    """Fail with all that the nodes audit differently."""
+    found = [line for request, version in requests for line in differences(both, request, version)]
+    assert not found, "\n  ".join(["the audit logs differ:", *found])
+
+
+TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
+    "no rules": lambda topic: [],
+    "only read": lambda topic: [Rule(Kind.TOPIC, topic, Operation.READ)],
+    "somebody else": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
+    "several that allow": lambda topic: [
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(Kind.TOPIC, topic, Operation.READ, host="127.0.0.1"),
+        Rule(Kind.TOPIC, topic, Operation.READ, principal="User:*"),
+        Rule(Kind.TOPIC, topic[:-2], Operation.READ, pattern=PREFIXED),
+        Rule(Kind.TOPIC, "*", Operation.DESCRIBE),
+    ],
+    "several that deny": lambda topic: [
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(Kind.TOPIC, topic, Operation.WRITE, DENY),
+        Rule(Kind.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
+        Rule(Kind.TOPIC, topic[:-1], Operation.ALL, DENY, principal="User:*", pattern=PREFIXED),
+        Rule(Kind.TOPIC, "*", Operation.READ, DENY),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TOPIC_CASES)
+def test_requests_about_topics(audited: Both, name: str) -> None:
+    topic, open_topic = audited.new_topic(), audited.new_topic()
+    with rules(audited, *TOPIC_CASES[name](topic)):
+        same_audit(audited, *about_topic(topic, open_topic))
+
+
+def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> None:
+    topic, closed = audited.new_topic(partitions=3), audited.new_topic(partitions=2)
+
+    def asked(side: Any) -> Any:
+        epoch = side.memory["epoch"]
+        parts = [Part(topic, 0), Part(topic, 1), Part(closed, 0), Part(topic, 2), Part(closed, 1)]
+        named = parts if not epoch else []
+        return fetch(12, *named, session=side.memory["session"], session_epoch=epoch)(side)
+
+    with rules(audited, Rule(Kind.TOPIC, closed, Operation.READ, DENY)):
+        for side in audited.sides:
+            side.memory |= {"epoch": 0, "session": 0}
+        for epoch in range(3):
+            for side in audited.sides:
+                side.memory["epoch"] = epoch
+            before = [side.words.stat().st_size for side in audited.sides if side.words is not None]
+            for side, answer in zip(audited.sides, audited.ask(asked, 12), strict=True):
+                side.memory["session"] = answer.session_id
+            kafka, ottla = (audit_of(side, since, "Fetch") for side, since in zip(audited.sides, before, strict=True))
+            assert kafka == ottla
+            assert sum("resourceRefCount = 3 " in text for _, text in ottla) == 1
+
+
+def test_requests_about_groups(audited: Both) -> None:
+    coordinators_ready(audited)
+    topic = audited.new_topic()
+    for given in ([], [Rule(Kind.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
+        with rules(audited, *given):
+            same_audit(audited, *about_group("closed", topic), (ListGroupsRequest(), 4))
+
+
+@pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
+def test_requests_about_the_cluster(audited: Both, more: tuple[Operation, ...]) -> None:
+    with rules(audited, *keep_control(), *(Rule(Kind.CLUSTER, CLUSTER_NAME, operation) for operation in more)):
+        same_audit(audited, *about_cluster())
+
+
+def test_requests_that_make_topics_and_producers(audited: Both) -> None:
+    given = [
+        Rule(Kind.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
+        Rule(Kind.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
+        Rule(Kind.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
+        *keep_control(),
+    ]
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in ("mine-1", "mine-2", "theirs-1", "theirs-2", "theirs-2")
+    ]
+    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="theirs-9")], allow_auto_topic_creation=True)
+    with rules(audited, *given):
+        same_audit(
+            audited,
+            (CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=True), 7),
+            (wanted, 9),
+            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4),
+            (InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4),
+        )
+
+
+def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tuple[Both, OttlaNode]) -> None:
+    """The level that a node starts with, Kafka's own; it can be set while the node runs."""
+    both, node = audited_nodes
+    topic, open_topic = both.new_topic(), both.new_topic()
+    with rules(both, Rule(Kind.TOPIC, topic, Operation.WRITE)):
+        set_level(node, "INFO")
+        try:
+            before = node.words.stat().st_size
+            both.ottla.ask(fetch(12, Part(topic), Part(topic, 9), Part(open_topic))(both.ottla), 12)
+            (line,) = audit_of(both.ottla, before, "Fetch").elements()
+            level, text = line
+            assert level == "INFO"
+            assert text == (
+                "Principal = User:ANONYMOUS is Denied operation = READ from host = 127.0.0.1 on resource ="
+                f" Topic:LITERAL:{topic} for request = Fetch with resourceRefCount = 2 based on rule DefaultDeny"
+            )
+            set_level(node, "WARN")
+            before = node.words.stat().st_size
+            both.ottla.ask(fetch(12, Part(topic))(both.ottla), 12)
+            assert not audit_of(both.ottla, before, "Fetch")
+        finally:
+            set_level(node, "TRACE")

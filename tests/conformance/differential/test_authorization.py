@@ -1,0 +1,673 @@
+"""Access rules decide as Kafka's StandardAuthorizer does, API by API. Without authentication all are User:ANONYMOUS."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.metadata.image.values import ResourceType
+from ottla.protocol.messages.rpc import describe_configs as described
+from ottla.protocol.messages.rpc import incremental_alter_configs as altered_configs
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.messages.rpc.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.protocol.messages.rpc.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.rpc.describe_topic_partitions import TopicRequest as DescribedTopic
+from ottla.protocol.messages.rpc.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.rpc.join_group import JoinGroupRequest
+from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.rpc.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.rpc.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.messages.rpc.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
+from tests.conformance.differential.harness import Asked, Both, both_running
+from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.requests import Part, batch, fetch, id_of, produce
+from tests.support.ottla_node import OttlaNode
+
+LITERAL, PREFIXED = 3, 4
+ANY, MATCH = 1, 2
+DENY, ALLOW = 2, 3
+LOADING = 14
+ME, SOMEBODY = "User:ANONYMOUS", "User:somebody"
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:admin",
+    "auto.create.topics.enable": "true",
+}
+
+
+class Rule(NamedTuple):
+    """An access rule, as it is asked for."""
+
+    kind: int
+    name: str
+    operation: int
+    permission: int = ALLOW
+    principal: str = ME
+    host: str = "*"
+    pattern: int = LITERAL
+
+
+@pytest.fixture(scope="module")
+def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+    with both_running(tmp_path_factory.mktemp("authorization"), SETTINGS) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def guarded(guarded_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+    """Both nodes, with an authorizer each and no rules yet."""
+    both, node = guarded_nodes
+    before = node.words.stat().st_size
+    yield both
+    both.reconnect()
+    complaints = node.complaints(before)
+    assert not complaints, complaints
+
+
+def everything(**fields: Any) -> Any:
+    return DescribeAclsRequest(
+        **{
+            "resource_type_filter": ANY,
+            "resource_name_filter": None,
+            "pattern_type_filter": ANY,
+            "principal_filter": None,
+            "host_filter": None,
+            "operation": ANY,
+            "permission_type": ANY,
+            **fields,
+        }
+    )
+
+
+def count_rules(both: Both) -> tuple[int, int]:
+    answers = both.ask(everything(), 3)
+    return tuple(sum(len(each.acls) for each in answer.resources) for answer in answers)  # type: ignore[return-value]
+
+
+def wait_for_rules(both: Both, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while count_rules(both) != (count, count):
+        assert time.monotonic() < deadline, count_rules(both)
+        time.sleep(0.02)
+
+
+@contextmanager
+def rules(both: Both, *given: Rule) -> Iterator[None]:
+    """The rules are in force inside, on both."""
+    before = count_rules(both)[0]
+    both.same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
+    wait_for_rules(both, before + len(set(given)))
+    try:
+        yield
+    finally:
+        # All at once: with half of those for the cluster nobody could remove the other half.
+        both.ask(DeleteAclsRequest(filters=[removal(each) for each in given]), 3)
+        wait_for_rules(both, before)
+
+
+def creation(rule: Rule) -> AclCreation:
+    return AclCreation(
+        resource_type=rule.kind,
+        resource_name=rule.name,
+        resource_pattern_type=rule.pattern,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def removal(rule: Rule) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=rule.kind,
+        resource_name_filter=rule.name,
+        pattern_type_filter=rule.pattern,
+        principal_filter=rule.principal,
+        host_filter=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+TOPIC_RULES: dict[str, Callable[[str], list[Rule]]] = {
+    **{
+        f"only {operation.name.lower()}": lambda topic, operation=operation: [Rule(Kind.TOPIC, topic, operation)]  # type: ignore[misc]
+        for operation in (
+            Operation.ALL,
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.ALTER,
+            Operation.DESCRIBE,
+            Operation.DESCRIBE_CONFIGS,
+            Operation.ALTER_CONFIGS,
+        )
+    },
+    "somebody else": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
+    "anybody": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal="User:*")],
+    "from elsewhere": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, host="192.0.2.1")],
+    "from here": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, host="127.0.0.1")],
+    "all but read": lambda topic: [
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(Kind.TOPIC, topic, Operation.READ, DENY),
+    ],
+    "all but describe": lambda topic: [
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(Kind.TOPIC, topic, Operation.DESCRIBE, DENY, "User:*"),
+    ],
+    "a prefix allows": lambda topic: [
+        Rule(Kind.TOPIC, topic[:-1], Operation.READ, pattern=PREFIXED),
+        Rule(Kind.TOPIC, topic, Operation.ALTER, principal=SOMEBODY),
+    ],
+    "a prefix denies": lambda topic: [
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(Kind.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
+    ],
+    "the whole name as a prefix": lambda topic: [Rule(Kind.TOPIC, topic, Operation.WRITE, pattern=PREFIXED)],
+    "a longer prefix": lambda topic: [Rule(Kind.TOPIC, f"{topic}x", Operation.WRITE, pattern=PREFIXED)],
+    "all topics": lambda topic: [Rule(Kind.TOPIC, "*", Operation.READ)],
+    "all topics denied": lambda topic: [
+        Rule(Kind.TOPIC, "*", Operation.READ, DENY),
+        Rule(Kind.TOPIC, topic, Operation.ALL),
+    ],
+}
+
+
+def resource(kind: int, name: str) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name}
+
+
+def about_topic(topic: str, open_topic: str) -> list[tuple[Asked, int]]:
+    """Requests that touch a topic, and another that anybody may touch."""
+    both_names = (topic, open_topic)
+
+    def by_id(side: Any) -> MetadataRequest:
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(name=None, topic_id=id_of(side, name)) for name in both_names]
+        )
+
+    return [
+        *(
+            (produce(version, (topic, 0, batch()), (open_topic, 0, batch()), (topic, 7, batch())), version)
+            for version in (3, 8, 12, 13)
+        ),
+        *((fetch(version, Part(topic), Part(open_topic), Part(topic, 9)), version) for version in (4, 12, 13, 17)),
+        (fetch(12, Part(topic), max_wait_ms=50, min_bytes=1_000_000), 12),
+        *(
+            (
+                ListOffsetsRequest(
+                    replica_id=-1,
+                    topics=[
+                        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(timestamp=-1)])
+                        for name in both_names
+                    ],
+                ),
+                version,
+            )
+            for version in (1, 7)
+        ),
+        (
+            OffsetForLeaderEpochRequest(
+                topics=[
+                    OffsetForLeaderTopic(topic=name, partitions=[OffsetForLeaderPartition()]) for name in both_names
+                ]
+            ),
+            4,
+        ),
+        (
+            DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(offset=0)]) for name in both_names
+                ],
+                timeout_ms=5000,
+            ),
+            2,
+        ),
+        (
+            DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0, 5]) for each in both_names]),
+            0,
+        ),
+        *(
+            (
+                MetadataRequest(
+                    topics=[MetadataRequestTopic(name=name) for name in both_names],
+                    include_topic_authorized_operations=version >= 8,
+                    include_cluster_authorized_operations=8 <= version <= 10,
+                ),
+                version,
+            )
+            for version in (0, 1, 8, 13)
+        ),
+        (MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 0),
+        *((MetadataRequest(topics=None if version else []), version) for version in (0, 12)),
+        (by_id, 12),
+        (DescribeTopicPartitionsRequest(topics=[DescribedTopic(name=name) for name in both_names]), 0),
+        (DescribeTopicPartitionsRequest(topics=[DescribedTopic(name=topic)]), 0),
+        (DescribeTopicPartitionsRequest(topics=[]), 0),
+        (
+            described.DescribeConfigsRequest(
+                resources=[
+                    described.DescribeConfigsResource(
+                        **resource(ResourceType.TOPIC, name), configuration_keys=["retention.ms"]
+                    )
+                    for name in both_names
+                ]
+            ),
+            4,
+        ),
+        (
+            altered_configs.IncrementalAlterConfigsRequest(
+                resources=[
+                    altered_configs.AlterConfigsResource(
+                        **resource(ResourceType.TOPIC, name),
+                        configs=[altered_configs.AlterableConfig(name="retention.ms", value="-1")],
+                    )
+                    for name in both_names
+                ],
+                validate_only=True,
+            ),
+            1,
+        ),
+        (
+            AlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        **resource(ResourceType.TOPIC, name),
+                        configs=[AlterableConfig(name="retention.ms", value="-1")],
+                    )
+                    for name in both_names
+                ],
+                validate_only=True,
+            ),
+            2,
+        ),
+        (
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=name, count=3, assignments=None) for name in both_names],
+                timeout_ms=5000,
+                validate_only=True,
+            ),
+            3,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", TOPIC_RULES)
+def test_what_may_be_done_with_a_topic(guarded: Both, name: str) -> None:
+    topic, open_topic = guarded.new_topic(), guarded.new_topic()
+    with rules(guarded, *TOPIC_RULES[name](topic)):
+        for request, version in about_topic(topic, open_topic):
+            guarded.same(request, version, messages=Messages.LOOSELY)
+
+
+def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarded: Both) -> None:
+    topic, open_topic = guarded.new_topic(), guarded.new_topic()
+    with rules(guarded, Rule(Kind.TOPIC, topic, Operation.READ)):
+        for version in (3, 12):
+            request = produce(version, (topic, 0, batch()), (open_topic, 0, batch()), acks=0)
+            assert guarded.tell(request, version) == ("closed", "closed")
+        guarded.soon_same(fetch(12, Part(open_topic)), 12)
+
+
+def test_topics_are_made_by_those_who_may(guarded: Both) -> None:
+    names = ("mine-1", "mine-2", "theirs-1", "free-1")
+    given = [
+        Rule(Kind.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
+        Rule(Kind.TOPIC, "mine-9", Operation.DESCRIBE),
+        Rule(Kind.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
+        Rule(Kind.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+    ]
+    asked = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    asked += [CreatableTopic(name="theirs-2", num_partitions=1, replication_factor=1)] * 2
+    with rules(guarded, *given):
+        for version in (2, 4, 5, 7):
+            request = CreateTopicsRequest(topics=asked, timeout_ms=5000, validate_only=True)
+            guarded.same(request, version, messages=Messages.LOOSELY)
+        guarded.same(CreateTopicsRequest(topics=asked, timeout_ms=5000), 7, messages=Messages.LOOSELY)
+        for name in ("mine-9", "theirs-9"):
+            # Asking for what is not there makes it, if the client may.
+            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+            codes = [answer.topics[0].error_code for answer in guarded.ask(wanted, 9)]
+            assert codes == ([3, 3] if name == "mine-9" else [29, 29])
+
+
+@pytest.mark.parametrize("operation", [Operation.DELETE, Operation.READ, Operation.CREATE])
+def test_topics_are_deleted_by_those_who_may(guarded: Both, operation: Operation) -> None:
+    topics = [guarded.new_topic() for _ in range(3)]
+
+    def by_id(side: Any) -> DeleteTopicsRequest:
+        states = [DeleteTopicState(name=None, topic_id=id_of(side, topic)) for topic in topics[1:2]]
+        states += [DeleteTopicState(name=topic) for topic in topics[2:]]
+        return DeleteTopicsRequest(topics=states, timeout_ms=5000)
+
+    given = [
+        *(Rule(Kind.TOPIC, topic, operation) for topic in topics),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+    ]
+    with rules(guarded, *given):
+        names = [topics[0], "nowhere"]
+        guarded.same(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5, messages=Messages.LOOSELY)
+        guarded.same(by_id, 6, messages=Messages.LOOSELY)
+
+
+def about_group(group: str, topic: str) -> list[tuple[Asked, int]]:
+    """Requests that a client may not make who has no right to the group."""
+    commit = OffsetCommitRequestTopic(
+        name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    )
+    return [
+        (FindCoordinatorRequest(key=group, key_type=0), 3),
+        (FindCoordinatorRequest(coordinator_keys=[group], key_type=0), 4),
+        (JoinGroupRequest(group_id=group, session_timeout_ms=10_000, protocol_type="consumer"), 5),
+        (SyncGroupRequest(group_id=group, member_id="m"), 3),
+        (HeartbeatRequest(group_id=group, member_id="m"), 3),
+        (LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="m")]), 3),
+        (OffsetCommitRequest(group_id=group, topics=[commit]), 7),
+        (OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]), 7),
+        (OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]), 1),
+        (
+            OffsetFetchRequest(
+                groups=[
+                    OffsetFetchRequestGroup(
+                        group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+                    )
+                ]
+            ),
+            8,
+        ),
+        (DescribeGroupsRequest(groups=[group], include_authorized_operations=True), 5),
+        (DeleteGroupsRequest(groups_names=[group]), 2),
+        (
+            OffsetDeleteRequest(
+                group_id=group,
+                topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition()])],
+            ),
+            0,
+        ),
+    ]
+
+
+def test_a_group_is_for_those_who_may(guarded: Both) -> None:
+    topic = guarded.new_topic()
+    with rules(guarded, Rule(Kind.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
+        for request, version in about_group("closed", topic):
+            guarded.same(request, version, messages=Messages.LOOSELY)
+
+
+def test_transactional_ids_and_idempotence(guarded: Both) -> None:
+    topic = guarded.new_topic()
+    data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    with rules(guarded, Rule(Kind.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
+        for version in (3, 12, 13):
+            guarded.same(produce(version, (topic, 0, data), transactional_id="closed"), version)
+        for version in (0, 4):
+            guarded.same(InitProducerIdRequest(transactional_id="closed", transaction_timeout_ms=1000), version)
+        guarded.same(FindCoordinatorRequest(key="closed", key_type=1), 3, messages=Messages.LOOSELY)
+        guarded.same(FindCoordinatorRequest(coordinator_keys=["closed"], key_type=1), 4, messages=Messages.LOOSELY)
+
+
+IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
+    "no rules for topics": ([], True),
+    "all topics denied": ([Rule(Kind.TOPIC, "*", Operation.WRITE, DENY)], False),
+    "one topic allowed": (
+        [Rule(Kind.TOPIC, "*", Operation.READ), Rule(Kind.TOPIC, "one", Operation.WRITE)],
+        True,
+    ),
+    "one topic allowed and denied": (
+        [
+            Rule(Kind.TOPIC, "*", Operation.READ),
+            Rule(Kind.TOPIC, "one", Operation.WRITE),
+            Rule(Kind.TOPIC, "on", Operation.ALL, DENY, pattern=PREFIXED),
+        ],
+        False,
+    ),
+    "a prefix allowed, a longer one denied": (
+        [
+            Rule(Kind.TOPIC, "*", Operation.READ),
+            Rule(Kind.TOPIC, "on", Operation.WRITE, pattern=PREFIXED),
+            Rule(Kind.TOPIC, "one", Operation.WRITE, DENY, pattern=PREFIXED),
+        ],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IDEMPOTENCE)
+def test_who_may_write_anything_may_write_idempotently(guarded: Both, name: str) -> None:
+    given, is_allowed = IDEMPOTENCE[name]
+    with rules(guarded, *given, *keep_control()):
+        deadline = time.monotonic() + 20
+        while True:
+            answers = guarded.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+            codes = [answer.error_code for answer in answers]
+            if LOADING not in codes:
+                break
+            assert time.monotonic() < deadline  # the first ids take Kafka a moment
+        assert codes == ([0, 0] if is_allowed else [31, 31])
+
+
+def keep_control() -> list[Rule]:
+    """Rules for the cluster under which the nodes go on, and this client can remove rules again."""
+    return [
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+    ]
+
+
+def about_cluster() -> list[tuple[Asked, int]]:
+    broker = resource(ResourceType.BROKER, "1")
+    return [
+        *((DescribeClusterRequest(include_cluster_authorized_operations=True), version) for version in (0, 1)),
+        (MetadataRequest(topics=[], include_cluster_authorized_operations=True), 8),
+        (DescribeLogDirsRequest(topics=[]), 4),
+        (DescribeClientQuotasRequest(), 1),
+        (DescribeUserScramCredentialsRequest(), 0),
+        (ListPartitionReassignmentsRequest(topics=[]), 0),
+        (AlterPartitionReassignmentsRequest(), 0),
+        (ElectLeadersRequest(topic_partitions=[]), 2),
+        (AlterClientQuotasRequest(), 1),
+        (UpdateFeaturesRequest(validate_only=True), 1),
+        (UnregisterBrokerRequest(broker_id=99), 0),
+        (ListConfigResourcesRequest(), 1),
+        (
+            AlterReplicaLogDirsRequest(
+                dirs=[AlterReplicaLogDir(path="/x", topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])]
+            ),
+            2,
+        ),
+        (
+            described.DescribeConfigsRequest(
+                resources=[described.DescribeConfigsResource(**broker, configuration_keys=["num.io.threads"])]
+            ),
+            4,
+        ),
+        (
+            altered_configs.IncrementalAlterConfigsRequest(
+                resources=[
+                    altered_configs.AlterConfigsResource(
+                        **broker, configs=[altered_configs.AlterableConfig(name="log.retention.ms", value="99")]
+                    )
+                ],
+                validate_only=True,
+            ),
+            1,
+        ),
+        (DescribeQuorumRequest(), 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(), (Operation.DESCRIBE_CONFIGS,), (Operation.ALTER_CONFIGS,), (Operation.CREATE, Operation.IDEMPOTENT_WRITE)],
+    ids=str,
+)
+def test_what_may_be_done_with_the_cluster(guarded: Both, more: tuple[Operation, ...]) -> None:
+    with rules(guarded, *keep_control(), *(Rule(Kind.CLUSTER, CLUSTER_NAME, operation) for operation in more)):
+        for request, version in about_cluster():
+            guarded.same(request, version, ignoring=VARYING)
+
+
+VARYING = (
+    "usable_bytes",
+    "total_bytes",
+    "log_dir",
+    "topics[].partitions[].partition_size",
+    "partition_size",
+    "offset_lag",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "replica_directory_id",
+    "high_watermark",
+    "log_end_offset",
+    "leader_epoch",
+    "topics",
+)
+
+
+def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: Both) -> None:
+    """Through a broker or at a controller; and who may not alter it changes none."""
+    denied = Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
+    with rules(guarded, *keep_control()):
+        guarded.same(CreateAclsRequest(creations=[creation(denied)]), 3)
+        deadline = time.monotonic() + 20
+        while [answer.error_code for answer in guarded.ask(everything(), 3)] != [31, 31]:
+            assert time.monotonic() < deadline
+        for listener in ("PLAINTEXT", "CONTROLLER"):
+            guarded.same(everything(), 3, messages=Messages.LOOSELY, listener=listener)
+        guarded.same(DeleteAclsRequest(filters=[removal(denied)]), 3)
+        wait_for_rules(guarded, len(keep_control()))
+
+
+def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: Both) -> None:
+    """To alter the cluster is not to alter its settings, wherever one asks."""
+    with rules(guarded, *keep_control()):
+        others = Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
+        with rules(guarded, others):
+            for request in (AlterClientQuotasRequest(), UpdateFeaturesRequest(validate_only=True)):
+                for listener in ("PLAINTEXT", "CONTROLLER"):
+                    guarded.same(request, 1, listener=listener)
+
+
+def test_rules_are_told_by_filter(guarded: Both) -> None:
+    given = [
+        Rule(Kind.TOPIC, "told", Operation.READ),
+        Rule(Kind.TOPIC, "tol", Operation.WRITE, DENY, SOMEBODY, "192.0.2.7", PREFIXED),
+        Rule(Kind.TOPIC, "*", Operation.DESCRIBE),
+        Rule(Kind.GROUP, "told", Operation.READ),
+        Rule(Kind.TRANSACTIONAL_ID, "told", Operation.WRITE),
+    ]
+    with rules(guarded, *given):
+        for fields in (
+            {},
+            {"resource_type_filter": Kind.TOPIC},
+            {"resource_name_filter": "told"},
+            {"resource_name_filter": "told", "pattern_type_filter": MATCH},
+            {"resource_name_filter": "told", "pattern_type_filter": PREFIXED},
+            {"pattern_type_filter": LITERAL},
+            {"principal_filter": SOMEBODY},
+            {"host_filter": "192.0.2.7"},
+            {"operation": Operation.WRITE},
+            {"permission_type": DENY},
+            {"resource_type_filter": Kind.USER},
+        ):
+            for version in (1, 2, 3):
+                guarded.same(everything(**fields), version)
+
+
+def test_rules_that_cannot_be(guarded: Both) -> None:
+    bad = [
+        Rule(Kind.CLUSTER, "another", Operation.ALTER),
+        Rule(Kind.TOPIC, "", Operation.READ),
+        Rule(Kind.TOPIC, "fine", Operation.READ),
+        Rule(Kind.TOPIC, "fine", Operation.READ, principal="nocolon"),
+    ]
+    for each in bad[:2]:
+        guarded.same(CreateAclsRequest(creations=[creation(each)]), 3, messages=Messages.LOOSELY)
+    with rules(guarded, bad[2]):
+        # The same rule again is no other rule.
+        guarded.same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
+        guarded.same(everything(), 3)
+
+
+def test_rules_are_removed_by_filter(guarded: Both) -> None:
+    given = [
+        Rule(Kind.TOPIC, "gone-1", Operation.READ),
+        Rule(Kind.TOPIC, "gone-1", Operation.WRITE),
+        Rule(Kind.GROUP, "gone-1", Operation.READ),
+    ]
+    before = count_rules(guarded)[0]
+    guarded.same(CreateAclsRequest(creations=[creation(each) for each in given]), 2)
+    wait_for_rules(guarded, before + 3)
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=Kind.TOPIC,
+            resource_name_filter="gone-1",
+            pattern_type_filter=MATCH,
+            principal_filter=None,
+            host_filter=None,
+            operation=ANY,
+            permission_type=ANY,
+        ),
+        removal(given[2]),
+        removal(Rule(Kind.TOPIC, "never", Operation.READ)),
+    ]
+    guarded.same(DeleteAclsRequest(filters=filters), 3)
+    wait_for_rules(guarded, before)

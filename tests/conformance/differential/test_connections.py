@@ -1,0 +1,232 @@
+"""What comes before any API: versions, headers, bytes that are no request. Who breaks the rules is cut off."""
+
+import struct
+from random import Random
+
+import pytest
+
+from ottla.protocol.messages.apis import APIS, BY_KEY, Api, Listeners
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from tests.conformance.differential.harness import Answers, Both, Side, decode_response, frame_of, header_of
+from tests.conformance.differential.normal import CLOSED
+from tests.conformance.differential.requests import Part, batch, fetch, produce
+
+API_VERSIONS = 18
+STABLE = range(5)
+SERVED = ("PLAINTEXT", "CONTROLLER")
+
+
+def versions_request(**fields: object) -> ApiVersionsRequest:
+    given = {"client_software_name": "differential", "client_software_version": "1.0", **fields}
+    return ApiVersionsRequest(**given)  # type: ignore[arg-type]
+
+
+def known_to_ottla(answers: Answers) -> ApiVersionsResponse:
+    """Kafka's answer without the APIs that Ottla does not tell of."""
+    served = {api.api_key for api in answers.ottla.api_keys}
+    answers.kafka.api_keys = [api for api in answers.kafka.api_keys if api.api_key in served]
+    found: ApiVersionsResponse = answers.kafka
+    return found
+
+
+@pytest.mark.parametrize("listener", SERVED)
+@pytest.mark.parametrize("version", STABLE)
+def test_versions_are_told_alike(both: Both, version: int, listener: str) -> None:
+    answers = both.ask(versions_request(), version, listener=listener)
+    assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
+
+
+@pytest.mark.parametrize("version", STABLE)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("", "1"),
+        ("a", ""),
+        ("-a", "1"),
+        ("a-", "1"),
+        ("a b", "1"),
+        ("a_b", "1"),
+        ("ä", "1"),
+        ("a.b-c9", "1.0-x"),
+        ("a\n", "1"),
+    ],
+)
+def test_names_of_software(both: Both, name: str, number: str, version: int) -> None:
+    request = versions_request(client_software_name=name, client_software_version=number)
+    answers = both.ask(request, version)
+    assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
+
+
+@pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
+@pytest.mark.parametrize("body", [b"", b"\0", b"whatever follows"])
+def test_versions_of_the_future_are_answered_in_version_0(both: Both, version: int, body: bytes) -> None:
+    got = both.send(header_of(API_VERSIONS, version, 7) + body)
+    kafka, ottla = (each if isinstance(each, str) else decode_response(API_VERSIONS, 0, each) for each in got)
+    assert kafka == ottla
+
+
+@pytest.mark.parametrize("listener", SERVED)
+@pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 93, 200, 32_767])
+def test_apis_that_do_not_exist(both: Both, key: int, listener: str) -> None:
+    for version in (0, 1, 5):
+        assert both.send(struct.pack(">hhih", key, version, 1, -1), listener=listener) == (CLOSED, CLOSED)
+
+
+def out_of_range(api: Api) -> list[int]:
+    return [version for version in (api.oldest - 1, api.latest + 1, 32_767) if version >= 0]
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.key != API_VERSIONS], ids=lambda api: api.name)
+def test_versions_that_do_not_exist(both: Both, api: Api) -> None:
+    for version in out_of_range(api):
+        assert both.send(header_of(api.key, version, 1) + bytes(40)) == (CLOSED, CLOSED), version
+
+
+@pytest.mark.parametrize(
+    "api", [api for api in APIS if api.listeners is Listeners.CONTROLLER], ids=lambda api: api.name
+)
+def test_brokers_do_not_serve_what_is_the_controllers(both: Both, api: Api) -> None:
+    assert both.send(frame_of(api.request(), api.latest_stable, 1, "differential")) == (CLOSED, CLOSED)
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.listeners is Listeners.BROKER], ids=lambda api: api.name)
+def test_controllers_do_not_serve_what_is_the_brokers(both: Both, api: Api) -> None:
+    frame = frame_of(api.request(), api.latest_stable, 1, "differential")
+    assert both.send(frame, listener="CONTROLLER") == (CLOSED, CLOSED)
+
+
+HEADERS = {
+    "nothing": b"",
+    "less than a key": b"\0",
+    "a key alone": struct.pack(">h", 3),
+    "no correlation id": struct.pack(">hh", 3, 1),
+    "no client id": struct.pack(">hhi", 3, 1, 1),
+    "client id beyond the end": struct.pack(">hhih", 3, 1, 1, 50) + b"short",
+    "negative client id": struct.pack(">hhih", 3, 1, 1, -2) + bytes(20),
+    "client id that is no text": struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xfe" + bytes(4),
+    "no body": struct.pack(">hhih", 3, 1, 1, -1),
+    "no tags": struct.pack(">hhih", 3, 9, 1, -1),
+    "tags beyond the end": struct.pack(">hhih", 3, 9, 1, -1) + b"\x05",
+    "many tags": struct.pack(">hhih", 3, 9, 1, -1) + b"\xff\xff\xff\xff\x0f",
+    "unknown tags": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x01x\x09\x00" + b"\x01\x00\x00\x00\x00",
+    "tags out of order": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x09\x00\x05\x00" + b"\x01\x00\x00\x00\x00",
+    "the same tag twice": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x00\x05\x00" + b"\x01\x00\x00\x00\x00",
+    "bytes behind": struct.pack(">hhih", 3, 4, 1, -1) + b"\0\0\0\0\0" + b"more",
+}
+
+
+STRICTER = {
+    "tags out of order",
+    "the same tag twice",
+    "negative count",
+    "not UTF-8",
+}
+"""What Kafka lets pass, and Ottla takes for a sign that something is wrong."""
+
+
+def outcome(got: bytes | str, key: int, version: int) -> str:
+    return got if isinstance(got, str) else f"answered {decode_response(key, version, got)[0]}"
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_headers(both: Both, name: str) -> None:
+    data = HEADERS[name]
+    version = struct.unpack_from(">h", data, 2)[0] if len(data) >= 4 else 1
+    kafka, ottla = (outcome(got, 3, version) for got in both.send(data))
+    assert ottla == (CLOSED if name in STRICTER else kafka)
+
+
+BODIES = {
+    "count of topics too large": (3, 1, b"\x7f\xff\xff\xff"),
+    "negative count": (3, 1, b"\xff\xff\xff\xfe"),
+    "null where it may not be": (3, 0, b"\xff\xff\xff\xff"),
+    "text beyond the end": (3, 1, b"\0\0\0\1\0\x20ab"),
+    "null text": (3, 1, b"\0\0\0\1\xff\xff"),
+    "compact count too large": (3, 9, b"\xff\xff\xff\xff\x07\0\0\0\0"),
+    "a varint without end": (3, 9, b"\xff" * 12),
+    "not UTF-8": (3, 1, b"\0\0\0\1\0\2\xff\xfe"),
+    "tags cut": (3, 9, b"\x01\0\0\0\x01\x05"),
+    "a boolean of 7": (3, 4, b"\0\0\0\0\x07"),
+    "empty produce": (0, 9, b""),
+    "empty fetch": (1, 12, b""),
+    "half a fetch": (1, 4, bytes(9)),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies(both: Both, name: str) -> None:
+    key, version, body = BODIES[name]
+    kafka, ottla = (outcome(got, key, version) for got in both.send(header_of(key, version, 1) + body))
+    assert ottla == (CLOSED if name in STRICTER else kafka)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cut_and_flipped_requests(both: Both, seed: int) -> None:
+    """Both answer, or both close: a bad byte that still makes a request may be answered with whatever error fits."""
+    random = Random(seed)
+    topic = both.new_topic()
+    makers = [
+        (0, 9, produce(9, (topic, 0, batch()), acks=1)),
+        (0, 3, produce(3, (topic, 0, batch()), acks=1)),
+        (1, 12, fetch(12, Part(topic))),
+        (1, 4, fetch(4, Part(topic))),
+        (3, 12, lambda side: MetadataRequest(topics=[])),
+    ]
+    for _ in range(40):
+        key, version, make = random.choice(makers)
+        frame = bytearray(frame_of(make(both.ottla), version, 1, "differential"))
+        start = len(header_of(key, version, 1))
+        end = random.randrange(start, len(frame))
+        if random.random() < 0.5:
+            del frame[end:]
+        else:
+            # Times and sizes stay: a wait of an hour is no matter of form.
+            frame[start] ^= 1 << random.randrange(8)
+        got = both.send(bytes(frame), timeout_s=5)
+        kafka, ottla = (each if isinstance(each, str) else "answered" for each in got)
+        # Kafka takes any negative length for null.
+        assert ottla in (kafka, CLOSED), bytes(frame)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
+def test_frames_of_a_size_that_is_not_allowed(both: Both, size: int) -> None:
+    outcomes = []
+    for side in both.sides:
+        side.send_raw(struct.pack(">i", size) + bytes(20))
+        outcomes.append(side.receive("PLAINTEXT", 5))
+    assert outcomes == [CLOSED, CLOSED]
+
+
+def pipelined(side: Side, count: int) -> list[int]:
+    """The correlation ids of answers to requests that were all sent at once."""
+    frames = [frame_of(ApiVersionsRequest(), 0, number, "differential") for number in range(count)]
+    side.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    answers = [side.receive("PLAINTEXT", 5) for _ in range(count)]
+    return [struct.unpack_from(">i", answer)[0] for answer in answers if not isinstance(answer, str)]
+
+
+def test_requests_are_answered_in_their_order(both: Both) -> None:
+    for side in both.sides:
+        assert pipelined(side, 50) == list(range(50))
+
+
+def test_what_follows_a_bad_request_is_not_answered(both: Both) -> None:
+    for side in both.sides:
+        good = frame_of(ApiVersionsRequest(), 0, 1, "differential")
+        bad = struct.pack(">hhih", 999, 0, 2, -1)
+        side.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in (good, bad, good)))
+        assert not isinstance(side.receive("PLAINTEXT", 5), str)
+        assert side.receive("PLAINTEXT", 5) == CLOSED
+
+
+@pytest.mark.parametrize("client_id", [None, "", "ä" * 100, "x" * 30_000])
+def test_client_ids(both: Both, client_id: str | None) -> None:
+    for version in (1, 9, 13):
+        both.same(MetadataRequest(topics=[]), version, client_id=client_id)
+
+
+def test_every_api_that_ottla_tells_of_is_kafkas_too(both: Both) -> None:
+    answers = both.ask(ApiVersionsRequest(), 0)
+    assert {api.api_key for api in answers.ottla.api_keys} <= {api.api_key for api in answers.kafka.api_keys}
+    assert {api.api_key for api in answers.ottla.api_keys} <= BY_KEY.keys()

@@ -1,0 +1,178 @@
+"""AlterReplicaLogDirs on nodes with two log directories: a replica moves on both, and is the same afterwards."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.rpc.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.rpc.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.conformance.differential.harness import Both, Side
+from tests.conformance.differential.requests import Part, batch, fetch
+from tests.support.kafka_broker import SETTINGS, KafkaNode
+from tests.support.ottla_node import OttlaNode
+
+TIMEOUT_S = 20
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """One node of each, with the directories `logs` and `more`."""
+    folder = tmp_path_factory.mktemp("moves")
+    folders = [folder / "kafka", folder / "ottla"]
+    for each in folders:
+        each.mkdir()
+    kafka, ottla = KafkaNode(folders[0]), OttlaNode(folders[1], SETTINGS)
+    for each in folders:
+        file = each / "server.properties"
+        file.write_text(file.read_text().replace(f"log.dirs={each}/logs", f"log.dirs={each}/logs,{each}/more"))
+    kafka.format()
+    ottla.format()
+    with ottla.running(), kafka.running(end=signal.SIGKILL):
+        both = Both(
+            Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.last_words), Side("Ottla", ottla.ports, ottla.last_words)
+        )
+        for side, each in zip(both.sides, folders, strict=True):
+            side.memory["folder"] = each
+        yield both
+        both.reconnect()
+    assert not ottla.complaints()
+
+
+KEPT = {"retention.ms": "-1"}
+"""The records are of long ago: Kafka would delete them within a second."""
+
+
+@pytest.fixture
+def topic(both: Both) -> str:
+    """A topic with idempotent and plain batches."""
+    name = both.new_topic(configs=KEPT)
+    both.produce(name, batch(5), batch(3, producer_id=7, producer_epoch=1, base_sequence=0), batch(2))
+    return name
+
+
+def where(both: Both, topic: str) -> list[str]:
+    """The directory in which each node has the topic's one partition, when it is on no way elsewhere."""
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = [
+            [
+                (Path(result.log_dir).name, part.is_future_key)
+                for result in answer.results
+                for each in result.topics
+                for part in each.partitions
+            ]
+            for answer in both.ask(request, 4)
+        ]
+        if all(len(each) == 1 and not each[0][1] for each in found):
+            return [each[0][0] for each in found]
+        time.sleep(0.05)
+    raise AssertionError(f"{topic} is still on its way: {found}")
+
+
+def ask_to_move(both: Both, topic: str, name: str) -> set[int]:
+    """Let both move the partition to the directory of a name; the codes of their answers."""
+
+    def make(side: Side) -> AlterReplicaLogDirsRequest:
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+        return AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDir(path=f"{side.memory['folder']}/{name}", topics=topics)]
+        )
+
+    return {answer.results[0].partitions[0].error_code for answer in both.same(make, 2)}
+
+
+def move(both: Both, topic: str, name: str) -> None:
+    """Let both move the partition to the directory of a name, and wait until it is there."""
+    assert ask_to_move(both, topic, name) == {0}
+    assert where(both, topic) == [name, name]
+
+
+def cordon(both: Both, *names: str) -> None:
+    """Let both take no new replicas into the directories of some names."""
+
+    def make(side: Side) -> IncrementalAlterConfigsRequest:
+        value = ",".join(f"{side.memory['folder']}/{name}" for name in names)
+        config = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=value)
+        broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+        return IncrementalAlterConfigsRequest(resources=[broker], validate_only=False)
+
+    both.same(make, 1)
+    both.soon_same(DescribeLogDirsRequest(topics=[]), 5, ignoring=["log_dir", "usable_bytes"])
+    for answer in both.ask(DescribeLogDirsRequest(topics=[]), 5):
+        assert {Path(each.log_dir).name for each in answer.results if each.is_cordoned} == {*names}
+
+
+def same_all_over(both: Both, topic: str) -> None:
+    """Whatever can be asked of the partition is answered by both alike."""
+    for timestamp in (-1, -2, -3, 0):
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        both.same(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]), 11)
+    both.same(fetch(12, Part(topic, 0)), 12)
+    both.same(DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])]), 0)
+    epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    both.same(
+        OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[epoch])]), 4
+    )
+    sizes = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
+    both.same(sizes, 4, ignoring=["log_dir", "usable_bytes"])
+
+
+def test_there_and_back_again(both: Both, topic: str) -> None:
+    for name in ("more", "logs", "logs", "more"):
+        move(both, topic, name)
+        same_all_over(both, topic)
+        both.produce(topic, batch(2))
+        same_all_over(both, topic)
+
+
+def test_an_empty_partition(both: Both) -> None:
+    topic = both.new_topic(configs=KEPT)
+    for name in ("more", "logs"):
+        move(both, topic, name)
+    # Kafka forgets the epoch of a leader that has written nothing, until it writes.
+    both.produce(topic, batch())
+    same_all_over(both, topic)
+
+
+def test_a_log_that_begins_inside_a_batch(both: Both, topic: str) -> None:
+    part = DeleteRecordsPartition(partition_index=0, offset=2)
+    both.same(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=1000), 2)
+    for name in ("more", "logs"):
+        move(both, topic, name)
+        same_all_over(both, topic)
+
+
+def test_a_cordoned_directory_takes_no_new_replicas(both: Both, topic: str) -> None:
+    move(both, topic, "logs")
+    cordon(both, "more")
+    assert ask_to_move(both, topic, "more") == {InvalidReplicaAssignment.code}
+    assert where(both, both.new_topic()) == ["logs", "logs"]
+    cordon(both, "logs", "more")
+    refused = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
+    answers = both.soon_same(CreateTopicsRequest(topics=[refused], timeout_ms=5000, validate_only=True), 7)
+    assert {each.topics[0].error_code for each in answers} == {InvalidReplicationFactor.code}
+    cordon(both)
+    move(both, topic, "more")

@@ -1,0 +1,249 @@
+"""Policies and assignors that are classes of Java: the same classes on both nodes are asked the same, and heard.
+
+What the policies are given is in their messages, which are compared word by word.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bench.harness.kafka_jars import class_path
+
+from ottla.metadata.image.values import ResourceType
+from ottla.protocol.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    PolicyViolation,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+    UnsupportedAssignor,
+)
+from ottla.protocol.messages.rpc import alter_configs as legacy
+from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
+from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.rpc.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
+from tests.conformance.differential.consumer_groups import Walker, configure, new_topic
+from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Both, both_running
+from tests.conformance.differential.normal import Messages
+from tests.support.ottla_node import OttlaNode
+
+SETTINGS = {
+    "create.topic.policy.class.name": "TopicRules",
+    "alter.config.policy.class.name": "ConfigRules",
+    "group.consumer.assignors": "FirstTakesAll,range,org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+    "rules.greeting": "the rules say",
+    "auto.create.topics.enable": "true",
+}
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+SET, DELETE = 0, 1
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+    """Two nodes with the same plug-ins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLASSPATH", class_path())
+        with both_running(tmp_path_factory.mktemp("plugins"), SETTINGS) as nodes:
+            yield nodes
+
+
+@pytest.fixture
+def both(two_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+    """The two nodes; a plug-in that breaks is logged as an error."""
+    both, _ = two_nodes
+    yield both
+    both.reconnect()
+
+
+def topic(name: str, partitions: int = 2, factor: int = 1, **configs: str) -> CreatableTopic:
+    settings = [CreatableTopicConfig(name=each.replace("_", "."), value=value) for each, value in configs.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=settings)
+
+
+def placed(name: str, *replicas: list[int], **configs: str) -> CreatableTopic:
+    """A topic with an assignment of the client's."""
+    made = topic(name, -1, -1, **configs)
+    made.assignments = [CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(replicas)]
+    return made
+
+
+def codes(answer: Any) -> dict[str, int]:
+    return {each.name: each.error_code for each in answer.topics}
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("version", range(2, 8))
+def test_a_policy_is_told_all_of_a_topic_and_may_refuse_it(both: Both, version: int, validate_only: bool) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            topic("refused"),
+            topic("refused-by-default", -1, -1) if version >= 4 else topic("refused-by-default", 3),
+            topic("refused-with-settings", retention_ms="1000", cleanup_policy="compact"),
+            placed("refused-and-placed", [1], [1], segment_ms="5000"),
+            topic(f"allowed-{version}-{validate_only}", segment_ms="5000"),
+        ],
+        timeout_ms=10_000,
+        validate_only=validate_only,
+    )
+    answers = both.same(request, version, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+    found = codes(answers.ottla)
+    assert found.pop(f"allowed-{version}-{validate_only}") == 0
+    assert set(found.values()) == {PolicyViolation.code}
+
+
+def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(both: Both) -> None:
+    request = CreateTopicsRequest(topics=[topic("numbered"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
+    answers = both.same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+    assert codes(answers.ottla) == {"numbered": InvalidPartitions.code, "fine": 0}
+    broken = CreateTopicsRequest(topics=[topic("broken"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
+    answers = both.same(broken, 7, ignoring=["*.topic_id"])
+    assert codes(answers.ottla) == {"broken": UnknownServerError.code, "fine": 0}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [topic("refused/name")],
+        [topic("refused", 0)],
+        [topic("refused", 2, 5)],
+        [topic("refused", 2, 0)],
+        [topic("refused", no_such_setting="1")],
+        [topic("refused", retention_ms="x")],
+        [topic("refused", retention_ms="777")],
+        [topic("allowed", retention_ms="777")],
+        [topic("allowed", retention_ms="778")],
+        [placed("allowed", [1], retention_ms="777")],
+        [topic("refused", 0, retention_ms="777")],
+        [topic("refused.name_x"), topic("refused_name.x")],
+        [topic("refused"), topic("refused")],
+        [topic("exists")],
+        [placed("refused", [2])],
+        [placed("refused", [1], [1, 1])],
+        [topic("refused", 10_001)],
+        [topic("kept", retention_ms="5")],
+    ],
+    ids=str,
+)
+def test_policies_are_asked_after_some_checks_and_before_others(both: Both, asked: list[CreatableTopic]) -> None:
+    both.ask(CreateTopicsRequest(topics=[topic("exists")], timeout_ms=10_000), 7)
+    request = CreateTopicsRequest(topics=asked, timeout_ms=10_000, validate_only=True)
+    both.same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+
+
+def altered(kind: int, name: str, *changes: tuple[int, str, str | None]) -> incremental.AlterConfigsResource:
+    configs = [
+        incremental.AlterableConfig(config_operation=what, name=each, value=value) for what, each, value in changes
+    ]
+    return incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def replaced(kind: int, name: str, **configs: str) -> legacy.AlterConfigsResource:
+    settings = [legacy.AlterableConfig(name=each.replace("_", "."), value=value) for each, value in configs.items()]
+    return legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=settings)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("version", range(2))
+def test_a_policy_is_told_what_would_change_of_settings(both: Both, version: int, validate_only: bool) -> None:
+    name = both.new_topic()
+    first = incremental.IncrementalAlterConfigsRequest(
+        resources=[altered(TOPIC, name, (SET, "segment.ms", "5000"), (SET, "retention.ms", "9000"))]
+    )
+    both.same(first, version, messages=Messages.EXACTLY)
+    for resource in (
+        altered(TOPIC, name, (SET, "retention.ms", "777"), (SET, "segment.ms", "5000"), (DELETE, "flush.ms", None)),
+        altered(TOPIC, name, (SET, "flush.ms", "777"), (DELETE, "segment.ms", None)),
+        altered(TOPIC, name, (SET, "retention.ms", "778")),
+        altered(TOPIC, name, (SET, "retention.ms", "777"), (SET, "no.such.setting", "1")),
+        altered(TOPIC, "nowhere", (SET, "retention.ms", "777")),
+        altered(TOPIC, name),
+        altered(BROKER, "", (SET, "log.retention.ms", "777")),
+        altered(BROKER, "1", (SET, "log.retention.ms", "777"), (SET, "log.segment.delete.delay.ms", "3")),
+        altered(BROKER, "", (SET, "node.id", "777")),
+        altered(ResourceType.GROUP, "kept-group", (SET, "consumer.session.timeout.ms", "50000")),
+        altered(ResourceType.CLIENT_METRICS, "kept-metrics", (SET, "interval.ms", "50000")),
+    ):
+        request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        both.same(request, version, messages=Messages.EXACTLY)
+    broken = altered(TOPIC, name, (SET, "retention.ms", "779"))
+    both.same(incremental.IncrementalAlterConfigsRequest(resources=[broken], validate_only=validate_only), version)
+
+
+def test_a_policy_is_asked_even_if_nothing_would_change(both: Both) -> None:
+    both.create_topic("kept-as-it-is")
+    for changes in ([], [(DELETE, "flush.ms", None)], [(SET, "flush.ms", "5")]):
+        request = incremental.IncrementalAlterConfigsRequest(resources=[altered(TOPIC, "kept-as-it-is", *changes)])
+        answers = both.same(request, 1, messages=Messages.EXACTLY)
+        assert answers.ottla.responses[0].error_code == PolicyViolation.code
+    both.same(legacy.AlterConfigsRequest(resources=[replaced(TOPIC, "kept-as-it-is")]), 2, messages=Messages.EXACTLY)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both: Both, version: int) -> None:
+    name = both.new_topic()
+    for resource, code in (
+        (replaced(TOPIC, name, segment_ms="5000", flush_ms="9000"), 0),
+        (replaced(TOPIC, name, retention_ms="777", flush_ms="9000"), PolicyViolation.code),
+        (replaced(TOPIC, name, retention_ms="778"), InvalidConfig.code),
+        (replaced(TOPIC, name, retention_ms="1000"), 0),
+        (replaced(BROKER, "1", log_retention_ms="777"), PolicyViolation.code),
+    ):
+        for validate_only in (True, False):
+            request = legacy.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+            answers = both.same(request, version, messages=Messages.EXACTLY)
+            assert answers.ottla.responses[0].error_code == code
+
+
+def test_a_topic_that_is_asked_for_by_its_name_is_judged_too(both: Both) -> None:
+    names = [MetadataRequestTopic(name=name) for name in ("refused-auto", "allowed-auto")]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=True)
+    both.same(request, 12, ignoring=["*.topic_id"])
+    again = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    expected = {"allowed-auto": 0, "refused-auto": UnknownTopicOrPartition.code}
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while [{each.name: each.error_code for each in answer.topics} for answer in both.ask(again, 12)] != [expected] * 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_members_ask_for_an_assignor_of_the_operators_or_get_it_unasked(both: Both) -> None:
+    coordinators_ready(both)
+    walker, name = Walker(both, "assigned"), new_topic(both, partitions=4)
+    configure(both, "assigned", consumer_assignment_interval_ms="0")
+    walker.join("b", name)
+    walker.settle()
+    assert walker.owned["b"] == {name: [0, 1, 2, 3]}
+    walker.join("a", name)
+    walker.look()
+    walker.settle()
+    assert (walker.owned["a"], walker.owned["b"]) == ({name: [0, 1, 2, 3]}, {})
+    walker.join("c", name, server_assignor="range")
+    walker.look()
+    answers = walker.say(
+        "d", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[name], owned={}, server_assignor="x"
+    )
+    assert answers.ottla.error_code == UnsupportedAssignor.code
+
+
+def test_an_assignor_that_objects_or_breaks_fails_the_heartbeat(both: Both) -> None:
+    coordinators_ready(both)
+    name = new_topic(both, partitions=2)
+    for instance in ("objects", "breaks"):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=f"{instance}-{name}",
+            member_id="m",
+            instance_id=instance,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[name],
+            topic_partitions=[],
+        )
+        answers = both.same(request, 1)
+        assert answers.ottla.error_code == UnknownServerError.code

@@ -1,0 +1,123 @@
+"""Client telemetry (KIP-714) beside Kafka: what is asked of clients, and in which order pushes are refused."""
+
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ottla.protocol.messages.rpc.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.rpc.push_telemetry import PushTelemetryRequest
+from ottla.protocol.wire.compression import Compression, compress
+from tests.conformance.differential.harness import Answers, Both
+from tests.unit.broker.telemetry.payloads import gauge, payload, point
+
+CLIENT_METRICS = 16
+DELETE = 1
+numbers = count(1)
+PUSH = payload(gauge("org.apache.kafka.producer.rate", point(1.5)))
+
+
+def subscribe(both: Both, name: str, **settings: str) -> None:
+    configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
+    assert not both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1).ottla.responses[0].error_code
+
+
+def unsubscribe(both: Both, name: str, *settings: str) -> None:
+    configs = [AlterableConfig(name=each.replace("_", "."), config_operation=DELETE) for each in settings]
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
+    both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+
+class Client:
+    """One client instance, with its own connection and the same id on both sides."""
+
+    def __init__(self, both: Both) -> None:
+        self.both = both
+        self.id = (1000 + next(numbers)).to_bytes(16, "big")
+
+    def ask(self, client_id: str = "differential") -> Answers:
+        return self.both.same(GetTelemetrySubscriptionsRequest(client_instance_id=self.id), 0, client_id=client_id)
+
+    def asked_for(self, *metrics: str, client_id: str = "differential") -> Answers:
+        """Ask until both have noticed what was subscribed; each question is of another instance."""
+        deadline = time.monotonic() + 10
+        while True:
+            self.id = (1000 + next(numbers)).to_bytes(16, "big")
+            request = GetTelemetrySubscriptionsRequest(client_instance_id=self.id)
+            answers = self.both.ask(request, 0, client_id=client_id)
+            if all(sorted(answer.requested_metrics) == sorted(metrics) for answer in answers):
+                return answers
+            assert time.monotonic() < deadline, answers
+
+    def push(self, subscription: int, data: bytes = PUSH, codec: int = 0, *, terminating: bool = False) -> int:
+        request = PushTelemetryRequest(
+            client_instance_id=self.id,
+            subscription_id=subscription,
+            compression_type=codec,
+            metrics=data,
+            terminating=terminating,
+        )
+        return int(self.both.same(request, 0).ottla.error_code)
+
+
+@pytest.fixture
+def client(both: Both) -> Iterator[Client]:
+    both.reconnect()
+    made = Client(both)
+    yield made
+    for name in ("all", "mine"):
+        unsubscribe(both, name, "metrics", "interval_ms", "match")
+    made.asked_for()
+
+
+def test_nobody_wants_anything(both: Both, client: Client) -> None:
+    client.asked_for()
+    client.ask()  # too early, both say
+    both.same(PushTelemetryRequest(), 0)
+    both.same(PushTelemetryRequest(client_instance_id=(1).to_bytes(16, "big")), 0)
+
+
+def test_what_is_wanted_depends_on_the_client(both: Both, client: Client) -> None:
+    subscribe(both, "mine", metrics="org.apache.kafka.producer", interval_ms="1000", match="client_id=telemetry-.*")
+    found = client.asked_for("org.apache.kafka.producer", client_id="telemetry-1")
+    assert not both.differences(found, 0)
+    assert not client.asked_for(client_id="another").ottla.requested_metrics
+    unsubscribe(both, "mine", "metrics", "interval_ms", "match")
+    client.asked_for(client_id="telemetry-1")
+
+
+def test_pushes_are_taken_and_refused_alike(both: Both, client: Client) -> None:
+    subscribe(both, "all", metrics="*", interval_ms="300")
+    answers = client.asked_for("*")
+    assert not both.differences(answers, 0)
+    subscription = answers.ottla.subscription_id
+    assert client.push(subscription) == 0
+    assert client.push(subscription) == 89
+    assert client.push(subscription + 1) == 89
+    time.sleep(0.4)
+    assert client.push(subscription + 1) == 117
+    client.ask()  # it may, having been told that what it knows is wrong
+    time.sleep(0.4)
+    assert client.push(subscription, codec=9) == 76
+    client.ask()
+    time.sleep(0.4)
+    assert client.push(subscription, bytes(1_048_577)) == 118
+    for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
+        time.sleep(0.4)
+        assert client.push(subscription, compress(codec, PUSH), int(codec)) == 0
+    time.sleep(0.4)
+    assert client.push(subscription, b"") == 0
+    assert client.push(subscription, terminating=True) == 0
+    time.sleep(0.4)
+    assert client.push(subscription) == 42
+    assert client.push(subscription, terminating=True) == 0  # it said meanwhile that it stays
+    both.reconnect()
+    time.sleep(0.4)
+    assert client.push(subscription) == 0  # its state went with its connection

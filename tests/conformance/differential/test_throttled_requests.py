@@ -1,0 +1,298 @@
+"""Which requests a request quota slows down, on both kinds of listeners.
+
+The quotas are so small that each request that counts exceeds them: its connection is muted for a whole window.
+"""
+
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.protocol.messages.principal import DefaultPrincipal
+from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.rpc.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
+from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.messages.rpc.envelope import EnvelopeRequest
+from ottla.protocol.messages.rpc.fetch import FetchRequest, ReplicaState
+from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from ottla.protocol.messages.rpc.read_share_group_state import ReadShareGroupStateRequest
+from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
+from ottla.protocol.messages.rpc.vote import VoteRequest
+from ottla.protocol.messages.rpc.write_txn_markers import WriteTxnMarkersRequest
+from ottla.protocol.wire.codec import encode
+from tests.conformance.differential.harness import (
+    Answers,
+    Both,
+    Side,
+    both_running,
+    decode_response,
+    frame_of,
+    produce_request,
+)
+from tests.conformance.differential.requests import Part, batch, fetch
+from tests.conformance.differential.test_authorization import DENY, ME, Rule, creation, removal, rules, wait_for_rules
+from tests.conformance.differential.test_quotas import Entity, asked, check_alike, set_quotas, throttled
+from tests.support.ottla_node import OttlaNode
+
+BROKER, CONTROLLER = "PLAINTEXT", "CONTROLLER"
+LIST_REASSIGNMENTS = 46
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+SLOW: Entity = {"client-id": "differential"}
+"""The client of `Side.ask`."""
+INNER: Entity = {"client-id": "inner"}
+WINDOW_MS = 1000
+LISTED = ListPartitionReassignmentsRequest(topics=None)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+    with both_running(tmp_path_factory.mktemp("throttled"), SETTINGS) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def strict(nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+    both, node = nodes
+    before = node.words.stat().st_size
+    yield both
+    both.reconnect()
+    complaints = node.complaints(before)
+    assert not complaints, complaints
+
+
+@pytest.fixture
+def slow(strict: Both) -> Iterator[Both]:
+    """Clients named as the harness and as inner requests are may take no time at all."""
+    slowed = [(SLOW, "request_percentage", 0.0001), (INNER, "request_percentage", 0.0001)]
+    set_quotas(strict, *slowed)
+    yield strict
+    set_quotas(strict, *((entity, key, None) for entity, key, _ in slowed))
+
+
+def enclosed(request: Any, version: int, *, user: str = "ANONYMOUS", principal: bytes | None = None) -> EnvelopeRequest:
+    named = struct.pack(">h", 0) + encode(DefaultPrincipal(type="User", name=user), 0)
+    return EnvelopeRequest(
+        request_data=frame_of(request, version, 99, "inner"),
+        request_principal=named if principal is None else principal,
+        client_host_address=b"\x7f\x00\x00\x01",
+    )
+
+
+def is_muted_after(side: Side, request: Any, version: int, listener: str) -> bool:
+    """Whether the connection is not read from for a while after the answer to a request."""
+    side.ask(request, version, listener=listener)
+    before = time.monotonic()
+    side.ask(ApiVersionsRequest(), 0, listener=listener)
+    return time.monotonic() - before > 0.5 * WINDOW_MS / 1000
+
+
+def are_muted_after(both: Both, request: Any, version: int, listener: str) -> list[bool]:
+    with both.elsewhere() as other:
+        return [is_muted_after(side, request, version, listener) for side in other.sides]
+
+
+ANY_CLIENT: list[tuple[str, Any, int, bool]] = [
+    (BROKER, MetadataRequest(topics=[]), 9, True),
+    (BROKER, FetchRequest(replica_id=-1, max_wait_ms=0), 12, True),
+    (BROKER, FetchRequest(max_wait_ms=0), 17, True),
+    (BROKER, FetchRequest(replica_id=1, max_wait_ms=0), 12, False),
+    (BROKER, FetchRequest(replica_state=ReplicaState(replica_id=1, replica_epoch=1), max_wait_ms=0), 17, False),
+    (BROKER, WriteTxnMarkersRequest(markers=[]), 1, False),
+    (BROKER, ReadShareGroupStateRequest(group_id="g", topics=[]), 0, True),
+    (BROKER, DescribeQuorumRequest(topics=[]), 2, True),
+    (CONTROLLER, DescribeClusterRequest(endpoint_type=2), 2, True),
+    (CONTROLLER, LISTED, 0, True),
+    (CONTROLLER, BrokerHeartbeatRequest(broker_id=77, broker_epoch=1, current_metadata_offset=1), 1, True),
+    (CONTROLLER, UpdateFeaturesRequest(feature_updates=[]), 1, True),
+    (CONTROLLER, AllocateProducerIdsRequest(broker_id=77, broker_epoch=1), 0, False),
+    (CONTROLLER, AlterPartitionRequest(broker_id=77, broker_epoch=1), 3, False),
+    (CONTROLLER, FetchRequest(cluster_id="other", max_wait_ms=0), 17, False),
+    (CONTROLLER, FetchSnapshotRequest(cluster_id="other"), 1, False),
+    (CONTROLLER, VoteRequest(cluster_id="other"), 2, False),
+    (CONTROLLER, BeginQuorumEpochRequest(cluster_id="other"), 1, False),
+    (CONTROLLER, DescribeQuorumRequest(topics=[]), 2, False),
+    (CONTROLLER, AddRaftVoterRequest(cluster_id="other"), 0, False),
+    (CONTROLLER, enclosed(LISTED, 0), 0, False),
+    (CONTROLLER, enclosed(LISTED, 0, principal=b"\0\x09xx"), 0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("listener", "request_", "version", "is_muted"),
+    ANY_CLIENT,
+    ids=[f"{type(request).__name__}-v{version}-{number}" for number, (_, request, version, _) in enumerate(ANY_CLIENT)],
+)
+def test_a_request_counts_unless_it_is_exempt(
+    slow: Both, listener: str, request_: Any, version: int, is_muted: bool
+) -> None:
+    assert are_muted_after(slow, request_, version, listener) == [is_muted] * 2
+
+
+def slow_down(both: Both, client: str, **more: float) -> None:
+    """Let a client take no time at all."""
+    entity: Entity = {"client-id": client}
+    for key, value in {"request_percentage": 0.0001, **more}.items():
+        set_quotas(both, (entity, key, value))
+
+
+def release(both: Both, client: str, *keys: str) -> None:
+    for key in keys:
+        set_quotas(both, ({"client-id": client}, key, None))
+
+
+def test_a_consumer_that_took_too_much_time_gets_no_records_and_is_not_charged_for_them(strict: Both) -> None:
+    topic = strict.new_topic()
+    strict.produce(topic, batch(value=bytes(12_000)))
+    # Two such answers are more than the windows hold, and would take longer than a window.
+    slow_down(strict, "eater", consumer_byte_rate=2000.0)
+    try:
+        for _ in range(4):
+            answers = asked(strict, fetch(12, Part(topic)), 12, "eater")
+            assert throttled(answers) == [WINDOW_MS] * 2
+            assert [(each.error_code, each.responses) for each in answers] == [(0, [])] * 2
+        release(strict, "eater", "request_percentage")
+        answers = asked(strict, fetch(12, Part(topic)), 12, "eater")
+        assert throttled(answers) == [0, 0]
+        assert [len(bytes(each.responses[0].partitions[0].records)) > 12_000 for each in answers] == [True, True]
+    finally:
+        release(strict, "eater", "request_percentage", "consumer_byte_rate")
+
+
+def test_the_longer_throttle_time_counts(strict: Both) -> None:
+    topic = strict.new_topic()
+    strict.produce(topic, batch(value=bytes(60_000)))
+    slow_down(strict, "hungry", consumer_byte_rate=2000.0)
+    try:
+        request = fetch(12, Part(topic), max_bytes=1)  # the first batch is sent whole, however large it is
+        answers = asked(strict, request, 12, "hungry")
+        check_alike(answers)
+        assert min(throttled(answers)) > 10 * WINDOW_MS
+        assert [each.responses for each in answers] == [[], []]
+    finally:
+        release(strict, "hungry", "request_percentage", "consumer_byte_rate")
+
+
+def test_a_consumer_does_not_wait_for_more_than_its_quota_lets_it_have(strict: Both) -> None:
+    topic = strict.new_topic()
+    for _ in range(3):
+        strict.produce(topic, batch(value=bytes(90_000)))
+    set_quotas(strict, ({"client-id": "greedy"}, "consumer_byte_rate", 20_000.0))
+    try:
+        with strict.elsewhere() as other:
+            for side in other.sides:
+                request = fetch(12, Part(topic), min_bytes=250_000, max_wait_ms=8_000)(side)
+                before = time.monotonic()
+                side.send(frame_of(request, 12, 6, "greedy"), BROKER)
+                side.must_answer(side.receive(BROKER, 15.0))
+                assert time.monotonic() - before < 4, side
+    finally:
+        release(strict, "greedy", "consumer_byte_rate")
+
+
+def test_a_throttled_fetch_leaves_its_session_as_it_was(strict: Both) -> None:
+    topic = strict.new_topic()
+    with strict.elsewhere() as other:
+
+        def again(*parts: Part, **how: Any) -> Answers:
+            other.reconnect()  # the connections before are muted
+            return other.ask(fetch(12, *parts, **how), 12, client_id="incremental")
+
+        opened = again(Part(topic), session_epoch=0)
+        for side, answer in zip(other.sides, opened, strict=True):
+            assert answer.session_id, side
+            side.memory["incremental"] = answer.session_id
+        strict.produce(topic, batch(), batch())
+        slow_down(strict, "incremental")
+        try:
+            answers = again(session="incremental", session_epoch=1)
+            assert throttled(answers) == [WINDOW_MS] * 2
+            assert [(each.error_code, each.responses) for each in answers] == [(0, [])] * 2
+            assert [each.session_id for each in answers] == [each.session_id for each in opened]
+            # A full fetch opens no session.
+            answers = again(Part(topic), session_epoch=0)
+            assert [(each.session_id, each.responses) for each in answers] == [(0, [])] * 2
+        finally:
+            release(strict, "incremental", "request_percentage")
+        answers = again(session="incremental", session_epoch=2)
+        kafka, ottla = (bytes(each.responses[0].partitions[0].records) for each in answers)
+        assert len(kafka) == len(ottla) > 0
+
+
+@pytest.mark.parametrize("epoch", [-1, 1, 5])
+def test_the_error_of_a_fetch_session_is_left_out_of_a_throttled_answer(slow: Both, epoch: int) -> None:
+    answers = asked(slow, FetchRequest(session_id=987_654, session_epoch=epoch, max_wait_ms=0), 12, "differential")
+    assert throttled(answers) == [WINDOW_MS] * 2
+    assert [(each.error_code, each.session_id, each.responses) for each in answers] == [(0, 0, [])] * 2
+
+
+def test_a_produce_without_acks_takes_no_time_of_its_client(strict: Both) -> None:
+    topic = strict.new_topic()
+    slow_down(strict, "hasty")
+    try:
+        with strict.elsewhere() as other:
+            for side in other.sides:
+                side.send(frame_of(produce_request(topic, batch(), acks=0), 9, 5, "hasty"), BROKER)
+                before = time.monotonic()
+                side.ask(ApiVersionsRequest(), 0)
+                assert time.monotonic() - before < 0.5 * WINDOW_MS / 1000, side
+    finally:
+        release(strict, "hasty", "request_percentage")
+
+
+def test_a_forwarded_request_is_charged_to_its_client_and_mutes_the_clients_broker_not(slow: Both) -> None:
+    set_quotas(slow, (SLOW, "request_percentage", None))
+    with slow.elsewhere() as other:
+        for answer in other.ask(enclosed(LISTED, 0), 0, listener=CONTROLLER):
+            _, inner = decode_response(LIST_REASSIGNMENTS, 0, answer.response_data)
+            assert inner.throttle_time_ms == WINDOW_MS
+    assert are_muted_after(slow, enclosed(LISTED, 0), 0, CONTROLLER) == [False, False]
+
+
+def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: Both) -> None:
+    """The client of the envelope has no quota: what mutes its connection is the request inside."""
+    with rules(slow, Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALL)):
+        set_quotas(slow, (SLOW, "request_percentage", None))
+        for request, version in (
+            (LISTED, 0),
+            (DescribeQuorumRequest(topics=[]), 2),
+            (UpdateFeaturesRequest(feature_updates=[]), 1),
+        ):
+            refused = enclosed(request, version, user="nobody")
+            assert are_muted_after(slow, refused, 0, CONTROLLER) == [True, True], request
+
+
+def test_a_refused_request_of_a_node_counts(slow: Both) -> None:
+    given = (
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALL),
+        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, DENY, ME),
+    )
+    with slow.elsewhere() as other:
+        other.same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
+        wait_for_rules(other, 2)
+    try:
+        for request, version in (
+            (VoteRequest(cluster_id="other"), 2),
+            (AlterPartitionRequest(broker_id=77, broker_epoch=1), 3),
+            (enclosed(LISTED, 0), 0),
+        ):
+            assert are_muted_after(slow, request, version, CONTROLLER) == [True, True], request
+    finally:
+        # The brokers may forward nothing now: the controllers are asked themselves.
+        with slow.elsewhere() as other:
+            other.ask(DeleteAclsRequest(filters=[removal(each) for each in given]), 3, listener=CONTROLLER)
+            wait_for_rules(other, 0)

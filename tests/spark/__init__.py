@@ -1,0 +1,1 @@
+"""What needs a Spark session or its libraries: the connector, tables, pipelines."""

@@ -1,0 +1,49 @@
+"""The sink `fiery`: that of `format("ottla")`, with traps on its way, in tasks and where a batch is committed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ottla.spark.connector import exactly_once
+from ottla.spark.connector.cluster import BlockingCluster
+from ottla.spark.connector.data_source import OttlaDataSource
+from ottla.spark.connector.spark_writers import OttlaStreamWriter, Written
+from ottla.spark.connector.transactions import Transaction, TransactionCalls
+from tests.spark.connector.fire.traps import pass_by
+
+_real_commit = exactly_once._commit
+
+
+def _commit(
+    access: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction], **named: Any
+) -> None:
+    pass_by("decided")
+    _real_commit(access, calls, transactions[:1], **named)
+    pass_by("half committed")
+    _real_commit(access, calls, transactions, **named)
+
+
+class FieryDataSource(OttlaDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "fiery"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "FieryWriter":
+        return FieryWriter(self._write_options(schema))
+
+
+class FieryWriter(OttlaStreamWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        pass_by("task begins")
+        written = super().write(iterator)
+        pass_by("task has written")
+        return written
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        exactly_once._commit = _commit
+        pass_by("commit begins")
+        super().commit(messages, batchId)
+        pass_by("committed")

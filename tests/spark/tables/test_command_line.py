@@ -1,0 +1,126 @@
+"""`ottla table`, as people type it; all but `run`, which needs Spark."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.spark.tables.definition import TableHome
+from tests.spark.clusters import Cluster
+from tests.spark.tables.local import LocalRun, produce
+from tests.support.commands import refuses, says
+
+Typed = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def typed(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Typed:
+    """Runs `ottla table` in this process: its exit code, what it says, and what it complains of."""
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVER", cluster.address)
+    monkeypatch.setenv("OTTLA_TABLES", str(tmp_path))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["table", *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
+    topic = cluster.new_topic(2)
+
+    def says(*words: str) -> str:
+        code, out, err = typed(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    assert says("list") == "There are no tables.\n"
+    made = says("create", "orders", "--topic", topic, "--partition-by", "day(timestamp)")
+    assert made.startswith(f"Created table orders: iceberg, append, from topic {topic}.\n")
+    assert says("list").splitlines()[1].split() == [
+        "orders",
+        topic,
+        "iceberg",
+        "append",
+        "no",
+    ]
+    produce(cluster, topic, (b"a", {"n": 1}), (b"b", b"bad"))
+    LocalRun(TableHome(tmp_path), TableHome(tmp_path).load("orders")).take()
+    produce(cluster, topic, (b"a", {"n": 2}))
+    (shown,) = json.loads(says("describe", "orders", "--json"))
+    assert (shown["rows"], shown["files"], shown["dead_letters"], shown["lag"]) == (1, 1, 1, 1)
+    assert shown["offsets"] == {"0": 2, "1": 0}
+    assert shown["columns"]["n"] == "int64"
+    text = says("describe", "orders")
+    assert "1 record behind; not running" in text
+    assert "laid out by day(_timestamp)" in text
+    assert says("alter", "orders", "--mode", "upsert") == ("Table orders is upsert from the next run on.\n")
+    assert TableHome(tmp_path).load("orders").mode == "upsert"
+    assert "with its files" in says("drop", "orders")
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert says("list") == "There are no tables.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["create", "or-ders", "--topic", "x"], "'or-ders' cannot be the name of a table"),
+        (["create", "orders", "--topic", "no-such-topic"], "topic 'no-such-topic' is not there"),
+        (["create", "orders", "--topic", "x", "--partition-by", "week(timestamp)"], "there is no transform 'week'"),
+        (["create", "orders", "--topic", "x", "--partition-by", "day(country)"], "--column country=TYPE declares it"),
+        (["create", "orders", "--topic", "x", "--partition-by", "bucket(_key)"], "is not understood; it can be"),
+        (
+            ["create", "orders", "--topic", "x", "--partition-by", "hour(_key)"],
+            "hour does not go with a column of type",
+        ),
+        (["create", "orders", "--topic", "x", "--column", "n=number"], "there is no type 'number'; there are boolean"),
+        (["create", "orders", "--topic", "x", "--column", "_offset=long"], "no column can have this name"),
+        (["create", "orders", "--topic", "x", "--values", "bytes", "--column", "n=long"], "have no columns to declare"),
+        (
+            ["create", "orders", "--topic", "x", "--format", "delta", "--catalog", "type=rest"],
+            "a catalog is for Iceberg",
+        ),
+        (["create", "orders", "--topic", "x", "--client", "fetch.mni.bytes=1"], "kafka.fetch.mni.bytes"),
+        (["create", "orders", "--topic", "x", "--catalog", "type=nothing"], "the Iceberg catalog cannot be used"),
+        (["run", "orders"], "there is no table 'orders' in"),
+        (["run"], "`ottla table create` makes one"),
+        (["describe", "orders"], "there is no table 'orders' in"),
+        (["alter", "orders"], "nothing is to be changed"),
+        (["drop", "orders"], "there is no table 'orders' in"),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence(tmp_path: Path, typed: Typed, words: list[str], answer: str) -> None:
+    code, _, told = typed(*words)
+    assert code == 1
+    assert answer in told
+    assert told.count("\n") == 1
+    assert TableHome(tmp_path).names() == []
+
+
+def test_one_run_at_a_time(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
+    assert typed("create", "orders", "--topic", cluster.new_topic(1))[0] == 0
+    with TableHome(tmp_path).lock("orders"):
+        for words in (["run", "orders", "--once"], ["alter", "orders", "--mode", "upsert"], ["drop", "orders"]):
+            code, _, told = typed(*words)
+            assert (code, "is in use by process" in told) == (1, True)
+        assert typed("list")[1].splitlines()[1].split()[-1] == "yes"
+
+
+def test_a_cluster_that_is_away_does_not_hide_the_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
+    assert typed("create", "orders", "--topic", cluster.new_topic(1))[0] == 0
+    TableHome(tmp_path).change("orders", servers="127.0.0.1:1")
+    code, out, _ = typed("describe", "orders")
+    assert code == 0
+    assert "127.0.0.1:1 cannot be reached" in out
+    assert "0 rows" in out
+
+
+def test_a_process_of_its_own_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    home = ("--home", str(tmp_path))
+    assert says("table", "list", *home, server=cluster.address) == "There are no tables.\n"
+    assert "is not there" in refuses("table", "create", "orders", "--topic", "none", *home, server=cluster.address)

@@ -1,0 +1,408 @@
+"""A broker in memory for tests of handlers: logs on a simulated disk, metadata from records, time that is told to pass.
+
+    broker = Broker()
+    broker.create_topic("t", partitions=2)
+    broker.append("t", 0, batch)
+    answer = broker.ask(ListOffsetsRequest(...), version=11)
+
+Requests go the whole way, encoded and decoded. `ask` gives back the answer, `send` what may still wait for one. Work
+for threads is done at once, unless the broker was made with a background of its own; then the test says when.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from random import Random
+from typing import Any
+
+from ottla.broker.handlers import api_versions, fetch, group_table, metadata, produce, reading_table
+from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.requests.call import Client
+from ottla.broker.requests.dispatch import Dispatch
+from ottla.config.settings.catalogue import broker_settings
+from ottla.config.settings.topics import effective_topic_settings
+from ottla.coordinators.runtime.producer_ids import ProducerIds
+from ottla.coordinators.runtime.share.groups import ShareGroups
+from ottla.coordinators.runtime.share.sharing import Sharing
+from ottla.coordinators.runtime.transactions.transactions import Transactions
+from ottla.metadata.image.delta import Delta
+from ottla.metadata.image.image import EMPTY, Image
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
+from ottla.node.coordinators import group_context, group_coordinators
+from ottla.protocol.features import SUPPORTED
+from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerEndpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from ottla.protocol.wire.codec import decode, encode, is_flexible
+from ottla.protocol.wire.declare import schema_of
+from ottla.protocol.wire.types import Chunk
+from ottla.replication.directory_moves import Moves
+from ottla.replication.fetch_sessions import SessionCache
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.unavailable_leaders import UnavailableLeaders
+from ottla.storage.directories.disk_space import Space
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.node_files import NodeMeta
+from ottla.storage.disk import FileRange
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log.settings import LogSettings
+from ottla.storage.log_environment import Inline
+from tests.support.clock import Clock
+from tests.support.logs_in_memory import Slow
+from tests.support.simulated_disk import SimulatedDisk
+
+NOW_MS = 1_700_000_000_000
+ME = 1
+BROKER_EPOCH = 7
+CLUSTER_ID = "a-cluster"
+ENDPOINTS = (
+    *(produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions),
+    *(*reading_table.ENDPOINTS, *group_table.ENDPOINTS),
+)
+
+
+class Exchange:
+    """One request, with what became of it."""
+
+    def __init__(self, frame: bytes, request: Any, version: int) -> None:
+        self.frame: memoryview | None = memoryview(bytearray(frame))
+        self.note: object = None
+        self.outcome = ""
+        self.mute_ms = 0
+        self._request = request
+        self._version = version
+        self._answer = b""
+
+    def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
+        self._end("answered")
+        self._answer = b"".join(map(_bytes_of, chunks))
+        self.mute_ms = mute_ms
+
+    def skip(self, *, mute_ms: int = 0) -> None:
+        self._end("not answered")
+
+    def refuse(self, why: str) -> None:
+        self._end(f"closed: {why}")
+
+    def abort(self, why: str) -> None:
+        self._end(f"aborted: {why}")
+
+    def keep(self) -> None:
+        """Bytes in memory stay anyway."""
+
+    @property
+    def response(self) -> Any:
+        """The answer, decoded from the bytes that were sent."""
+        assert self.outcome == "answered", self.outcome or "still waiting"
+        api = BY_KEY[schema_of(type(self._request)).key]
+        is_tagged = is_flexible(api.response, self._version) and api.key != 18
+        return decode(api.response, self._version, self._answer[9 if is_tagged else 8 :])
+
+    def _end(self, outcome: str) -> None:
+        assert not self.outcome, f"{self.outcome}, and then {outcome}"
+        self.outcome = outcome
+
+
+def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
+    if isinstance(chunk, FileRange):
+        return chunk.file._disk.pread(chunk.file.number, chunk.size, chunk.position)
+    assert isinstance(chunk, bytes | bytearray | memoryview)
+    return chunk
+
+
+class Broker:
+    """Broker 1 of a cluster whose metadata the test writes."""
+
+    def __init__(self, *, directories: Iterable[str] = ("/one", "/two"), background: Slow | None = None) -> None:
+        self.disk = SimulatedDisk(seed=1)
+        self.clock = Clock(NOW_MS)
+        self.loop = asyncio.new_event_loop()
+        self.asked: list[Any] = []
+        """What the controller was asked."""
+        self.controller: Callable[[Any], Any] = self._decide
+        self.max_bytes_per_s = 1 << 60
+        self.hung_up: list[int] = []
+        self._clients: dict[tuple[str, str], Client] = {}
+        self.dead: set[str] = set()
+        """The hosts where nothing listens."""
+        self._next_producer_id = 0
+        self._background = background or Inline()
+        self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
+        self.logs.load(lambda _: LogSettings(), NOW_MS)
+        self.completions = Completions()
+        self.partitions = Partitions(
+            ME, self.logs, self.completions, settings_of=_settings_of, now_ms=self.clock.now_ms
+        )
+        self.moves = Moves(
+            self.partitions,
+            self.clock,
+            ask_controller=self._ask_controller,
+            spawn=self._spawn,
+            broker_epoch=lambda: BROKER_EPOCH,
+            now_ms=self.clock.now_ms,
+            max_bytes_per_s=lambda: self.max_bytes_per_s,
+        )
+        self.groups = group_coordinators(
+            self.partitions,
+            loop=self.loop,
+            completions=self.completions,
+            now_ms=self.clock.now_ms,
+            setting=_setting,
+            write_timeout_ms=5000,
+        )
+        producer_ids = ProducerIds(ME, lambda: BROKER_EPOCH, self._ask_controller)
+        timer = Timer(self.clock.call_later, self.clock.now_ms)
+        self.transactions = Transactions(
+            self.partitions,
+            self.groups,
+            producer_ids,
+            _setting,
+            listener="PLAINTEXT",
+            timeout_ms=30_000,
+            loop=self.loop,
+            spawn=self._spawn,
+            completions=self.completions,
+            timer=timer,
+            now_ms=self.clock.now_ms,
+        )
+        self.sharing = Sharing(
+            self.partitions,
+            _setting,
+            listener="PLAINTEXT",
+            timeout_ms=30_000,
+            write_timeout_ms=5000,
+            loop=self.loop,
+            spawn=self._spawn,
+            completions=self.completions,
+            timer=timer,
+            now_ms=self.clock.now_ms,
+        )
+        context = group_context(self.partitions, _setting, self.clock.now_ms)
+        self.node = BrokerNode(
+            node_id=ME,
+            cluster_id=CLUSTER_ID,
+            partitions=self.partitions,
+            sessions=SessionCache(slots=10, random_id=count(1).__next__),
+            moves=self.moves,
+            departures=UnavailableLeaders(
+                "PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms
+            ),
+            producer_ids=producer_ids,
+            groups=self.groups,
+            transactions=self.transactions,
+            sharing=self.sharing,
+            share_groups=ShareGroups(self.groups, self.sharing, self.partitions, context, self._spawn),
+            completions=self.completions,
+            timer=timer,
+            now_ms=self.clock.now_ms,
+            setting=_setting,
+            new_member_id=lambda: "an-id",
+            random=Random(1),
+            supported_features=SUPPORTED,
+            served=[each.api for each in ENDPOINTS],
+            space_of=lambda _: Space(1000, 400),
+            ask_controller=self._ask_controller,
+            forward=lambda _, request: self._ask_controller(request),
+            create_internal_topic=lambda _: None,
+            given={},
+            in_thread=self._in_thread,
+            check_broker_settings=lambda _, __: None,
+            kraft_version=lambda: 1,
+        )
+        self._dispatch = Dispatch(
+            self.node,
+            {each.api.key: each for each in ENDPOINTS},
+            Listeners.BROKER,
+            spawn=self._spawn,
+            after=self.completions.run,
+        )
+        self.register(ME)
+
+    def close(self) -> None:
+        self.loop.close()
+
+    # -- metadata --
+
+    @property
+    def image(self) -> Image:
+        return self.partitions.image
+
+    def apply(self, *records: object) -> None:
+        """Let the broker see these records of the metadata log."""
+        old = self.image if self.image.offset >= 0 else EMPTY
+        delta = Delta(old)
+        for record in records:
+            delta.apply(record)
+        delta.finish(offset=old.offset + len(records), epoch=1, timestamp=self.clock.ms)
+        self.partitions.apply(delta.changes)
+        self.node.departures.apply(delta.changes)
+        self.groups.apply(delta.changes)
+
+    def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
+        """A broker joins the cluster; one that is called 1 has this one's directories."""
+        own = [each.meta.directory_id for each in self.logs.directories if each.meta.directory_id]
+        self.apply(
+            RegisterBrokerRecord(
+                broker_id=broker,
+                broker_epoch=BROKER_EPOCH,
+                end_points=[BrokerEndpoint(name=listener, host=f"host{broker}", port=9000 + broker)],
+                fenced=fenced,
+                rack=None,
+                log_dirs=own if broker == ME else [],
+                **fields,
+            )
+        )
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: tuple[int, ...] = (ME,),
+        leader: int = ME,
+        isr: tuple[int, ...] | None = None,
+    ) -> bytes:
+        """A topic whose partitions all have the same replicas; returns its id."""
+        topic_id = name.encode().ljust(16, b"\1")[:16]
+        self.apply(
+            TopicRecord(name=name, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    partition_id=number,
+                    topic_id=topic_id,
+                    replicas=list(replicas),
+                    isr=list(replicas if isr is None else isr),
+                    leader=leader,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    directories=[DIRECTORY_UNASSIGNED] * len(replicas),
+                )
+                for number in range(partitions)
+            ),
+        )
+        return topic_id
+
+    def change(self, topic: str, number: int = 0, **fields: Any) -> None:
+        """The controller changes a partition."""
+        topic_id = self.image.topics[topic].id
+        self.apply(PartitionChangeRecord(partition_id=number, topic_id=topic_id, **fields))
+
+    # -- partitions --
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        return self.partitions.get(topic, number)
+
+    def log(self, topic: str, number: int = 0) -> PartitionLog:
+        return self.partition(topic, number).log
+
+    def append(self, topic: str, number: int, *batches: bytes | bytearray) -> None:
+        """Append batches as a producer's."""
+        for data in batches:
+            self.partition(topic, number).append(bytearray(data), acks=1, now_ms=self.clock.ms)
+        self.completions.run()
+
+    # -- requests --
+
+    def send(self, request: Any, version: int, **who: str) -> Exchange:
+        """Send a request, and let everything happen that happens by itself."""
+        exchange = self.begin(request, version, **who)
+        self.settle()
+        return exchange
+
+    def begin(self, request: Any, version: int, *, listener: str = "PLAINTEXT", software: str = "test") -> Exchange:
+        """Send a request, and let nothing happen but that it is taken up."""
+        api = BY_KEY[schema_of(type(request)).key]
+        head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
+        exchange = Exchange(head + encode(request, version), request, version)
+        client = self._clients.get((listener, software))
+        if client is None:
+            client = self._clients[listener, software] = Client("a client", listener)
+            client.software_name = software
+        self.loop.call_soon(self._dispatch.handle, exchange, client)
+        self.step()
+        return exchange
+
+    def ask(self, request: Any, version: int, **who: str) -> Any:
+        """The answer to a request that waits for nothing."""
+        return self.send(request, version, **who).response
+
+    def settle(self) -> None:
+        """Let coroutines run as far as they can."""
+        for _ in range(20):
+            self.step()
+
+    def step(self) -> None:
+        """Let everyone run once who waits for nothing."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        done: asyncio.Future[tuple[Any, Exception | None]] = self.loop.create_future()
+
+        def call() -> tuple[Any, Exception | None]:
+            try:
+                return function(*arguments), None
+            except Exception as error:  # noqa: BLE001 (it is raised below)
+                return None, error
+
+        self._background.run(call, done.set_result, lambda error: done.set_result((None, error)))
+        result, failure = await done
+        if failure is not None:
+            raise failure
+        return result
+
+    def _spawn(self, work: Any) -> None:
+        self.loop.create_task(work)
+
+    async def _knock(self, host: str, port: int) -> bool:
+        return host in self.dead
+
+    async def _ask_controller(self, request: Any) -> Any:
+        self.asked.append(request)
+        return self.controller(request)
+
+    def _decide(self, request: Any) -> Any:
+        if isinstance(request, AllocateProducerIdsRequest):
+            first, self._next_producer_id = self._next_producer_id, self._next_producer_id + 1000
+            return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=1000)
+        assert isinstance(request, AssignReplicasToDirsRequest), request
+        return AssignReplicasToDirsResponse()
+
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        self.loop.call_soon(self.partitions.take_offline)
+
+    def _directory(self, number: int, path: str, background: Slow | None) -> LogDirectory:
+        self.disk.make_dir(path)
+        self.disk.sync_dir("/")
+        meta = NodeMeta(CLUSTER_ID, ME, directory_id=bytes([0xD0 + number]) * 16)
+        return LogDirectory(
+            path,
+            meta,
+            disk=self.disk,
+            background=background or Inline(),
+            random=Random(number),
+            on_failure=self._directory_failed,
+        )
+
+
+def _setting(name: str) -> Any:
+    return broker_settings()[name].default_value
+
+
+def _settings_of(image: Image, topic: str) -> LogSettings:
+    given: Mapping[str, str] = {}
+    return LogSettings.of(effective_topic_settings(image.topic_config(topic), given))

@@ -1,0 +1,71 @@
+"""What a broker hands on to the active controller as it came."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.authorization.standard import StandardAuthorizer
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from ottla.protocol.messages.rpc.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from tests.unit.broker.handlers.admin import Admin
+
+TOPIC, LITERAL, READ, ALLOW, ANY = 2, 3, 3, 3, 1
+DESCRIBE_QUORUM = 55
+AS_THEY_COME = (19, 20, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81)
+"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments,
+AlterClientQuotas, AlterUserScramCredentials, DescribeQuorum, UpdateFeatures, UnregisterBroker, AddRaftVoter,
+RemoveRaftVoter."""
+
+
+@pytest.fixture
+def admin() -> Iterator[Admin]:
+    made = Admin()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("key", AS_THEY_COME, ids=lambda key: BY_KEY[key].name)
+def test_a_request_is_handed_on_and_the_controllers_answer_goes_back(admin: Admin, key: int) -> None:
+    api = BY_KEY[key]
+    field = "error_code" if key == DESCRIBE_QUORUM else "throttle_time_ms"
+    admin.controller = lambda _: api.response(**{field: 41})
+    request = api.request()
+    for version in range(api.oldest, api.latest_stable + 1):
+        assert admin.send(request, version).outcome == "answered"
+        assert type(admin.asked[-1]) is api.request
+    assert len(admin.asked) == api.latest_stable - api.oldest + 1
+    assert getattr(admin.ask(request, api.latest_stable), field) == 41
+
+
+def test_changes_of_access_rules_are_handed_on(admin: Admin) -> None:
+    admin.node.authorizer = StandardAuthorizer()
+    answers: list[Any] = [
+        CreateAclsResponse(results=[AclCreationResult()]),
+        DeleteAclsResponse(filter_results=[DeleteAclsFilterResult()]),
+    ]
+    admin.controller = lambda _: answers.pop(0)
+    rule = AclCreation(
+        resource_type=TOPIC,
+        resource_name="t",
+        resource_pattern_type=LITERAL,
+        principal="User:a",
+        host="*",
+        operation=READ,
+        permission_type=ALLOW,
+    )
+    wanted = DeleteAclsFilter(resource_type_filter=TOPIC, pattern_type_filter=ANY, operation=ANY, permission_type=ANY)
+    assert [each.error_code for each in admin.ask(CreateAclsRequest(creations=[rule]), 3).results] == [0]
+    assert [each.error_code for each in admin.ask(DeleteAclsRequest(filters=[wanted]), 3).filter_results] == [0]
+    assert [type(each) for each in admin.asked] == [CreateAclsRequest, DeleteAclsRequest]

@@ -1,0 +1,63 @@
+"""InitProducerId: ids come in blocks, each id once, and nobody waits long for a controller that is away."""
+
+import asyncio
+from typing import Any
+
+from ottla.protocol.errors import CoordinatorLoading, NotController, NotCoordinator, StaleBrokerEpoch
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsResponse
+from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.support.broker import BROKER_EPOCH, ME, Broker, Exchange
+
+REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+
+
+def ask(broker: Broker) -> InitProducerIdResponse:
+    found: InitProducerIdResponse = broker.ask(REQUEST, 5)
+    return found
+
+
+def test_each_id_is_given_once_over_many_blocks(broker: Broker) -> None:
+    assert [ask(broker).producer_id for _ in range(2500)] == list(range(2500))
+    assert len(broker.asked) == 3
+    assert {(request.broker_id, request.broker_epoch) for request in broker.asked} == {(ME, BROKER_EPOCH)}
+
+
+def test_the_next_block_is_fetched_before_the_last_is_used_up(broker: Broker) -> None:
+    for _ in range(900):
+        ask(broker)
+    assert len(broker.asked) == 1
+    ask(broker)
+    assert len(broker.asked) == 2
+
+
+def test_a_refusal_is_for_the_producer_to_try_again(broker: Broker) -> None:
+    broker.controller = lambda _: AllocateProducerIdsResponse(error_code=StaleBrokerEpoch.code)
+    exchange = broker.send(REQUEST, 5)
+    broker.loop.run_until_complete(_until_answered(exchange))
+    assert (exchange.response.error_code, exchange.response.producer_epoch) == (CoordinatorLoading.code, -1)
+
+
+def test_a_controller_that_is_away_is_for_the_producer_to_wait_for(broker: Broker) -> None:
+    def refuse(_: Any) -> Any:
+        raise NotController("none is active")
+
+    broker.controller = refuse
+    exchange = broker.send(REQUEST, 5)
+    broker.loop.run_until_complete(_until_answered(exchange))
+    assert exchange.response.error_code == CoordinatorLoading.code
+
+
+def test_a_block_that_cannot_be_is_not_used(broker: Broker) -> None:
+    broker.controller = lambda _: AllocateProducerIdsResponse(producer_id_start=(1 << 63) - 5, producer_id_len=1000)
+    assert ask(broker).error_code == CoordinatorLoading.code
+
+
+def test_transactional_ids_are_for_a_coordinator(broker: Broker) -> None:
+    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
+    assert broker.ask(request, 5).error_code == NotCoordinator.code
+
+
+async def _until_answered(exchange: Exchange) -> None:
+    async with asyncio.timeout(10):
+        while not exchange.outcome:
+            await asyncio.sleep(0.01)

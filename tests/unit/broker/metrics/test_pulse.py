@@ -1,0 +1,95 @@
+"""How idle request handlers are and how late the loop is, on a clock of the test's own."""
+
+import asyncio
+
+from ottla.broker.metrics.counts import total
+from ottla.broker.metrics.family import render
+from ottla.broker.metrics.pulse import Pulse
+from tests.support.exposition import Exposition
+
+SECOND = 1_000_000_000
+
+
+class Workers:
+    """The workers of a role, busy for as long as the test says."""
+
+    def __init__(self, workers: int = 8) -> None:
+        self.workers = workers
+        self.busy_ns = self.in_threads_ns = 0
+
+    def held_ns(self) -> int:
+        return self.in_threads_ns
+
+    def share_ns(self) -> int:
+        return self.in_threads_ns // self.workers
+
+
+class Loop:
+    """A loop whose timers the test calls, as late as it likes."""
+
+    def __init__(self) -> None:
+        self.now_ns = 5 * SECOND
+        self.due: list[object] = []
+
+    def call_later(self, delay: float, callback: object) -> object:
+        self.due.append(callback)
+        return None
+
+
+def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
+    loop, workers = Loop(), Workers()
+    pulse = Pulse(loop, {"broker": workers}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    minutes: list[int] = []
+    pulse.each_minute.append(lambda: minutes.append(loop.now_ns))
+    pulse.start()
+    assert pulse.idle(60) == 1.0
+    for second in range(1000):
+        loop.now_ns += SECOND + (100_000_000 if second == 10 else 0)
+        workers.busy_ns += SECOND // 4 if second < 900 else SECOND // 2
+        callback = loop.due.pop()
+        assert callable(callback)
+        callback()
+    assert len(minutes) == 16
+    assert abs(pulse.idle(60) - 0.5) < 0.01
+    assert abs(pulse.idle(900) - (1 - (800 * 0.25 + 100 * 0.5) / 900)) < 0.01
+    told = Exposition(render(pulse.families()))
+    assert told["ottla_event_loop_lag_seconds_count"] == 1000
+    assert told["ottla_event_loop_lag_seconds_sum"] == 0.1
+    name = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
+    assert abs(told[f'{name}{{window="1m"}}'] - 0.5) < 0.01
+    assert told["ottla_request_handler_busy_seconds_total"] == 275
+
+
+def test_each_role_has_its_idle_ratio_and_all_together_have_one() -> None:
+    """Threads keep a share of a pool busy; a handler on the loop keeps everybody from running."""
+    loop, broker, controller = Loop(), Workers(8), Workers(4)
+    pulse = Pulse(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    pulse.start()
+    for _ in range(30):
+        loop.now_ns += SECOND
+        broker.busy_ns += SECOND // 10
+        broker.in_threads_ns += 4 * SECOND
+        controller.busy_ns += SECOND // 5
+        callback = loop.due.pop()
+        assert callable(callback)
+        callback()
+    told = Exposition(render(pulse.families()))
+    prefix = "kafka_server_kafkarequesthandlerpool_"
+    for name, idle in {
+        "brokerrequesthandleravgidlepercent": 1 - 0.1 - 4 / 8,
+        "controllerrequesthandleravgidlepercent": 1 - 0.2,
+        "requesthandleravgidlepercent": 1 - 0.1 - 0.2 - 4 / 12,
+    }.items():
+        assert abs(told[f'{prefix}{name}{{window="1m"}}'] - idle) < 0.01, name
+    assert abs(told["ottla_request_handler_busy_seconds_total"] - 30 * (0.1 + 4 + 0.2)) < 0.01
+
+
+def test_a_loop_that_is_held_up_is_late() -> None:
+    async def test() -> None:
+        pulse = Pulse(asyncio.get_running_loop(), {})
+        pulse.start()
+        await asyncio.sleep(1.1)
+        pulse.stop()
+        assert total(pulse.lags) == 1
+
+    asyncio.run(test())

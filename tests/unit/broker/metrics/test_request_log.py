@@ -1,0 +1,148 @@
+"""The request log: what stands in a line, what never does, and that it costs nothing while it is off."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.metrics.bodies import HIDDEN, describe
+from ottla.broker.metrics.request_log import RequestLog
+from ottla.broker.metrics.request_log import logger as request_logger
+from ottla.broker.requests.call import Call
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
+from tests.unit.broker.metrics.service import serving
+
+
+@pytest.fixture(autouse=True)
+def level_as_it_was() -> Iterator[None]:
+    before = request_logger.level
+    yield
+    request_logger.setLevel(before)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test(), 20)
+
+    asyncio.run(limited())
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.message) for record in caplog.records if record.name == "kafka.request.logger"]
+
+
+def test_a_line_tells_all_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        def later(call: Call[None], request: Any) -> MetadataResponse:
+            return MetadataResponse(cluster_id="c", throttle_time_ms=3)
+
+        async with serving({3: later}) as service:
+            log = RequestLog(service.meters)
+            log.switch(on=True)
+            await service.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 3, 12, correlation_id=99)
+            (line,) = lines(caplog)
+            assert line["requestHeader"] == {
+                "requestApiKey": 3,
+                "requestApiKeyName": "Metadata",
+                "requestApiVersion": 12,
+                "correlationId": 99,
+                "clientId": "tester",
+            }
+            assert line["request"]["topics"][0]["name"] == "t"
+            assert line["response"]["clusterId"] == "c"
+            assert (line["client"], line["listener"], line["principal"]) == ("127.0.0.1", "TEST", "User:ANONYMOUS")
+            assert (line["isForwarded"], line["securityProtocol"], line["connection"]) == (False, "PLAINTEXT", "")
+            assert line["requestBytes"] > 0
+            assert line["responseBytes"] > 0
+            assert line["throttleTimeMs"] == 3
+            assert line["totalTimeMs"] >= line["localTimeMs"] > 0
+            assert "\n" not in caplog.records[0].message
+
+    run(test)
+
+
+def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        log: RequestLog | None = None
+
+        def switch(call: Call[None], request: Any) -> MetadataResponse:
+            assert log is not None
+            log.switch(on=not log.is_on)
+            return MetadataResponse()
+
+        async with serving({3: switch, 1: lambda call, request: FetchResponse()}) as service:
+            log = RequestLog(service.meters)
+            await service.ask(MetadataRequest(), 3, 12)  # not logged: it came before
+            await service.ask(FetchRequest(), 1, 12)
+            await service.ask(MetadataRequest(), 3, 12)  # not logged: it ended after
+            await service.ask(FetchRequest(), 1, 12)
+            assert [line["requestHeader"]["requestApiKeyName"] for line in lines(caplog)] == ["Fetch"]
+            assert service.told()['kafka_network_requestmetrics_totaltimems_count{request="Metadata"}'] == 2
+
+    with caplog.at_level(logging.DEBUG):
+        request_logger.setLevel(logging.WARNING)
+        run(test)
+
+
+def test_it_is_not_there_while_it_is_off() -> None:
+    async def test() -> None:
+        async with serving({3: lambda call, request: MetadataResponse()}) as service:
+            log = RequestLog(service.meters)
+            await service.ask(MetadataRequest(), 3, 12)
+            (route,) = service.routes
+            before = route.pick, route.look, route.meter
+            assert route.pick is None
+            log.switch(on=True)
+            assert route.pick is not None
+            log.switch(on=False)
+            assert (route.pick, route.meter) == (before[0], before[2])
+
+    run(test)
+
+
+def test_records_are_never_written_down() -> None:
+    async def test() -> None:
+        async with serving({0: lambda call, request: ProduceResponse()}) as service:
+            RequestLog(service.meters).switch(on=True)
+            part = PartitionProduceData(index=1, records=b"secret payload")
+            request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[part])])
+            assert describe(request, 11)["topicData"][0]["partitionData"] == [
+                {"index": 1, "records": {"sizeInBytes": 14}}
+            ]
+
+    run(test)
+
+
+def test_secrets_are_hidden() -> None:
+    configs = [
+        AlterableConfig(name="listener.name.x.ssl.key.password", value="hush"),
+        AlterableConfig(name="ssl.keystore.password", value="hush"),
+        AlterableConfig(name="retention.ms", value="1000"),
+        AlterableConfig(name="retention.ms", value=None),
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)]
+    )
+    shown = describe(request, 1)["resources"][0]["configs"]
+    assert [each["value"] for each in shown] == [HIDDEN, HIDDEN, "1000", None]
+    assert "hush" not in json.dumps(describe(SaslAuthenticateRequest(auth_bytes=b"hush"), 2))
+
+
+def test_long_bodies_are_cut() -> None:
+    topics = [MetadataRequestTopic(name="x" * 1000, topic_id=bytes(range(16))) for _ in range(1000)]
+    shown = describe(MetadataRequest(topics=topics), 12)["topics"]
+    assert len(shown) == 11
+    assert shown[-1] == "... 990 more"
+    assert len(shown[0]["name"]) < 250
+    assert shown[0]["topicId"] == "AAECAwQFBgcICQoLDA0ODw"

@@ -1,0 +1,295 @@
+"""What is counted of requests, on real sockets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter_ns
+from typing import Any
+
+import pytest
+
+from ottla.broker.metrics.requests import Meter
+from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection
+from ottla.protocol.errors import NotLeader
+from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.rpc.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, ReplicaState
+from ottla.protocol.messages.rpc.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.rpc.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.unit.broker.metrics.service import serving
+
+PREFIX = "kafka_network_requestmetrics"
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test(), 20)
+
+    asyncio.run(limited())
+
+
+def metadata(call: Call[None], request: Any) -> MetadataResponse:
+    return MetadataResponse()
+
+
+def test_requests_are_counted_by_api_and_version_with_sizes_and_times() -> None:
+    async def test() -> None:
+        async with serving({3: metadata}) as service:
+            for version in (9, 9, 12):
+                await service.ask(MetadataRequest(), 3, version)
+            told = service.told()
+            assert told[f'{PREFIX}_requests_total{{request="Metadata",version="9"}}'] == 2
+            assert told[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
+            for span in ("totaltimems", "localtimems", "sendtimems", "requestbytes", "responsebytes"):
+                assert told[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
+                assert told[f'{PREFIX}_{span}_sum{{request="Metadata"}}'] > 0
+            for span in ("remotetimems", "throttletimems", "responsequeuetimems"):
+                assert told[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
+                assert told[f'{PREFIX}_{span}{{request="Metadata",quantile="0.99"}}'] == 0
+            assert told['ottla_request_time_seconds_count{request="Metadata"}'] == 3
+            assert told[f'{PREFIX}_errors_total{{request="Metadata",error="NONE"}}'] == 3
+
+    run(test)
+
+
+def test_waiting_is_told_apart_from_work() -> None:
+    async def test() -> None:
+        def later(call: Call[None], request: Any) -> Any:
+            asyncio.get_running_loop().call_later(0.05, call.answer, MetadataResponse())
+            return LATER
+
+        async def slowly(call: Call[None], request: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return ProduceResponse()
+
+        async with serving({3: later, 0: slowly}) as service:
+            await service.ask(MetadataRequest(), 3, 12)
+            await service.ask(ProduceRequest(), 0, 11)
+            told = service.told()
+            for name in ("Metadata", "Produce"):
+                assert told[f'{PREFIX}_remotetimems_sum{{request="{name}"}}'] >= 45
+                assert told[f'{PREFIX}_localtimems_sum{{request="{name}"}}'] < 45
+                assert told[f'{PREFIX}_totaltimems_sum{{request="{name}"}}'] >= 45
+
+    run(test)
+
+
+def test_the_total_is_the_sum_of_its_parts() -> None:
+    class Finished:
+        arrived_ns, started_ns, handled_ns, replied_ns, sending_ns, sent_ns = (
+            1000,
+            11_000,
+            31_000,
+            61_000,
+            70_000,
+            101_000,
+        )
+        received_bytes, sent_bytes, mute_ms = 10, 20, 3
+        note: object = None
+
+    meter = Meter(BY_KEY[3], "Metadata", 12)
+    meter.record(Finished())
+    sums = {name: counts[64] for name, counts in meter.spans().items()}
+    assert sums == {
+        "totaltimems": 100_000,
+        "requestqueuetimems": 10_000,
+        "localtimems": 20_000,
+        "remotetimems": 30_000,
+        "throttletimems": 3_000_000,
+        "responsequeuetimems": 9_000,
+        "sendtimems": 31_000,
+        "requestbytes": 10,
+        "responsebytes": 20,
+    }
+
+
+def test_fetches_of_consumers_and_followers_are_told_apart_and_together() -> None:
+    async def test() -> None:
+        async with serving({1: lambda call, request: FetchResponse()}) as service:
+            await service.ask(FetchRequest(), 1, 12)
+            await service.ask(FetchRequest(replica_id=3), 1, 12)
+            await service.ask(FetchRequest(), 1, 17)
+            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=3)), 1, 17)
+            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=4)), 1, 17)
+            told = service.told()
+            assert told[f'{PREFIX}_totaltimems_count{{request="FetchConsumer"}}'] == 2
+            assert told[f'{PREFIX}_totaltimems_count{{request="FetchFollower"}}'] == 3
+            assert told[f'{PREFIX}_totaltimems_count{{request="Fetch"}}'] == 5
+            assert told[f'{PREFIX}_requests_total{{request="FetchFollower",version="17"}}'] == 2
+
+    run(test)
+
+
+def test_errors_are_counted_once_an_answer() -> None:
+    async def test() -> None:
+        def produce(call: Call[None], request: Any) -> ProduceResponse:
+            parts = [PartitionProduceResponse(index=index, error_code=code) for index, code in enumerate((3, 3, 6, 0))]
+            return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=parts)])
+
+        def refuse(call: Call[None], request: Any) -> Any:
+            raise NotLeader("no")
+
+        async with serving({0: produce, 1: refuse}) as service:
+            await service.ask(ProduceRequest(), 0, 11)
+            await service.ask(ProduceRequest(), 0, 11)
+            await service.ask(FetchRequest(), 1, 12)
+            told = service.told()
+            errors = f"{PREFIX}_errors_total"
+            assert told[f'{errors}{{request="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}}'] == 2
+            assert told[f'{errors}{{request="Produce",error="NOT_LEADER_OR_FOLLOWER"}}'] == 2
+            assert told[f'{errors}{{request="Produce",error="NONE"}}'] == 0
+            assert told[f'{errors}{{request="FetchConsumer",error="NOT_LEADER_OR_FOLLOWER"}}'] == 1
+
+    run(test)
+
+
+def test_every_outcome_is_counted() -> None:
+    async def test() -> None:
+        waiting: list[Call[None]] = []
+
+        def wait(call: Call[None], request: Any) -> Any:
+            waiting.append(call)
+            return LATER
+
+        def end(call: Call[None], request: Any) -> Any:
+            raise CloseConnection("no answer is wanted")
+
+        async with serving({0: lambda call, request: NOTHING, 1: wait, 3: end}) as service:
+            service.send(ProduceRequest(), 0, 11)
+            service.send(FetchRequest(), 1, 12)
+            while not waiting:
+                await asyncio.sleep(0.001)
+            service.writer.close()
+            await asyncio.sleep(0.02)
+            for connection in list(service.listener.connections):
+                connection.close()
+            waiting[0].answer(FetchResponse())  # nobody is there any more
+            told = service.told()
+            assert told[f'{PREFIX}_requests_total{{request="Produce",version="11"}}'] == 1
+            assert told[f'{PREFIX}_requests_total{{request="FetchConsumer",version="12"}}'] == 1
+            service.reader, service.writer = await asyncio.open_connection(*service.address)
+            service.send(MetadataRequest(), 3, 12)
+            assert await service.reader.read() == b""
+            assert service.told()[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
+
+    run(test)
+
+
+def test_versions_from_the_future_make_no_new_figures() -> None:
+    async def test() -> None:
+        async with serving({18: metadata}) as service:
+            for version in (90, 91):
+                frame = b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff"
+                service.writer.write(len(frame).to_bytes(4, "big") + frame)
+                await service.reader.readexactly(int.from_bytes(await service.reader.readexactly(4), "big"))
+            told = service.told()
+            assert told[f'{PREFIX}_requests_total{{request="ApiVersions",version="0"}}'] == 2
+            assert told[f'{PREFIX}_errors_total{{request="ApiVersions",error="UNSUPPORTED_VERSION"}}'] == 2
+
+    run(test)
+
+
+def test_quantiles_are_of_the_last_minutes_only() -> None:
+    async def test() -> None:
+        async with serving({3: metadata}) as service:
+            await service.ask(MetadataRequest(), 3, 12)
+            key = f'{PREFIX}_totaltimems{{request="Metadata",quantile="0.5"}}'
+            assert service.told()[key] > 0
+            service.meters.remember()
+            assert service.told()[key] != service.told()[key], "the window begins with what was remembered"
+            await service.ask(MetadataRequest(), 3, 12)
+            service.meters.remember()
+            assert service.told()[key] > 0
+            service.meters.remember()
+            assert service.told()[key] != service.told()[key]
+            assert service.told()[f'{PREFIX}_totaltimems_count{{request="Metadata"}}'] == 2
+
+    run(test)
+
+
+def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> None:
+    async def test() -> None:
+        waiting: list[Call[None]] = []
+
+        def wait_or_answer(call: Call[None], request: Any) -> Any:
+            if not waiting:
+                waiting.append(call)
+                return LATER
+            return spin()
+
+        def spin() -> MetadataResponse:
+            end = perf_counter_ns() + 20_000_000
+            while perf_counter_ns() < end:
+                pass
+            return MetadataResponse()
+
+        def answer_the_other(call: Call[None], request: Any) -> FetchResponse:
+            waiting[0].answer(MetadataResponse())  # its connection goes on with the next request, here and now
+            return FetchResponse()
+
+        async with serving({3: wait_or_answer, 1: answer_the_other}) as service:
+            service.send(MetadataRequest(), 3, 12)
+            service.send(MetadataRequest(), 3, 12)
+            while not waiting:
+                await asyncio.sleep(0.001)
+            first = service.reader, service.writer
+            service.reader, service.writer = await asyncio.open_connection(*service.address)
+            await service.ask(FetchRequest(), 1, 12)
+            assert 20 <= service.intake.busy_ns / 1e6 < 38
+            first[1].close()
+
+    run(test)
+
+
+def test_checks_of_transactions_and_listings_of_client_metrics_have_kinds_of_their_own() -> None:
+    """As Kafka 4.3.1 names them: a check is not an addition, but its errors are; a listing of v0 counts for both."""
+
+    async def test() -> None:
+        def add(call: Call[None], request: Any) -> AddPartitionsToTxnResponse:
+            return AddPartitionsToTxnResponse(error_code=31 if len(request.transactions) == 2 else 0)
+
+        def listing(call: Call[None], request: Any) -> ListConfigResourcesResponse:
+            return ListConfigResourcesResponse()
+
+        def change(*only_checked: bool) -> AddPartitionsToTxnRequest:
+            return AddPartitionsToTxnRequest(
+                transactions=[AddPartitionsToTxnTransaction(verify_only=each) for each in only_checked]
+            )
+
+        async with serving({24: add, 74: listing}) as service:
+            for request, version in (
+                (AddPartitionsToTxnRequest(), 3),  # a client's
+                (change(True, False), 5),
+                (change(False), 4),
+                (change(True), 5),
+                (change(True, True), 5),
+                (change(), 4),
+            ):
+                await service.ask(request, 24, version)
+            for version in (0, 1, 1):
+                await service.ask(ListConfigResourcesRequest(), 74, version)
+            told = service.told()
+
+            def count(kind: str) -> float:
+                return told[f'{PREFIX}_totaltimems_count{{request="{kind}"}}']
+
+            def errors(kind: str, name: str) -> float:
+                return told[f'{PREFIX}_errors_total{{request="{kind}",error="{name}"}}']
+
+            assert (count("AddPartitionsToTxn"), count("AddPartitionsToTxnVerification")) == (3, 3)
+            assert errors("AddPartitionsToTxn", "CLUSTER_AUTHORIZATION_FAILED") == 2
+            assert errors("AddPartitionsToTxn", "NONE") == 4
+            with pytest.raises(KeyError):
+                errors("AddPartitionsToTxnVerification", "NONE")
+            assert (count("ListClientMetricsResources"), count("ListConfigResources")) == (1, 3)
+
+    run(test)

@@ -1,0 +1,66 @@
+"""Metrics as clients encode them are read, and whatever is broken is refused in bounded time."""
+
+import random
+
+import pytest
+
+from ottla.broker.telemetry.otlp import MOST_STEPS, Point, points_of
+from ottla.protocol.wire.errors import ProtocolError
+from tests.unit.broker.telemetry.payloads import gauge, histogram, message, payload, point, total, varint
+
+SOME = payload(
+    gauge("a.b", point(1.5), point(-7, {"topic": "t", "client": "é"})),
+    total("c", point(3)),
+    total("d", point(3), temporality=2, is_monotonic=False),
+    histogram("h", 4, 2.5),
+)
+
+
+def test_gauges_sums_and_histograms_are_read() -> None:
+    assert list(points_of(SOME)) == [
+        Point("a.b", (), 1.5, False, False),
+        Point("a.b", (("client", "é"), ("topic", "t")), -7, False, False),
+        Point("c", (), 3, True, True),
+        Point("d", (), 3, False, False),
+        Point("h.count", (), 4, True, True),
+        Point("h.sum", (), 2.5, True, True),
+    ]
+
+
+def test_what_is_not_known_is_passed_over() -> None:
+    strange = message(1, b"s") + message(11, b"\x01\x02") + varint(99 << 3) + varint(5)
+    assert list(points_of(payload(strange, gauge("g", point(1))))) == [Point("g", (), 1, False, False)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x0a",
+        b"\x0a\x05abc",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"\x0b",
+        b"\x08\x01",
+        payload(message(1, b"\xff")),
+        payload(gauge("g", message(4, b"abc"))),
+    ],
+)
+def test_what_is_broken_is_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        list(points_of(data))
+
+
+def test_a_push_of_countless_fields_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="fields"):
+        list(points_of(b"\x0a\x00" * (MOST_STEPS + 1)))
+
+
+def test_mutated_bytes_raise_nothing_else() -> None:
+    source = random.Random(5)
+    for _ in range(3000):
+        data = bytearray(SOME)
+        for _ in range(source.randint(1, 4)):
+            data[source.randrange(len(data))] = source.randrange(256)
+        try:
+            list(points_of(bytes(data[: source.randint(1, len(data))])))
+        except ProtocolError:
+            continue

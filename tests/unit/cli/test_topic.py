@@ -1,0 +1,115 @@
+"""`ottla topic`, as people and programs see it."""
+
+import json
+
+import pytest
+from bench.harness.ports import free_port
+
+from tests.support.commands import ottla, refuses, says
+
+
+def test_the_life_of_a_topic(server: str, topic: str) -> None:
+    made = says("topic", "create", topic, "-p", "2", "--set", "retention.ms=1000", server=server)
+    assert made == f"Created topic {topic}: 2 partitions, 1 replica each.\n"
+    listed = says("topic", "list", server=server).splitlines()
+    assert listed[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS"]
+    assert [topic, "2", "1"] in [line.split() for line in listed]
+    first, setting, *table = says("topic", "describe", topic, server=server).splitlines()
+    assert first.startswith(f"{topic}: 2 partitions, id ")
+    assert setting == "  retention.ms=1000"
+    assert table == [
+        "PARTITION  STATE   LEADER  EPOCH  REPLICAS  IN SYNC  EARLIEST  LATEST",
+        "        0  Online       1      0  1:Online        1         0       0",
+        "        1  Online       1      0  1:Online        1         0       0",
+    ]
+    more = says("topic", "add-partitions", topic, "--by", "2", server=server)
+    assert more.splitlines()[0] == f"Topic {topic} has 4 partitions now, it had 2."
+    assert says("topic", "delete", topic, server=server) == f"Deleted topic {topic}.\n"
+
+
+def test_programs_get_json(server: str, topic: str) -> None:
+    (made,) = json.loads(says("topic", "create", topic, "--json", server=server))
+    assert (made["name"], made["partitions"], made["replicas"], len(made["id"])) == (topic, 1, 1, 22)
+    listed = json.loads(says("topic", "list", "--json", server=server))
+    assert {**made, "internal": False} in listed
+    (described,) = json.loads(says("topic", "describe", topic, "--json", server=server))
+    assert described["partitions"] == [
+        {
+            "partition": 0,
+            "leader": 1,
+            "leader_epoch": 0,
+            "replicas": [1],
+            "in_sync": [1],
+            "offline": [],
+            "state": "OnlinePartition",
+            "replica_states": {"1": "OnlineReplica"},
+            "earliest": 0,
+            "latest": 0,
+        }
+    ]
+    more = json.loads(says("topic", "add-partitions", topic, "--to", "3", "--json", server=server))
+    assert more == {"name": topic, "partitions": 3, "before": 1}
+    assert json.loads(says("topic", "delete", topic, "--json", server=server)) == [topic]
+
+
+def test_what_goes_wrong_is_one_sentence(server: str, topic: str) -> None:
+    says("topic", "create", topic, server=server)
+    again = refuses("topic", "create", topic, server=server)
+    assert again == f"ottla topic: Topic '{topic}' already exists; --if-not-exists makes that no error"
+    assert says("topic", "create", topic, "--if-not-exists", server=server) == f"Topic {topic} is there already.\n"
+    fewer = refuses("topic", "add-partitions", topic, "--to", "1", server=server)
+    assert fewer == f"ottla topic: topic '{topic}' has 1 partition, and they cannot get fewer"
+    none = f"ottla topic: topic '{topic}x': there is no such topic; `ottla topic list` shows those that there are"
+    assert refuses("topic", "describe", topic + "x", server=server) == none
+    assert refuses("topic", "delete", topic + "x", server=server) == none
+    assert says("topic", "delete", topic + "x", "--if-exists", server=server) == ""
+    assert "(INVALID_REPLICATION_FACTOR)" in refuses("topic", "create", topic + "x", "-r", "2", server=server)
+
+
+def test_a_dry_run_changes_nothing(server: str, topic: str) -> None:
+    assert says("topic", "create", topic, "--dry-run", server=server).startswith(f"Would create topic {topic}: ")
+    assert topic not in says("topic", "list", server=server)
+
+
+def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do() -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    done = ottla("topic", "list", "-b", nowhere)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"ottla topic: {nowhere} cannot be reached: connection refused; is a broker running there? "
+        f"(-b HOST:PORT says where, now it is {nowhere})\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic"],
+        ["topic", "create"],
+        ["topic", "create", "x", "-p", "0"],
+        ["topic", "add-partitions", "x"],
+        ["topic", "list", "-b", "a:b"],
+        ["topic", "nonsense"],
+        ["nonsense"],
+    ],
+)
+def test_what_is_not_understood_is_exit_code_2(arguments: list[str]) -> None:
+    done = ottla(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["topic", "create"], "ottla topic create orders --partitions 6"),
+        (["produce"], "echo hello | ottla produce orders"),
+        (["consume"], "ottla consume orders --follow"),
+        (["config", "set"], "ottla config set --topic orders retention.ms=3600000"),
+        (["log", "dump"], "ottla log dump orders-0/00000000000000000000.log --records"),
+    ],
+)
+def test_help_has_examples(words: list[str], shown: str) -> None:
+    done = ottla(*words, "--help")
+    assert done.returncode == 0
+    assert shown in done.stdout

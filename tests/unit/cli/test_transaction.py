@@ -1,0 +1,49 @@
+"""`ottla transaction`, as people and programs see it."""
+
+import json
+
+from tests.support.commands import ottla, refuses, says
+from tests.unit.coordinators.transactions.leaving import leave_open
+
+
+def test_an_open_transaction_is_listed_described_and_aborted(server: str, topic: str) -> None:
+    says("topic", "create", topic, "-p", "1", server=server)
+    id_ = f"{topic}-writer"
+    leave_open(server, topic, id_)
+    listed = says("transaction", "list", "--state", "Ongoing", server=server).splitlines()
+    assert listed[0].split() == ["TRANSACTIONAL", "ID", "COORDINATOR", "PRODUCER", "STATE"]
+    (row,) = [line.split() for line in listed if id_ in line]
+    assert row[1] == "1"
+    assert row[3] == "Ongoing"
+    first, titles, where = says("transaction", "describe", id_, server=server).splitlines()
+    assert first.startswith(f"Transactional id {id_}: Ongoing, producer {row[2]} of epoch 0, broker 1, since ")
+    assert titles.split() == ["TOPIC", "PARTITION"]
+    assert where.split() == [topic, "0"]
+    said = says("transaction", "abort", id_, server=server)
+    assert said == f"Aborted what {id_} had open, and fenced its producer.\n"
+    found = json.loads(says("transaction", "describe", id_, "--json", server=server))
+    assert found["state"] == "Empty"
+    assert found["partitions"] == []
+    assert id_ not in says("transaction", "list", "--state", "Ongoing", server=server)
+    assert id_ in says("transaction", "list", "--pattern", f"{topic}-.*", server=server)
+    assert id_ not in says("transaction", "list", "--pattern", topic, server=server)
+    assert id_ not in says("transaction", "list", "--longer-than", "0", "--state", "Ongoing", server=server)
+
+
+def test_a_transaction_that_hangs_is_ended_on_its_partition(server: str, topic: str) -> None:
+    says("topic", "create", topic, "-p", "1", server=server)
+    leave_open(server, topic, f"{topic}-writer")
+    where = ("--topic", topic, "--partition", "0", "--start-offset")
+    assert "no transaction is open from offset 5 on" in refuses("transaction", "abort", *where, "5", server=server)
+    said = says("transaction", "abort", *where, "0", server=server)
+    assert said.startswith("Aborted the transaction of producer ")
+    assert "no transaction is open" in refuses("transaction", "abort", *where, "0", server=server)
+
+
+def test_what_is_not_known_or_not_understood(server: str) -> None:
+    for action in ("describe", "abort"):
+        said = refuses("transaction", action, "nobody", server=server)
+        assert "TRANSACTIONAL_ID_NOT_FOUND" in said
+    assert ottla("transaction", "abort", server=server).returncode == 2
+    assert ottla("transaction", "abort", "x", "--topic", "t", server=server).returncode == 2
+    assert "INVALID_REGULAR_EXPRESSION" in refuses("transaction", "list", "--pattern", "(", server=server)

@@ -1,0 +1,345 @@
+"""A cluster lives through random events; whatever happens, what the controller writes must make sense.
+
+Each walk is a seed. Brokers register, beat, vanish, shut down and are taken out; topics come and go; leaders change
+their ISR as leaders do; operators move partitions and elect leaders. After each decision all invariants are checked.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.metadata.controller import elections, registration
+from ottla.metadata.controller.configs import incremental_alter_configs
+from ottla.metadata.controller.directories import assign_replicas_to_directories
+from ottla.metadata.controller.isr import alter_partition
+from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
+from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
+from ottla.metadata.image.image import Image, Placed
+from ottla.metadata.image.placement import placement_of
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
+from ottla.protocol.errors import ApiError, NewLeaderElected
+from ottla.protocol.messages.rpc import alter_partition as alter
+from ottla.protocol.messages.rpc import assign_replicas_to_dirs as assign
+from ottla.protocol.messages.rpc import incremental_alter_configs as configs
+from ottla.protocol.messages.rpc.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from tests.unit.metadata.controller.cluster import SESSION_MS, Cluster, directory
+
+BROKERS = range(1, 7)
+STEPS = 80
+SEEDS = 200
+
+
+class Walk:
+    """A cluster, and the events that may happen to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.elr = self.chance.random() < 0.5
+        level = 30 if self.elr else self.chance.choice([7, 11, 12, 16, 17, 25, 30])
+        self.cluster = Cluster(1, 2, 3, 4, seed=seed, metadata_version=level, elr=self.elr)
+        self.unclean = False
+        self.events: list[Callable[[], None]] = [
+            *[self.start_broker] * 4,
+            *[self.beat] * 8,
+            *[self.alter_isr] * 8,
+            *[self.reassign] * 3,
+            *[self.create_topic] * 2,
+            self.vanish,
+            self.vanish,
+            self.shut_down,
+            self.unregister,
+            self.delete_topic,
+            self.add_partitions,
+            self.elect,
+            self.scan,
+            self.configure,
+            self.lose_directory,
+            self.assign_directory,
+        ]
+
+    def step(self) -> None:
+        before = self.cluster.image
+        event = self.chance.choice(self.events)
+        try:
+            event()
+        except ApiError:
+            assert self.cluster.image is before, f"{event.__name__} failed and changed something"
+        check(before, self.cluster)
+
+    def some_broker(self) -> int:
+        return self.chance.choice(BROKERS)
+
+    def some_partition(self) -> Placed | None:
+        topics = sorted(self.cluster.image.topics)
+        if not topics:
+            return None
+        topic = self.cluster.image.topics[self.chance.choice(topics)]
+        number = self.chance.randrange(len(topic.partitions))
+        return Placed(topic, number, topic.partitions[number])
+
+    def start_broker(self) -> None:
+        broker = self.some_broker()
+        known = self.cluster.image.brokers.get(broker)
+        clean = known is not None and self.chance.random() < 0.5
+        self.cluster.register(
+            broker,
+            rack=self.chance.choice([None, "a", "b"]),
+            previous_broker_epoch=known.epoch if known is not None and clean else -1,
+            log_dirs=[directory(broker, number) for number in range(self.chance.choice([1, 2]))],
+        )
+        self.cluster.beat(broker)
+
+    def beat(self) -> None:
+        self.cluster.now_ms += self.chance.randrange(1_000)
+        self.cluster.beat(
+            self.some_broker(),
+            current_metadata_offset=self.cluster.next_offset - self.chance.choice([1, 1, 1, 3]),
+        )
+
+    def shut_down(self) -> None:
+        self.cluster.beat(self.some_broker(), want_shut_down=True, want_fence=self.chance.random() < 0.1)
+
+    def vanish(self) -> None:
+        """Time passes; those that send no heartbeat meanwhile are fenced."""
+        gone = self.some_broker()
+        self.cluster.now_ms += SESSION_MS // 2
+        for broker in sorted(self.cluster.image.brokers):
+            if broker != gone and not self.cluster.image.brokers[broker].fenced:
+                self.cluster.beat(broker)
+        self.cluster.now_ms += SESSION_MS // 2 + 1
+        while self.cluster.fence_one():
+            pass
+
+    def unregister(self) -> None:
+        broker = self.some_broker()
+        if self.cluster.image.is_alive(broker) and self.chance.random() < 0.7:
+            return
+        request = UnregisterBrokerRequest(broker_id=broker)
+        self.cluster.ask(registration.unregister_broker, request, self.cluster.heartbeats)
+
+    def create_topic(self) -> None:
+        if len(self.cluster.image.topics) > 6:
+            return
+        settings = {"min.insync.replicas": str(self.chance.choice([1, 2, 3]))}
+        if self.chance.random() < 0.2:
+            settings["unclean.leader.election.enable"] = "true"
+        self.cluster.create(
+            f"topic-{self.chance.randrange(12)}",
+            partitions=self.chance.randrange(1, 4),
+            factor=self.chance.randrange(1, 4),
+            configs=settings,
+        )
+
+    def delete_topic(self) -> None:
+        if placed := self.some_partition():
+            state = DeleteTopicState(topic_id=placed.topic.id)
+            self.cluster.ask(delete_topics, DeleteTopicsRequest(topics=[state]))
+
+    def add_partitions(self) -> None:
+        if placed := self.some_partition():
+            topic = CreatePartitionsTopic(
+                name=placed.topic.name, count=len(placed.topic.partitions) + 1, assignments=None
+            )
+            request = CreatePartitionsRequest(topics=[topic])
+            self.cluster.ask(create_partitions, request, chance=self.chance)
+
+    def alter_isr(self) -> None:
+        """A leader adds or drops followers, with what it knows of the epochs, which may be old."""
+        placed = self.some_partition()
+        if placed is None or not placed.partition.has_leader:
+            return
+        partition = placed.partition
+        isr = {partition.leader, *(each for each in partition.replicas if self.chance.random() < 0.7)}
+        recovery = partition.leader_recovery
+        if recovery and self.chance.random() < 0.7:
+            recovery = 0
+        epochs = self.cluster.epochs
+        data = alter.PartitionData(
+            partition_index=placed.number,
+            leader_epoch=partition.leader_epoch - (self.chance.random() < 0.05),
+            partition_epoch=partition.partition_epoch + self.chance.choice([0] * 20 + [-1, 1]),
+            new_isr_with_epochs=[
+                alter.BrokerState(broker_id=each, broker_epoch=epochs.get(each, -1)) for each in sorted(isr)
+            ],
+            leader_recovery_state=recovery,
+        )
+        request = alter.AlterPartitionRequest(
+            broker_id=partition.leader,
+            broker_epoch=epochs[partition.leader],
+            topics=[alter.TopicData(topic_id=placed.topic.id, partitions=[data])],
+        )
+        answer = self.cluster.ask(alter_partition, request).topics[0].partitions[0]
+        now = self.cluster.partition(placed.topic.name, placed.number)
+        if answer.error_code == 0:
+            assert (answer.leader_id, answer.leader_epoch) == (now.leader, now.leader_epoch)
+            assert (tuple(answer.isr), answer.partition_epoch) == (now.isr, now.partition_epoch)
+        elif answer.error_code != NewLeaderElected.code:
+            assert now == partition
+
+    def reassign(self) -> None:
+        placed = self.some_partition()
+        known = sorted(self.cluster.image.brokers)
+        if placed is None or not known:
+            return
+        wanted = self.chance.sample(known, self.chance.randrange(1, min(4, len(known)) + 1))
+        target = ReassignablePartition(
+            partition_index=placed.number, replicas=None if self.chance.random() < 0.25 else wanted
+        )
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=placed.topic.name, partitions=[target])],
+            allow_replication_factor_change=self.chance.random() < 0.8,
+        )
+        self.cluster.ask(alter_reassignments, request)
+
+    def elect(self) -> None:
+        request = ElectLeadersRequest(election_type=self.chance.choice([0, 1]), topic_partitions=None)
+        self.cluster.ask(elections.elect_leaders, request)
+
+    def scan(self) -> None:
+        self.cluster.ask(elections.balance_leaders, None)
+        self.cluster.ask(elections.elect_where_unclean_allowed, None)
+
+    def configure(self) -> None:
+        self.unclean = not self.unclean
+        changes = [
+            configs.AlterableConfig(name="unclean.leader.election.enable", value=str(self.unclean).lower()),
+            configs.AlterableConfig(name="min.insync.replicas", value=str(self.chance.choice([1, 2, 3]))),
+        ]
+        resource = configs.AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
+        request = configs.IncrementalAlterConfigsRequest(resources=[resource])
+        self.cluster.ask(incremental_alter_configs, request)
+
+    def lose_directory(self) -> None:
+        broker = self.cluster.image.brokers.get(self.some_broker())
+        if broker is not None and len(broker.log_dirs) > 1:
+            self.cluster.beat(broker.id, offline_log_dirs=[self.chance.choice(broker.log_dirs)])
+
+    def assign_directory(self) -> None:
+        broker = self.cluster.image.brokers.get(self.some_broker())
+        if broker is None or not broker.log_dirs:
+            return
+        chosen = directory(broker.id, self.chance.choice([0, 1]))
+        held = [
+            assign.TopicData(topic_id=each.topic.id, partitions=[assign.PartitionData(partition_index=each.number)])
+            for each in self.cluster.image.partitions_with_replica(broker.id)
+            if each.partition.directory_of(broker.id) == DIRECTORY_UNASSIGNED
+        ]
+        request = assign.AssignReplicasToDirsRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch,
+            directories=[assign.DirectoryData(id=chosen, topics=held)],
+        )
+        self.cluster.ask(assign_replicas_to_directories, request)
+
+
+def check(before: Image, cluster: Cluster) -> None:
+    image = cluster.image
+    assert image.placement == placement_of(image.topics_by_id.values())
+    for topic in image.topics.values():
+        old_topic = before.topics_by_id.get(topic.id)
+        for number, partition in enumerate(topic.partitions):
+            check_partition(partition, elr=cluster.view.elr_enabled)
+            old = None if old_topic is None else old_topic.partition(number)
+            if old is not None and old != partition:
+                check_change(old, partition)
+            if partition.has_leader:
+                check_leader(image, partition)
+    for broker in image.brokers.values():
+        old_broker = before.brokers.get(broker.id)
+        assert old_broker is None or broker.epoch >= old_broker.epoch
+    assert all(resource.name in image.topics for resource in image.configs if resource.type == 2)
+
+
+def check_partition(partition: Partition, *, elr: bool) -> None:
+    replicas = {*partition.replicas}
+    assert partition.replicas
+    assert len(replicas) == len(partition.replicas)
+    assert len({*partition.isr}) == len(partition.isr)
+    assert {*partition.isr} <= replicas
+    assert partition.leader == NO_LEADER or partition.leader in partition.isr
+    assert {*partition.adding} <= replicas
+    assert {*partition.removing} <= replicas
+    assert not {*partition.adding} & {*partition.removing}
+    assert len(partition.directories) == len(partition.replicas)
+    assert not {*partition.elr} & {*partition.isr}
+    assert {*partition.elr} <= replicas
+    assert partition.isr or elr
+    assert elr or not (partition.elr or partition.last_known_elr)
+    assert len(partition.last_known_elr) <= 1
+    assert not (partition.has_leader and partition.last_known_elr)
+
+
+def check_change(old: Partition, new: Partition) -> None:
+    assert new.partition_epoch > old.partition_epoch
+    assert new.leader_epoch >= old.leader_epoch
+    assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
+    assert {*old.replicas} <= {*new.replicas} or new.leader_epoch > old.leader_epoch
+
+
+def check_leader(image: Image, partition: Partition) -> None:
+    leader = image.brokers.get(partition.leader)
+    assert leader is not None, "an unknown broker leads"
+    assert not leader.fenced, "a fenced broker leads"
+
+
+def every_led(image: Image) -> list[Placed]:
+    return [
+        Placed(topic, number, partition)
+        for _, topic in sorted(image.topics.items())
+        for number, partition in enumerate(topic.partitions)
+        if partition.has_leader
+    ]
+
+
+def finish(walk: Walk) -> None:
+    """All brokers come back and catch up: then every reassignment of a partition that has a leader ends."""
+    cluster = walk.cluster
+    cluster.now_ms += 10 * SESSION_MS
+    for broker in BROKERS:
+        cluster.register(broker, log_dirs=[directory(broker, number) for number in (0, 1)])
+        assert not cluster.beat(broker).is_fenced
+    for placed in every_led(cluster.image):
+        partition, epochs = placed.partition, cluster.epochs
+        data = alter.PartitionData(
+            partition_index=placed.number,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr_with_epochs=[
+                alter.BrokerState(broker_id=each, broker_epoch=epochs[each]) for each in partition.replicas
+            ],
+        )
+        request = alter.AlterPartitionRequest(
+            broker_id=partition.leader,
+            broker_epoch=epochs[partition.leader],
+            topics=[alter.TopicData(topic_id=placed.topic.id, partitions=[data])],
+        )
+        answer = cluster.apply(alter_partition(cluster.view, request)).topics[0].partitions[0]
+        assert answer.error_code in (0, NewLeaderElected.code)
+        assert cluster.partition(placed.topic.name, placed.number).isr
+    listed = list_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=None))
+    for topic in listed.topics:
+        for each in topic.partitions:
+            assert not cluster.partition(topic.name, each.partition_index).has_leader
+    check(cluster.image, cluster)
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_whatever_happens_the_metadata_makes_sense(chunk: int) -> None:
+    for seed in range(chunk * SEEDS // 8, (chunk + 1) * SEEDS // 8):
+        walk = Walk(seed)
+        for number in range(STEPS):
+            try:
+                walk.step()
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, step {number}") from error
+        finish(walk)

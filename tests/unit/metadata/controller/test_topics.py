@@ -1,0 +1,356 @@
+"""Topics are created, deleted and grow."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
+from ottla.metadata.controller.topics import CreationContext, create_topics
+from ottla.metadata.controller.view import NewTopic, Options, View
+from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
+from ottla.protocol.errors import (
+    ApiError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    ThrottlingQuotaExceeded,
+    TopicAlreadyExists,
+    TopicAuthorizationFailed,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from ottla.protocol.messages.records.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from ottla.protocol.messages.rpc.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.protocol.messages.rpc.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.unit.metadata.controller.cluster import Cluster, directory, uuid
+
+
+def context(cluster: Cluster, **changes: object) -> CreationContext:
+    return CreationContext(chance=cluster.chance, new_id=cluster.new_id, **changes)  # type: ignore[arg-type]
+
+
+def grow(cluster: Cluster, name: str, count: int, *assignments: list[int], validate_only: bool = False) -> int:
+    manual = [CreatePartitionsAssignment(broker_ids=each) for each in assignments] or None
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=manual)
+    request = CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
+    return cluster.apply(create_partitions(cluster.view, request, chance=cluster.chance)).results[0].error_code
+
+
+def delete(cluster: Cluster, **request: object) -> list[tuple[str | None, int]]:
+    wanted = DeleteTopicsRequest(**request)  # type: ignore[arg-type]
+    reply = cluster.apply(delete_topics(cluster.view, wanted))
+    return [(each.name, each.error_code) for each in reply.responses]
+
+
+def test_a_topic_is_its_record_then_settings_then_partitions() -> None:
+    cluster = Cluster(1, 2, 3)
+    result = cluster.create("t", partitions=2, factor=3, configs={"retention.ms": "5"})
+    kinds = [type(each) for each in cluster.written]
+    assert kinds == [TopicRecord, ConfigRecord, PartitionRecord, PartitionRecord]
+    assert (result.error_code, result.error_message, result.topic_id) == (0, None, cluster.topic_id())
+    assert (result.num_partitions, result.replication_factor) == (2, 3)
+    assert dict(cluster.image.topic_config("t")) == {"retention.ms": "5"}
+    for number in (0, 1):
+        partition = cluster.partition("t", number)
+        assert partition.leader == partition.replicas[0]
+        assert sorted(partition.isr) == [1, 2, 3]
+        assert partition.directories == tuple(directory(each) for each in partition.replicas)
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+
+
+def test_the_answer_shows_every_setting_with_where_it_comes_from() -> None:
+    cluster = Cluster(1, settings={"log.segment.bytes": "1048576"})
+    result = cluster.create("t", partitions=1, factor=1, configs={"retention.ms": "5"})
+    assert result.configs is not None
+    shown = {each.name: (each.value, each.config_source) for each in result.configs}
+    assert shown["retention.ms"] == ("5", 1)
+    assert shown["segment.bytes"] == ("1048576", 4)
+    assert shown["cleanup.policy"] == ("delete", 5)
+    assert [each.name for each in result.configs] == sorted(shown)
+
+
+def test_settings_are_not_shown_to_who_may_not_see_them() -> None:
+    cluster = Cluster(1)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    result = create_topics(cluster.view, request, context(cluster, mentionable=())).reply.topics[0]
+    assert (result.error_code, result.configs, result.num_partitions) == (0, [], -1)
+    assert result.topic_config_error_code == TopicAuthorizationFailed.code
+
+
+def test_defaults_come_from_the_controllers_file() -> None:
+    cluster = Cluster(1, 2, settings={"num.partitions": "3", "default.replication.factor": "2"})
+    result = cluster.create("t")
+    assert (result.num_partitions, result.replication_factor) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", InvalidTopic),
+        (".", InvalidTopic),
+        ("..", InvalidTopic),
+        ("a b", InvalidTopic),
+        ("ä", InvalidTopic),
+        ("x" * 250, InvalidTopic),
+        ("__cluster_metadata", InvalidRequest),
+        ("taken", TopicAlreadyExists),
+        ("some_name", InvalidTopic),
+    ],
+)
+def test_names_must_be_legal_and_free(name: str, error: type[ApiError]) -> None:
+    cluster = Cluster(1)
+    cluster.create("taken", [1])
+    cluster.create("some.name", [1])
+    assert cluster.create(name, [1]).error_code == error.code
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error"),
+    [
+        ([[1, 1]], InvalidReplicaAssignment),
+        ([[9]], InvalidReplicaAssignment),
+        ([[1], [1, 2]], InvalidReplicaAssignment),
+        ([[]], InvalidReplicaAssignment),
+        ([[4]], InvalidReplicaAssignment),
+    ],
+)
+def test_assignments_by_hand_must_be_possible(assignments: list[list[int]], error: type[ApiError]) -> None:
+    cluster = Cluster(1, 2)
+    cluster.register(4)
+    assert cluster.create("t", *assignments).error_code == error.code
+
+
+def test_assignments_by_hand_exclude_numbers_and_must_have_no_gaps() -> None:
+    cluster = Cluster(1)
+    assert cluster.create("t", [1], factor=1).error_code == InvalidRequest.code
+    assert cluster.create("t", [1], partitions=1).error_code == InvalidRequest.code
+    gap = [CreatableReplicaAssignment(partition_index=number, broker_ids=[1]) for number in (0, 2)]
+    topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=gap)
+    reply = create_topics(cluster.view, CreateTopicsRequest(topics=[topic]), context(cluster)).reply
+    assert reply.topics[0].error_code == InvalidReplicaAssignment.code
+
+
+def test_a_fenced_broker_by_hand_is_a_replica_out_of_sync() -> None:
+    cluster = Cluster(1)
+    cluster.register(2)
+    cluster.create("t", [2, 1])
+    assert (cluster.partition().isr, cluster.partition().leader) == ((1,), 1)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "error"),
+    [
+        (0, 1, InvalidPartitions),
+        (-2, 1, InvalidPartitions),
+        (1, 0, InvalidReplicationFactor),
+        (1, -2, InvalidReplicationFactor),
+        (1, 3, InvalidReplicationFactor),
+    ],
+)
+def test_numbers_must_be_possible(partitions: int, factor: int, error: type[ApiError]) -> None:
+    assert Cluster(1, 2).create("t", partitions=partitions, factor=factor).error_code == error.code
+
+
+def test_without_a_broker_in_service_nothing_can_be_placed() -> None:
+    cluster = Cluster()
+    cluster.register(1)
+    result = cluster.create("t", partitions=1, factor=1)
+    assert result.error_code == InvalidReplicationFactor.code
+    assert result.error_message == "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+
+
+@pytest.mark.parametrize("value", [{"retention.ms": "soon"}, {"no.such": "1"}, {"min.compaction.lag.ms": "-1"}])
+def test_settings_must_be_valid(value: dict[str, str]) -> None:
+    assert Cluster(1).create("t", [1], configs=value).error_code == InvalidConfig.code
+
+
+def test_a_setting_without_a_value_is_refused() -> None:
+    cluster = Cluster(1)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    topic.configs = [CreatableTopicConfig(name="retention.ms", value=None)]
+    reply = create_topics(cluster.view, CreateTopicsRequest(topics=[topic]), context(cluster)).reply
+    assert reply.topics[0].error_code == InvalidConfig.code
+
+
+def test_only_asking_changes_nothing() -> None:
+    cluster = Cluster(1)
+    assert cluster.create("t", [1], validate_only=True).error_code == 0
+    assert not cluster.image.topics
+
+
+def test_one_bad_topic_spoils_only_its_own_answer_and_a_name_given_twice_none_is_made() -> None:
+    cluster = Cluster(1)
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "a", "?")]
+    reply = cluster.apply(create_topics(cluster.view, CreateTopicsRequest(topics=topics), context(cluster)))
+    codes = {each.name: each.error_code for each in reply.topics}
+    assert codes == {"a": InvalidRequest.code, "b": 0, "?": InvalidTopic.code}
+    assert set(cluster.image.topics) == {"b"}
+
+
+def test_a_request_makes_no_more_partitions_than_a_batch_can_hold() -> None:
+    cluster = Cluster(1)
+    with pytest.raises(PolicyViolation):
+        cluster.create("t", partitions=10_001, factor=1)
+
+
+def test_policies_quotas_and_rights_are_asked() -> None:
+    seen: list[NewTopic] = []
+
+    def policy(topic: NewTopic) -> None:
+        seen.append(topic)
+        raise PolicyViolation("no")
+
+    def charge(partitions: int) -> None:
+        raise ThrottlingQuotaExceeded(f"{partitions} too many")
+
+    cluster = Cluster(1)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
+    charged = create_topics(cluster.view, request, context(cluster, charge=charge))
+    assert charged.reply.topics[0].error_code == ThrottlingQuotaExceeded.code
+    refused = create_topics(cluster.view, request, context(cluster, may_create=lambda _: False))
+    assert refused.reply.topics[0].error_code == TopicAuthorizationFailed.code
+    view = View(cluster.image, Options(node_id=1, cluster_id="c", create_topic_policy=policy))
+    assert create_topics(view, request, context(cluster)).reply.topics[0].error_code == PolicyViolation.code
+    assert seen == [NewTopic("t", 2, 1, None, {})]
+
+
+def test_a_topic_is_deleted_by_name_or_id_with_its_settings() -> None:
+    cluster = Cluster(1)
+    cluster.create("a", [1], configs={"retention.ms": "5"})
+    cluster.create("b", [1])
+    states = [DeleteTopicState(name="a"), DeleteTopicState(topic_id=cluster.topic_id("b"))]
+    assert delete(cluster, topics=states) == [("a", 0), ("b", 0)]
+    assert not cluster.image.topics
+    assert not cluster.image.configs
+
+
+def test_what_to_delete_must_be_clear() -> None:
+    cluster = Cluster(1)
+    for name in ("a", "b", "c"):
+        cluster.create(name, [1])
+    ids = {name: cluster.topic_id(name) for name in "abc"}
+    assert delete(cluster, topic_names=["a", "a", "none"]) == [
+        ("a", InvalidRequest.code),
+        ("none", UnknownTopicOrPartition.code),
+    ]
+    states = [
+        DeleteTopicState(topic_id=uuid(99)),
+        DeleteTopicState(),
+        DeleteTopicState(name="a", topic_id=ids["a"]),
+        DeleteTopicState(name="b"),
+        DeleteTopicState(topic_id=ids["b"]),
+    ]
+    assert delete(cluster, topics=states) == [
+        (None, UnknownTopicId.code),
+        (None, InvalidRequest.code),
+        ("a", InvalidRequest.code),
+        ("b", InvalidRequest.code),
+        ("b", 0),
+    ]
+    assert set(cluster.image.topics) == {"a", "c"}
+
+
+def test_deletion_can_be_switched_off() -> None:
+    with pytest.raises(TopicDeletionDisabled):
+        delete(Cluster(1, settings={"delete.topic.enable": "false"}), topic_names=["a"])
+
+
+def test_who_may_not_delete_learns_nothing() -> None:
+    cluster = Cluster(1)
+    cluster.create("t", [1])
+    request = DeleteTopicsRequest(
+        topics=[
+            DeleteTopicState(name="t"),
+            DeleteTopicState(name="none"),
+            DeleteTopicState(topic_id=cluster.topic_id()),
+        ]
+    )
+    decision = delete_topics(cluster.view, request, may_describe=lambda _: False, may_delete=lambda _: False)
+    assert [(each.name, each.error_code) for each in decision.reply.responses] == [
+        ("t", TopicAuthorizationFailed.code),
+        ("none", TopicAuthorizationFailed.code),
+        (None, TopicAuthorizationFailed.code),
+    ]
+    assert decision.records == ()
+
+
+def test_a_topic_gets_more_partitions() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("t", [1, 2])
+    assert grow(cluster, "t", 3) == 0
+    assert len(cluster.image.topics["t"].partitions) == 3
+    assert len(cluster.partition("t", 2).replicas) == 2
+    assert grow(cluster, "t", 4, [2, 1]) == 0
+    assert cluster.partition("t", 3).replicas == (2, 1)
+    assert grow(cluster, "t", 5, validate_only=True) == 0
+    assert len(cluster.image.topics["t"].partitions) == 4
+
+
+def test_more_partitions_must_be_more_and_as_many_as_assigned() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("t", [1])
+    assert grow(cluster, "none", 2) == UnknownTopicOrPartition.code
+    assert grow(cluster, "t", 1) == InvalidPartitions.code
+    assert grow(cluster, "t", 0) == InvalidPartitions.code
+    assert grow(cluster, "t", 3, [1]) == InvalidReplicaAssignment.code
+    assert grow(cluster, "t", 2, [1, 2]) == InvalidReplicaAssignment.code
+    cluster.stop(1)
+    cluster.stop(2)
+    assert grow(cluster, "t", 2) == InvalidReplicationFactor.code
+    assert grow(cluster, "t", 2, [2]) == InvalidReplicaAssignment.code
+
+
+def test_a_broker_with_many_directories_chooses_itself() -> None:
+    cluster = Cluster()
+    cluster.start(1, log_dirs=[directory(1, 0), directory(1, 1)])
+    cluster.create("t", [1])
+    assert cluster.partition().directories == (DIRECTORY_UNASSIGNED,)
+
+
+def test_brokers_that_leave_or_are_full_get_nothing() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", [3, 1])
+    cluster.beat(3, want_shut_down=True)
+    cluster.beat(2, cordoned_log_dirs=[directory(2)])
+    assert [broker.id for broker in usable_brokers(cluster.view)] == [1]
+    assert cluster.create("u", partitions=1, factor=2).error_code == InvalidReplicationFactor.code
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int) -> None:
+    cluster = Cluster()
+    for broker in range(6):
+        cluster.start(broker, rack="abc"[broker % 3])
+    placed = Racks(usable_brokers(cluster.view)).place(60, 3, Random(seed))
+    for replicas in placed:
+        assert {broker % 3 for broker in replicas} == {0, 1, 2}
+    leaders = Counter(replicas[0] for replicas in placed)
+    held = Counter(broker for replicas in placed for broker in replicas)
+    assert max(leaders.values()) - min(leaders.values()) <= 6
+    assert set(held.values()) == {30}
+
+
+def test_fenced_brokers_get_replicas_only_where_others_do_not_suffice() -> None:
+    cluster = Cluster(1, 2)
+    cluster.register(3)
+    for replicas in Racks(usable_brokers(cluster.view)).place(20, 2, Random(1)):
+        assert 3 not in replicas
+    for replicas in Racks(usable_brokers(cluster.view)).place(20, 3, Random(1)):
+        assert replicas[2] == 3

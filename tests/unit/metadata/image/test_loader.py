@@ -1,0 +1,142 @@
+"""Following the log: batches, transactions, snapshots."""
+
+import pytest
+
+from ottla.metadata.image.encoding import control_batch, metadata_batch
+from ottla.metadata.image.errors import ReplayError
+from ottla.metadata.image.loader import Loader, Update
+from ottla.metadata.image.snapshot import records_of
+from ottla.protocol.messages.records.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.protocol.messages.records.raft_records import LeaderChangeMessage
+from tests.unit.metadata.image.stories import uuid
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name, topic_id=uuid(ord(name)))
+
+
+class Log:
+    """A loader that is given batches one after the other."""
+
+    def __init__(self) -> None:
+        self.loader = Loader()
+        self.end = 0
+
+    def write(self, *records: object) -> None:
+        last = self.end + len(records) - 1
+        self.loader.load(records, base_offset=self.end, last_offset=last, epoch=1, timestamp=self.end * 10)
+        self.end = last + 1
+
+    def publish(self) -> Update:
+        update = self.loader.publish()
+        assert update is not None
+        return update
+
+    @property
+    def topics(self) -> str:
+        return "".join(sorted(self.loader.image.topics))
+
+
+def test_batches_are_gathered_until_they_are_published() -> None:
+    log = Log()
+    assert log.loader.publish() is None
+    log.write(topic("a"))
+    log.write(topic("b"), NoOpRecord())
+    assert log.topics == ""
+    update = log.publish()
+    assert update.image is log.loader.image
+    assert (update.image.offset, update.image.epoch, update.image.timestamp) == (2, 1, 10)
+    assert [made.name for made in update.changes.topics_created] == ["a", "b"]
+    assert update.batch_aligned
+    assert log.loader.publish() is None
+
+
+def test_a_batch_that_changes_nothing_still_moves_the_image_on() -> None:
+    log = Log()
+    log.write(NoOpRecord())
+    assert log.publish().image.offset == 0
+
+
+def test_a_transaction_takes_effect_when_it_ends() -> None:
+    log = Log()
+    log.write(topic("a"), BeginTransactionRecord(name="x"), topic("b"))
+    first = log.publish()
+    assert (log.topics, first.image.offset, first.batch_aligned) == ("a", 0, False)
+    log.write(topic("c"))
+    assert log.loader.in_transaction
+    assert log.loader.publish() is None
+    log.write(EndTransactionRecord(), topic("d"))
+    second = log.publish()
+    assert (log.topics, second.image.offset, second.batch_aligned) == ("abcd", 5, True)
+    assert [made.name for made in second.changes.topics_created] == ["b", "c", "d"]
+
+
+def test_an_aborted_transaction_leaves_nothing_even_if_more_follows_at_once() -> None:
+    log = Log()
+    log.write(topic("a"))
+    log.write(BeginTransactionRecord(), topic("b"))
+    update = log.publish()
+    assert (update.image.offset, update.batch_aligned) == (0, True)
+    log.write(AbortTransactionRecord(reason="failover"), topic("c"))
+    assert log.publish().image.offset == 4
+    assert log.topics == "ac"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [EndTransactionRecord()],
+        [AbortTransactionRecord()],
+        [BeginTransactionRecord(), BeginTransactionRecord()],
+        [BeginTransactionRecord(), EndTransactionRecord(), EndTransactionRecord()],
+    ],
+)
+def test_transactions_begin_before_they_end_and_do_not_nest(records: list[object]) -> None:
+    with pytest.raises(ReplayError, match="at offset"):
+        Log().write(*records)
+
+
+def test_a_record_that_does_not_fit_is_named_with_its_offset() -> None:
+    log = Log()
+    log.write(NoOpRecord())
+    with pytest.raises(ReplayError, match="RemoveTopicRecord at offset 1: no topic"):
+        log.write(RemoveTopicRecord(topic_id=uuid(1)))
+
+
+def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
+    log = Log()
+    log.write(FeatureLevelRecord(name="metadata.version", feature_level=30), topic("a"), topic("b"))
+    log.write(ConfigRecord(resource_type=4, resource_name="", name="x", value="1"))
+    records = list(records_of(log.publish().image))
+    other = Log()
+    other.write(topic("b"), topic("c"), BeginTransactionRecord(), topic("d"))
+    other.publish()
+    update = other.loader.load_snapshot(records, offset=3, epoch=1, timestamp=30)
+    assert update.image == log.loader.image == other.loader.image
+    assert not other.loader.in_transaction
+    assert [made.name for made in update.changes.topics_created] == ["a"]
+    assert [gone.name for gone in update.changes.topics_deleted] == ["c"]
+    assert [change.key for change in update.changes.configs] == [(4, "")]
+    assert update.changes.metadata_version_changed
+
+
+def test_batches_of_the_log_are_read_with_control_batches_among_them() -> None:
+    loader = Loader()
+    loader.load_batches(
+        control_batch([LeaderChangeMessage(leader_id=1)], base_offset=0, epoch=4, timestamp=1)
+        + metadata_batch([(topic("a"), 0)], base_offset=1, epoch=4, timestamp=2)
+        + control_batch([LeaderChangeMessage(leader_id=2)], base_offset=2, epoch=5, timestamp=3)
+    )
+    update = loader.publish()
+    assert update is not None
+    assert (update.image.offset, update.image.epoch, update.image.timestamp) == (2, 5, 3)
+    assert list(update.image.topics) == ["a"]

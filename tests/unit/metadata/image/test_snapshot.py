@@ -1,0 +1,108 @@
+"""Snapshots: the versions of records, and what older ones cannot say."""
+
+import pytest
+
+from ottla.metadata.image.errors import UnwritableImage
+from ottla.metadata.image.image import EMPTY
+from ottla.metadata.image.snapshot import records_of, versioned_records_of
+from ottla.protocol.messages.records.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from ottla.protocol.metadata_versions import (
+    ELR_VERSION,
+    LATEST,
+    METADATA_VERSIONS,
+    OLDEST,
+    parse_metadata_version,
+    record_version,
+    version_to_write,
+)
+from tests.unit.metadata.image.stories import replay, uuid
+
+PARTITION = PartitionRecord(partition_id=0, topic_id=uuid(1), replicas=[1], directories=[uuid(9)])
+
+
+def at(level: int, *records: object) -> list[object]:
+    return [FeatureLevelRecord(name="metadata.version", feature_level=level), *records]
+
+
+@pytest.mark.parametrize(
+    ("record", "level"),
+    [
+        (RegisterBrokerRecord(broker_id=1, is_migrating_zk_broker=True), 7),
+        (RegisterBrokerRecord(broker_id=1, log_dirs=[uuid(1)]), 16),
+        (RegisterBrokerRecord(broker_id=1, cordoned_log_dirs=[]), 29),
+        (RegisterControllerRecord(controller_id=1), 14),
+        (UserScramCredentialRecord(name="u", mechanism=1), 10),
+        (DelegationTokenRecord(token_id="t"), 13),
+    ],
+)
+def test_what_an_older_level_cannot_say_is_an_error_or_told(record: object, level: int) -> None:
+    with pytest.raises(UnwritableImage, match=f"cannot be written at metadata.version {level}"):
+        list(records_of(replay(at(level, record))))
+    told: list[str] = []
+    fewer = list(records_of(replay(at(level, record)), on_loss=told.append))
+    assert len(told) == 1
+    assert replay(fewer) != replay(at(level, record))
+    newer = replay(at(level + 1, record))
+    assert replay(list(records_of(newer))) == newer
+
+
+def test_directories_are_lost_below_their_level() -> None:
+    image = replay(at(16, TopicRecord(name="t", topic_id=uuid(1)), PARTITION))
+    with pytest.raises(UnwritableImage, match="the directories of replicas"):
+        list(records_of(image))
+    assert list(records_of(image, metadata_version=LATEST))[-1] == PARTITION
+
+
+def test_eligible_leaders_are_written_only_while_their_feature_is_on() -> None:
+    partition = PartitionRecord(partition_id=0, topic_id=uuid(1), eligible_leader_replicas=[1], last_known_elr=[])
+    records = at(30, TopicRecord(name="t", topic_id=uuid(1)), partition)
+    *_, without = records_of(replay(records))
+    *_, given = records_of(replay([FeatureLevelRecord(name=ELR_VERSION, feature_level=1), *records]))
+    assert isinstance(without, PartitionRecord)
+    assert isinstance(given, PartitionRecord)
+    assert without.eligible_leader_replicas is None
+    assert (given.eligible_leader_replicas, given.last_known_elr) == ([1], None)
+
+
+def test_an_image_without_metadata_version_cannot_be_written() -> None:
+    with pytest.raises(UnwritableImage, match=r"metadata\.version 0"):
+        list(records_of(EMPTY))
+
+
+def test_records_are_written_in_the_versions_of_the_level() -> None:
+    image = replay(at(17, RegisterBrokerRecord(broker_id=1), TopicRecord(name="t", topic_id=uuid(1)), PARTITION))
+    assert [version for _, version in versioned_records_of(image)] == [0, 3, 0, 1]
+
+
+def test_levels_have_names_and_releases() -> None:
+    assert (METADATA_VERSIONS[OLDEST].name, METADATA_VERSIONS[LATEST].name) == ("3.3-IV3", "4.3-IV0")
+    assert parse_metadata_version("4.0").level == 25
+    assert parse_metadata_version("4.0-IV1").level == 23
+    assert parse_metadata_version("3.3").release == "3.3"
+    for wrong in ("4.4", "4.4-IV0", "3.2", ""):
+        with pytest.raises(ValueError, match=r"no metadata\.version"):
+            parse_metadata_version(wrong)
+
+
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [
+        (BrokerRegistrationChangeRecord(fenced=1), 0),
+        (BrokerRegistrationChangeRecord(in_controlled_shutdown=1), 1),
+        (BrokerRegistrationChangeRecord(log_dirs=[uuid(1)]), 2),
+        (BrokerRegistrationChangeRecord(cordoned_log_dirs=[]), 3),
+        (PartitionRecord(), 2),
+    ],
+)
+def test_a_change_of_registration_is_written_as_old_as_it_can_be(record: object, version: int) -> None:
+    assert version_to_write(record, LATEST) == version
+    assert record_version(type(record), LATEST) == (2 if isinstance(record, PartitionRecord) else 3)

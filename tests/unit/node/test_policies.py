@@ -1,0 +1,136 @@
+"""Policies are asked before the controller decides: what they must be asked, and nothing else, and nothing gets by."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.metadata.controller.view import NewTopic
+from ottla.metadata.image.values import ResourceType
+from ottla.metadata.runtime.active_controller import ITSELF
+from ottla.metadata.runtime.decisions import Asker
+from ottla.node.policies import Policies, Verdicts
+from ottla.plugins import AlteredConfigs
+from ottla.plugins.policies import Verdict
+from ottla.protocol.errors import NotController, PolicyViolation, TopicAlreadyExists
+from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.support.one_controller import ME, OneController
+
+
+class Judge:
+    """Refuses what is named so, and has something happen while it is asked."""
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.asked: list[NewTopic | AlteredConfigs] = []
+        self.meanwhile = meanwhile
+
+    async def judge(self, questions: Sequence[NewTopic | AlteredConfigs]) -> list[Verdict]:
+        self.asked += questions
+        self.meanwhile()
+        return [PolicyViolation("no") if "refused" in str(each) else None for each in questions]
+
+
+class Controller:
+    """A controller whose decisions are committed at once."""
+
+    def __init__(self, one: OneController) -> None:
+        self.one = one
+
+    def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
+        self.one.active.rehearse(request, asker, verdicts)
+
+    async def submit(self, request: Any, asker: Asker, verdicts: Verdicts) -> Any:
+        future = self.one.active.submit(request, asker, verdicts)
+        self.one.run(100)
+        return future.result()
+
+
+@pytest.fixture
+def one() -> OneController:
+    made = OneController()
+    made.run(3000)
+    made.join(ME)
+    return made
+
+
+def creation(*names: str, **configs: str) -> CreateTopicsRequest:
+    settings = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=settings) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=30_000)
+
+
+def alteration(topic: str, value: str) -> IncrementalAlterConfigsRequest:
+    config = AlterableConfig(name="retention.ms", value=value)
+    other = AlterableConfig(name="segment.ms", value="9000")
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=[config, other])
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def decide(one: OneController, policies: Policies, request: Any, asker: Asker = ITSELF) -> Any:
+    assert policies.concern(request)
+    return asyncio.run(policies.decide(Controller(one), request, asker))
+
+
+def test_each_question_is_put_once_and_partitions_are_counted_once(one: OneController) -> None:
+    topics, configs = Judge(), Judge()
+    charged: list[int] = []
+    asker = Asker("User:ann", through_broker=True, charge=charged.append)
+    answer = decide(one, Policies(topics, configs), creation("a", "refused", retention_ms="5"), asker)
+    assert [each.error_code for each in answer.topics] == [0, PolicyViolation.code]
+    assert charged == [2]
+    assert topics.asked == [NewTopic("a", 2, 1, None, {"retention.ms": "5"})]
+    assert configs.asked == [
+        AlteredConfigs("TOPIC", "a", {"retention.ms": "5"}),
+        AlteredConfigs("TOPIC", "refused", {"retention.ms": "5"}),
+    ]
+    assert list(one.image.topics) == ["a"]
+
+
+def test_nobody_is_asked_about_what_is_refused_anyway(one: OneController) -> None:
+    judge = Judge()
+    answer = decide(one, Policies(judge, None), creation("a/b", no_such_setting="1"))
+    assert answer.topics[0].error_code != PolicyViolation.code
+    assert not judge.asked
+
+
+def test_what_changes_while_a_policy_is_asked_counts(one: OneController) -> None:
+    made = Judge(lambda: one.decide(creation("t")))
+    answer = decide(one, Policies(made, None), creation("t"))
+    assert [each.error_code for each in answer.topics] == [TopicAlreadyExists.code]
+
+    changed: list[object] = []
+
+    def change() -> None:
+        if not changed:
+            changed.append(one.decide(alteration("t", "7")))
+
+    judge = Judge(change)
+    answer = decide(one, Policies(None, judge), alteration("t", "8"))
+    assert answer.responses[0].error_code == 0
+    assert judge.asked == [
+        AlteredConfigs("TOPIC", "t", {"retention.ms": "8", "segment.ms": "9000"}),
+        AlteredConfigs("TOPIC", "t", {"retention.ms": "8"}),
+    ]
+
+
+def test_a_question_without_an_answer_is_a_refusal(one: OneController) -> None:
+    future = one.active.submit(creation("t"), ITSELF, Verdicts(of_topics=True, of_configs=False))
+    one.run(100)
+    assert [each.error_code for each in future.result().topics] == [PolicyViolation.code]
+
+
+def test_other_requests_go_by_and_a_controller_that_is_not_active_asks_nobody(one: OneController) -> None:
+    judge = Judge()
+    policies = Policies(judge, judge)
+    assert not policies.concern(DeleteTopicsRequest())
+    one.active.stop()
+    with pytest.raises(NotController):
+        decide(one, policies, creation("t"))
+    assert not judge.asked

@@ -1,0 +1,104 @@
+"""Plug-ins that settings name are found, or it is said what is wrong with them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from bench.harness.kafka_jars import class_path, java_classes
+
+from ottla.node.directories import NodeFailed
+from ottla.node.plugins import Plugins
+from ottla.node.settings_loader import load_settings
+
+RULES = "tests.unit.plugins.rules"
+TOPICS, CONFIGS = "create.topic.policy.class.name", "alter.config.policy.class.name"
+ASSIGNORS = "group.consumer.assignors"
+
+
+def start(setting: str, name: str, **more: str) -> Plugins:
+    plugins = Plugins(load_settings(None, {setting: name, "rules.greeting": "hello", **more}))
+
+    async def run() -> None:
+        try:
+            await plugins.start()
+        finally:
+            await plugins.stop()
+
+    asyncio.run(run())
+    return plugins
+
+
+def refusal(setting: str, name: str) -> str:
+    with pytest.raises(NodeFailed) as failed:
+        start(setting, name)
+    return str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "reason"),
+    [
+        (TOPICS, "nowhere.rules:Any", "No module named 'nowhere'; PYTHONPATH says where else to look for it"),
+        (TOPICS, f"{RULES}:Any", "has no attribute 'Any'; it must be named as module:Class"),
+        (TOPICS, ":Any", "it must be named as module:Class"),
+        (TOPICS, f"{RULES}:FirstTakesAll", "it is no class with a method validate"),
+        (TOPICS, f"{RULES}:Broken", "it cannot be made: ValueError('not today')"),
+        (ASSIGNORS, f"{RULES}:TopicRules", "it is no class with a method assign"),
+        (ASSIGNORS, f"{RULES}:Nameless", "an assignor has a name, and the class has none that is a text"),
+    ],
+)
+def test_what_is_wrong_with_a_plugin_of_python_is_said(setting: str, name: str, reason: str) -> None:
+    told = refusal(setting, name)
+    assert told.startswith(f"{setting}={name}: ")
+    assert reason in told
+
+
+def test_what_is_wrong_with_a_plugin_of_java_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLASSPATH", str(java_classes()))
+    told = refusal(TOPICS, "TopicRules")
+    assert told.startswith(
+        f"{TOPICS}=TopicRules: it needs org.apache.kafka.server.policy.CreateTopicPolicy, which is not on the class"
+    )
+    assert told.endswith("and of kafka-clients")
+    monkeypatch.setenv("CLASSPATH", class_path())
+    assert refusal(CONFIGS, "TopicRules").startswith(
+        f"{CONFIGS}=TopicRules: the class is no org.apache.kafka.server.policy.AlterConfigPolicy"
+    )
+
+
+def test_a_java_that_cannot_run_it_is_said_to_be_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 7\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "java ended with status 7" in refusal(TOPICS, "TopicRules")
+    java.unlink()
+    assert f"JAVA_HOME={tmp_path} has no bin/java: install a JDK" in refusal(TOPICS, "TopicRules")
+
+
+def test_two_assignors_of_one_name_are_one_too_many() -> None:
+    assert "more than one of them is named uniform" in refusal(ASSIGNORS, f"{RULES}:Uniform,uniform")
+
+
+def test_a_node_has_the_plugins_of_its_roles_and_no_others() -> None:
+    both = start(TOPICS, f"{RULES}:TopicRules", **{ASSIGNORS: f"range,{RULES}:FirstTakesAll"})
+    assert both.policies is not None
+    assert [each.name for each in both.assignors.values()] == ["first-takes-all"]
+    broker = {
+        "process.roles": "broker",
+        "controller.quorum.voters": "7@localhost:9093",
+        "listeners": "PLAINTEXT://localhost:9092",
+        ASSIGNORS: f"{RULES}:FirstTakesAll",
+    }
+    of_broker = start(TOPICS, "nobody:Asks", **broker)
+    assert of_broker.policies is None
+    assert len(of_broker.assignors) == 1
+    controller = {
+        "process.roles": "controller",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "CONTROLLER://localhost:9093",
+        ASSIGNORS: "nobody:Asks",
+    }
+    of_controller = start(TOPICS, f"{RULES}:TopicRules", **controller)
+    assert of_controller.policies is not None
+    assert not of_controller.assignors

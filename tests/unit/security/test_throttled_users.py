@@ -1,0 +1,60 @@
+"""SASL authentication is charged to no quota, neither the user's nor that of clients without a name."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.rpc.metadata import MetadataRequest
+from tests.unit.security.secured import Secured
+from tests.unit.security.talk import BOB, Talk
+
+WINDOW_S = 1.0
+USERS = ("bob", "ANONYMOUS")
+
+
+def set_quotas(node: Secured, *, remove: bool) -> None:
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type="user", entity_name=name)],
+            ops=[OpData(key="request_percentage", value=0.0001, remove=remove)],
+        )
+        for name in USERS
+    ]
+    talk = Talk(node, "PLAINTEXT")
+    answer = talk.whole(AlterClientQuotasRequest(entries=entries), 1)
+    talk.close()
+    assert [each.error_code for each in answer.entries] == [0, 0]
+    time.sleep(0.5)  # brokers learn of quotas after the controller has answered
+
+
+@contextmanager
+def slow_users(node: Secured) -> Iterator[None]:
+    set_quotas(node, remove=False)
+    try:
+        yield
+    finally:
+        set_quotas(node, remove=True)
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_authentication_is_charged_to_no_quota(node: Secured, handshake: int) -> None:
+    with slow_users(node):
+        talk = Talk(node, "SASL_PLAINTEXT")
+        before = time.monotonic()
+        talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+        talk.shake("PLAIN", handshake)
+        if handshake:
+            talk.prove(BOB)
+        else:
+            talk.say(BOB)
+        assert talk.whole(MetadataRequest(topics=[]), 9).throttle_time_ms == 1000 * WINDOW_S
+        took_s = time.monotonic() - before
+        talk.ask(MetadataRequest(topics=[]), 9)
+        muted_s = time.monotonic() - before - took_s
+        talk.close()
+    assert took_s < 0.5 * WINDOW_S
+    assert muted_s > 0.5 * WINDOW_S
