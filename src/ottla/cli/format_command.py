@@ -57,8 +57,9 @@ def feature(text: str) -> tuple[str, int]:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ottla.node.formatting import FormattingRefused, format_directories, random_cluster_id
+    from ottla.node.formatting import FormattingRefused, format_directories
     from ottla.node.settings_loader import InvalidConfiguration, load_settings
+    from ottla.storage.directories.random_ids import random_cluster_id
 
     if arguments.cluster_id is None and arguments.config is not None:
         raise NotUnderstood("--cluster-id is missing: all nodes of a cluster share one (`ottla random-uuid` makes it)")

@@ -147,7 +147,7 @@ class LocalCluster:
 
     def _identity(self) -> str:
         """The cluster's id. Its controllers stay the same for good: they know each other by their settings."""
-        from ottla.node.formatting import random_cluster_id
+        from ottla.storage.directories.random_ids import random_cluster_id
 
         path = self._identity_file
         try:

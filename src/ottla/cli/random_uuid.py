@@ -8,6 +8,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ottla.node.formatting import random_cluster_id
+    from ottla.storage.directories.random_ids import random_cluster_id
 
     print(random_cluster_id())

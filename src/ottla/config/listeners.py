@@ -8,9 +8,38 @@ listener's name says how it is spoken to, by way of `listener.security.protocol.
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.metadata.image.values import SecurityProtocol
+
+@dataclass(slots=True)
+class Limits:
+    """What connections are held to. May be replaced while running."""
+
+    max_request_bytes: int = 104_857_600
+    max_idle_ms: int = 600_000
+    max_connections: int = 2_147_483_647
+    max_listener_connections: int = 2_147_483_647
+    """Of this listener alone, besides the limit for all of them."""
+    max_connections_per_ip: int = 2_147_483_647
+    max_connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    max_creation_rate: int = 2_147_483_647
+    """New connections a second, over all listeners; above that they wait in the backlog."""
+    max_listener_creation_rate: int = 2_147_483_647
+    send_buffer_bytes: int = 102_400
+    receive_buffer_bytes: int = 102_400
+    """-1: as the operating system thinks best."""
+
+
+class SecurityProtocol(IntEnum):
+    """How a listener is spoken to."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
 
 _endpoint = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)").fullmatch
 _address = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)").fullmatch

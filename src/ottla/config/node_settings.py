@@ -9,11 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.network.listener import Limits
-from ottla.config.listeners import Address, ListenerEndpoint
+from ottla.config.listeners import Address, Limits, ListenerEndpoint
 from ottla.config.settings.values import Value
-from ottla.metadata.image.values import FeatureRange
-from ottla.protocol.features import supported_features
+from ottla.protocol.features import FeatureRange, supported_features
 
 LISTENER_LIMITS: Final = {
     "max_listener_connections": "max.connections",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from ottla.config.listeners import ListenerEndpoint
-from ottla.metadata.image.values import FeatureRange
+from ottla.protocol.features import FeatureRange
 
 M = TypeVar("M", covariant=True)
 

@@ -17,7 +17,6 @@ from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.loader import Update
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.node.advertised import features_told, listeners_told
-from ottla.node.formatting import random_id
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -35,6 +34,7 @@ from ottla.protocol.messages.rpc.broker_registration import (
 )
 from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.random_ids import random_id
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.config.listeners import ALL_INTERFACES, WrongSetting
+from ottla.config.listeners import ALL_INTERFACES, SecurityProtocol, WrongSetting
 from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 from ottla.config.settings.catalogue import broker_settings
-from ottla.metadata.image.values import SecurityProtocol
 from ottla.node.access_control import standard_authorizer
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.replica_selector import RACK_AWARE

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.broker.metrics.errors_in import Look, errors_in
-from ottla.broker.requests.call import ANONYMOUS
 from ottla.client.connection import Connection
 from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
+from ottla.security.principals import ANONYMOUS
 from ottla.security.settings import SecurityNow, plaintext
 
 HEARTBEATS: Final = "heartbeat"

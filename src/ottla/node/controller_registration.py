@@ -9,10 +9,10 @@ from typing import Any
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.loader import Update
 from ottla.node.advertised import features_told, listeners_told
-from ottla.node.formatting import random_id
 from ottla.protocol.errors import ApiError, by_code
 from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
+from ottla.storage.directories.random_ids import random_id
 
 logger = logging.getLogger(__name__)
 

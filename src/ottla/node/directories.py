@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.config.node_settings import NodeSettings
-from ottla.node.formatting import format_directories, random_cluster_id
+from ottla.node.formatting import format_directories
 from ottla.storage.directories.node_files import DirectoryLock, NodeMeta, read_meta
+from ottla.storage.directories.random_ids import random_cluster_id
 from ottla.storage.disk import Disk
 
 

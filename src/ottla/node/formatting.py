@@ -32,12 +32,12 @@ from ottla.storage.directories.node_files import (
     MalformedFile,
     NodeMeta,
     read_meta,
-    show_id,
     write_meta,
 )
+from ottla.storage.directories.random_ids import random_id
 from ottla.storage.disk import Disk, SystemDisk
 
-__all__ = ["Formatted", "FormattingRefused", "format_directories", "random_cluster_id", "random_id", "read_bootstrap"]
+__all__ = ["Formatted", "FormattingRefused", "format_directories", "read_bootstrap"]
 
 SALT_BYTES: Final = 24
 _NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
@@ -63,25 +63,6 @@ class Formatted:
     """Empty if all were formatted before."""
     unreadable: tuple[str, ...]
     """Directories that were left out because they cannot be read: a broken disk does not keep the others waiting."""
-
-
-_DASH: Final = 62
-"""The six bits that are "-" in the text of an id, if they are its first."""
-_RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
-_VERSION_BITS: Final = 0x4 << 76 | 0x2 << 62
-"""Version 4 of RFC 9562's variant."""
-
-
-def random_id(random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-    """A random UUID as 16 bytes, whose text never looks like an option of a command."""
-    while True:
-        number = int.from_bytes(random_bytes(16), "big")
-        if number >> 122 != _DASH:
-            return (number & _RANDOM_BITS | _VERSION_BITS).to_bytes(16, "big")
-
-
-def random_cluster_id() -> str:
-    return show_id(random_id())
 
 
 def format_directories(

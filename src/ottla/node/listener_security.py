@@ -22,11 +22,11 @@ from ottla.broker.network.tls import TlsConnection
 from ottla.broker.requests.authentication import SaslGate, SaslRules
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
-from ottla.config.listeners import WrongSetting
+from ottla.config.listeners import SecurityProtocol, WrongSetting
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
 from ottla.metadata.image.image import Image
-from ottla.metadata.image.values import ScramUser, SecurityProtocol
+from ottla.metadata.image.values import ScramUser
 from ottla.node.directories import NodeFailed
 from ottla.protocol.java.hash_order import grown, hash_order, text_hash
 from ottla.security.delegation import token_hmac, token_keys

@@ -50,7 +50,6 @@ from ottla.node.controller_registration import ControllerRegistration
 from ottla.node.coordinators import Coordinators, new_member_id
 from ottla.node.directories import Directories, NodeFailed
 from ottla.node.dynamic_settings import DynamicSettings
-from ottla.node.formatting import random_id
 from ottla.node.listener_security import Handle, ListenerSecurity
 from ottla.node.maintenance import Maintenance
 from ottla.node.memory import Memory
@@ -72,6 +71,7 @@ from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
+from ottla.storage.directories.random_ids import random_id
 from ottla.storage.log_environment import LogEnvironment
 from ottla.storage.threads import Threads
 

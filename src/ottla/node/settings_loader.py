@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from ottla.config.defaults import is_own_quorum, one_node_settings
 from ottla.config.listeners import (
     Address,
+    SecurityProtocol,
     WrongSetting,
     advertised_controllers,
     parse_address,
@@ -30,7 +31,6 @@ from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.values import Value
 from ottla.config.unrecognized import warning_about
-from ottla.metadata.image.values import SecurityProtocol
 from ottla.node.consistency import check_consistency, doubts
 
 __all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]

@@ -6,9 +6,8 @@ A release version (a level of metadata.version) decides which level every other 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla.metadata.image.values import FeatureRange
 from ottla.protocol.metadata_versions import (
     ELIGIBLE_LEADER_REPLICAS,
     ELR_VERSION,
@@ -22,6 +21,13 @@ from ottla.protocol.metadata_versions import (
     STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
+
+
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a node supports."""
+
+    min: int
+    max: int
 
 
 @dataclass(frozen=True, slots=True)

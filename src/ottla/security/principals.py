@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
 _KEYWORDS: Final = {
     "commonName": "CN",
     "countryName": "C",

@@ -20,11 +20,12 @@ from ottla.client import consumer, producer, retrying
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
-from ottla.node import coordinators, directories, formatting, observation
+from ottla.node import coordinators, directories, observation
 from ottla.node import node as nodes
 from ottla.node.formatting import format_directories
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.wire.batch import batches
+from ottla.storage.directories import random_ids
 from tests.chaos.simulate.loop import Life, SimulatedLoop, current_life
 from tests.chaos.simulate.network import Network
 from tests.chaos.simulate.promises import Promises
@@ -266,7 +267,7 @@ def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> I
         (retrying, "time", clock),
         (producer, "time", clock),
         (consumer, "time", clock),
-        (formatting.random_id, "__defaults__", (random.randbytes,)),
+        (random_ids.random_id, "__defaults__", (random.randbytes,)),
         (coordinators, "uuid4", new_uuid),
     ]
     with ExitStack() as stack:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.requests.request_workers import RequestWorkers
+from ottla.config.listeners import Limits
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta

@@ -15,13 +15,7 @@ import pytest
 
 from ottla.metadata.consensus.voters import ReplicaKey, VoterSet
 from ottla.metadata.image.encoding import entries
-from ottla.node.formatting import (
-    FormattingRefused,
-    format_directories,
-    random_cluster_id,
-    random_id,
-    read_bootstrap,
-)
+from ottla.node.formatting import FormattingRefused, format_directories, read_bootstrap
 from ottla.node.initial_credentials import InvalidCredential, credential_record
 from ottla.node.initial_features import release_named
 from ottla.node.settings_loader import NodeSettings, load_settings
@@ -36,6 +30,7 @@ from ottla.protocol.messages.records.raft_records import (
 from ottla.protocol.metadata_versions import METADATA_VERSIONS
 from ottla.protocol.wire.batch import batches
 from ottla.storage.directories.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
+from ottla.storage.directories.random_ids import random_cluster_id, random_id
 from ottla.storage.disk import SystemDisk
 from tests.support.simulated_disk import PowerLoss, SimulatedDisk, Survival
 

@@ -8,10 +8,11 @@ from typing import Any
 from bench.harness.ports import free_ports
 
 from ottla.metadata.image.changes import Changes
-from ottla.node.formatting import format_directories, random_cluster_id
+from ottla.node.formatting import format_directories
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.storage.directories.random_ids import random_cluster_id
 
 
 def test_the_image_is_replaced_before_replicas_act_on_it_and_coordinators_follow_the_replicas(tmp_path: Path) -> None:

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.network.listener import Limits
 from ottla.config.defaults import data_directory
-from ottla.config.listeners import Address, ListenerEndpoint
+from ottla.config.listeners import Address, Limits, ListenerEndpoint, SecurityProtocol
 from ottla.config.settings.catalogue import broker_settings
 from ottla.config.settings.topics import Source, effective_topic_settings
 from ottla.config.settings.values import Password
-from ottla.metadata.image.values import SecurityProtocol
 from ottla.node.plugins import STANDARD
 from ottla.node.settings_loader import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
 

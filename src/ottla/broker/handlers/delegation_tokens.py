@@ -14,7 +14,7 @@ from typing import Any, Final
 from ottla.broker.authorization.access_checks import allowed, answered, may
 from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.requests.broker_node import BrokerNode
-from ottla.broker.requests.call import ANONYMOUS, Call, Client
+from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.broker.requests.forwarded import forward
 from ottla.config.settings.values import Password
@@ -44,6 +44,7 @@ from ottla.protocol.messages.rpc.expire_delegation_token import (
 )
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.security.delegation import USER, token_hmac
+from ottla.security.principals import ANONYMOUS
 
 _NO_TIME: Final = -1
 """Of a token that was refused; one that could not be decided on has 0."""

@@ -9,38 +9,19 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.intake import Intake
 from ottla.broker.network.request import Request
 from ottla.broker.network.tls import TlsConnection
+from ottla.config.listeners import Limits
 
 logger = logging.getLogger(__name__)
 
 _SCRATCH_BYTES = 256 * 1024
 _BACKLOG = 1024
 _ACCEPTS_A_TURN = 64
-
-
-@dataclass(slots=True)
-class Limits:
-    """What connections are held to. May be replaced while running."""
-
-    max_request_bytes: int = 104_857_600
-    max_idle_ms: int = 600_000
-    max_connections: int = 2_147_483_647
-    max_listener_connections: int = 2_147_483_647
-    """Of this listener alone, besides the limit for all of them."""
-    max_connections_per_ip: int = 2_147_483_647
-    max_connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
-    max_creation_rate: int = 2_147_483_647
-    """New connections a second, over all listeners; above that they wait in the backlog."""
-    max_listener_creation_rate: int = 2_147_483_647
-    send_buffer_bytes: int = 102_400
-    receive_buffer_bytes: int = 102_400
-    """-1: as the operating system thinks best."""
 
 
 class Connections:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.broker.authorization.actions import Answers
 from ottla.protocol.wire.types import Chunk
+from ottla.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.broker.requests.authentication import Authentication
@@ -85,9 +86,6 @@ class Client:
         client.security_protocol, client.connection_id = self.security_protocol, self.connection_id
         client.is_forwarded = True
         return client
-
-
-ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Nothing:

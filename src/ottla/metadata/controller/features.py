@@ -10,9 +10,9 @@ from enum import IntEnum
 from ottla.metadata.controller.config_checks import MIN_ISR
 from ottla.metadata.controller.decision import Decision, decide_all
 from ottla.metadata.controller.view import View
-from ottla.metadata.image.values import FeatureRange, ResourceType
+from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidUpdateVersion
-from ottla.protocol.features import FEATURES
+from ottla.protocol.features import FEATURES, FeatureRange
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from ottla.protocol.messages.rpc.update_features import (
     FeatureUpdateKey,

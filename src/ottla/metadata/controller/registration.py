@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
+from ottla.config.listeners import SecurityProtocol
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.departures import restart, unregister
 from ottla.metadata.controller.heartbeats import Heartbeats
 from ottla.metadata.controller.view import RESERVED_DIRECTORIES, View
-from ottla.metadata.image.values import Broker, SecurityProtocol
+from ottla.metadata.image.values import Broker
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,

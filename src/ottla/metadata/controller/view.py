@@ -17,10 +17,9 @@ from ottla.metadata.image.values import (
     DIRECTORY_UNASSIGNED,
     Broker,
     ConfigResource,
-    FeatureRange,
     Topic,
 )
-from ottla.protocol.features import SUPPORTED
+from ottla.protocol.features import SUPPORTED, FeatureRange
 from ottla.protocol.metadata_versions import DIRECTORY_ASSIGNMENT, ELR_VERSION
 
 RESERVED_DIRECTORIES: Final = frozenset(number.to_bytes(16, "big") for number in range(100))

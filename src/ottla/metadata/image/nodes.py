@@ -7,7 +7,8 @@ from dataclasses import replace
 from immutables import Map
 
 from ottla.metadata.image.errors import ReplayError
-from ottla.metadata.image.values import Broker, Controller, Endpoint, FeatureRange
+from ottla.metadata.image.values import Broker, Controller, Endpoint
+from ottla.protocol.features import FeatureRange
 from ottla.protocol.messages.records.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
+from ottla.protocol.features import FeatureRange
 from ottla.protocol.wire.types import ZERO_UUID
 
 NO_ENTRIES: Map[Any, Any] = Map()
@@ -36,15 +37,6 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class SecurityProtocol(IntEnum):
-    """How a listener is spoken to."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
-
-
 class LeaderRecovery(IntEnum):
     """Whether a partition's leader was elected from outside the ISR and has not yet settled what it lost."""
 
@@ -58,13 +50,6 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     security_protocol: int
-
-
-class FeatureRange(NamedTuple):
-    """The levels of a feature that a node supports."""
-
-    min: int
-    max: int
 
 
 class Partition(NamedTuple):

@@ -12,9 +12,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.broker.requests.call import ANONYMOUS
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.controller.activation import activate, sign_of_life
 from ottla.metadata.controller.decision import Decision
@@ -40,10 +39,8 @@ from ottla.protocol.messages.records.metadata_records import (
     FeatureLevelRecord,
 )
 from ottla.protocol.metadata_versions import METADATA_VERSION, version_to_write
+from ottla.security.principals import ANONYMOUS
 from ottla.storage.state_machine.machine import Machine
-
-if TYPE_CHECKING:
-    from ottla.node.policies import Verdicts
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +57,12 @@ class Loop(Protocol):
     def create_future(self) -> asyncio.Future[Any]: ...
 
     def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> Any: ...
+
+
+class Verdicts(Protocol):
+    """What policies have said about one request (`node/policies.py`)."""
+
+    def put_into(self, options: Options) -> Options: ...
 
 
 class Chore(NamedTuple):

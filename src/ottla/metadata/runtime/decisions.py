@@ -26,10 +26,10 @@ from ottla.metadata.controller.topic_changes import create_partitions, delete_to
 from ottla.metadata.controller.topics import CreationContext, create_topics
 from ottla.metadata.controller.view import View
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.node.formatting import random_id
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.directories.node_files import show_id
+from ottla.storage.directories.random_ids import random_id
 
 Decide = Callable[[View], Decision[Any]]
 TIMED: Final = frozenset(

@@ -4,10 +4,10 @@ import pytest
 
 from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
 from ottla.broker.authorization.standard import StandardAuthorizer
-from ottla.broker.requests.call import ANONYMOUS
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import NONE, TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.security.principals import ANONYMOUS
 from tests.support.broker import Broker
 from tests.support.logs_in_memory import batch
 

@@ -9,11 +9,12 @@ from typing import Any
 from ottla.broker.metrics.family import render
 from ottla.broker.metrics.requests import RequestMeters, on_sent
 from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Dispatch, Route
 from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.config.listeners import Limits
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.wire.codec import decode_from, encode, is_flexible

@@ -15,8 +15,9 @@ import pytest
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
+from ottla.config.listeners import Limits
 from ottla.protocol.wire.types import Chunk
 from ottla.storage.disk import FileRange, LogFile, SystemDisk
 

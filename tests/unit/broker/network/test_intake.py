@@ -15,10 +15,11 @@ from bench.harness.certificates import Authority
 
 from ottla.broker.metrics.requests import SPANS
 from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Limits, Listener
+from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
+from ottla.config.listeners import Limits
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
 from tests.unit.broker.metrics.service import serving as serving_api

@@ -13,12 +13,12 @@ from ottla.metadata.image.values import (
     Broker,
     ConfigResource,
     Endpoint,
-    FeatureRange,
     Partition,
     ResourceType,
     ScramUser,
     quota_entity,
 )
+from ottla.protocol.features import FeatureRange
 from ottla.protocol.messages.records import metadata_records as r
 from tests.unit.metadata.image.stories import replay, uuid
 
