@@ -51,7 +51,10 @@ def test_files_that_the_documents_name_exist() -> None:
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:tests|bench|src|examples|scripts|requirements)/[\w/.-]+\.\w+)`", text):
             assert (ROOT / name).exists(), f"{document} names {name}"
-        for name in re.findall(r"`((?:wire|messages|errors)/\w+\.py)`", text):
+        for name in re.findall(
+            r"`((?:broker|cli|client|config|coordinators|metadata|node|plugins|protocol|replication|security|spark|storage)/[\w/]+\.(?:py|c))`",
+            text,
+        ):
             assert (ROOT / "src" / "ottla" / name).exists(), f"{document} names {name}"
 
 
@@ -59,3 +62,9 @@ def test_make_targets_that_the_readme_names_exist() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"`?make ([\w-]+)", (ROOT / "README.md").read_text()))
     assert named <= targets
+
+
+def test_benchmarks_do_not_import_tests() -> None:
+    importing = re.compile(r"^\s*(?:from|import) tests\b", re.MULTILINE)
+    found = [relative(path) for path in (ROOT / "bench").rglob("*.py") if importing.search(path.read_text())]
+    assert not found

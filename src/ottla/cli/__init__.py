@@ -1,1 +1,4 @@
-"""The command line: `ottla` and its subcommands, one module each."""
+"""The command line: `ottla` and its subcommands, one module each.
+
+Imports every room; no room imports it.
+"""

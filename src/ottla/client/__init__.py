@@ -1,1 +1,4 @@
-"""Requests to other nodes, and the admin calls that command line, console and pipeline share."""
+"""Requests to other nodes, and the admin calls that the command line, other nodes and Spark share.
+
+Imports `protocol`, `config` and `security`.
+"""

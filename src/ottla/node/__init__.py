@@ -1,1 +1,4 @@
-"""Wires a node together: configuration, formatting, start and stop. The only place that does."""
+"""Wires one node together: settings, formatting, start, stop, liveness of brokers, health. The only place that does.
+
+Imports all rooms but `cli` and `spark`.
+"""

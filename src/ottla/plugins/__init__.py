@@ -39,6 +39,8 @@ If it raises, does not answer within 10 s or answers something else than a list 
 with UNKNOWN_SERVER_ERROR and does nothing; an ApiError (`ottla.protocol.errors`) that it raises is answered instead.
 Principals of the cluster's own nodes need CLUSTER_ACTION on the cluster. The ACLs in the cluster's metadata are for
 Kafka's StandardAuthorizer: an authorizer that has rules of its own keeps them itself, and may offer to change them.
+
+Imports `metadata`, `coordinators`, `broker` and what is below them; only `node` imports it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Partitions as a broker holds them: leaders and followers, waiting produces and fetches, fetch sessions."""
+"""Partitions as a broker holds them: leaders and followers, in-sync replicas, purgatories, fetch sessions.
+
+Imports `protocol`, `config`, `storage` and `metadata`. Coordinators and request handlers stand on it.
+"""

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and that nobody listens in: TLS, SASL, and the settings of both.
+"""Authentication and encryption for both sides of a connection: TLS, SASL, and the settings of both.
 
-Exchanges of SASL are pure, bytes in and bytes out; only what reads key stores and asks for tokens touches the outside.
+Imports `protocol` and `config`. Clients and brokers share it, so it is below both.
 """

@@ -1,1 +1,1 @@
-"""Who may do what, and how much of it: access rules and quotas. Pure: images and times come in, answers go out."""
+"""Authorization: operations on resources, the standard authorizer, and the guards that run before the handlers."""
