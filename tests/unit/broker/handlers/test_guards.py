@@ -96,7 +96,7 @@ def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(k
         node: Any = SimpleNamespace(authorizer=authorizer, image=Image())
         request = api.request()
         exchange = Exchange(b"", request, route.version)
-        call: Call[Any] = Call(node, route, route.version, 1, "c", client, exchange, lambda *_: None)
+        call: Call[Any] = Call(node, route, route.version, 1, "c", client, exchange, Unanswered())
         OF_CONTROLLERS[key](call, request)
 
     with pytest.raises(ClusterAuthorizationFailed):
