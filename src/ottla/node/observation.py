@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla import __version__
 from ottla.broker.metrics.broker_metrics import watch_broker, watch_logs, watch_network, watch_replication
+from ottla.broker.metrics.event_metrics import watch_coordinators
 from ottla.broker.metrics.family import CONTENT_TYPE
 from ottla.broker.metrics.process import process_families
 from ottla.broker.metrics.pulse import Pulse
@@ -38,7 +39,6 @@ from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.node.broker_lifecycle import Lifecycle
-from ottla.node.event_measures import watch_coordinators
 from ottla.node.http_server import Answer, HttpServer
 from ottla.node.replication import Replication
 from ottla.node.topic_states import TopicStates

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.broker.metrics.counts import SUM, Counts, cumulated, quantile, total
+from ottla.storage.state_machine.histogram import SUM, Counts, cumulated, quantile, total
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)

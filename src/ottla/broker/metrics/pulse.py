@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Final, Protocol
 
-from ottla.broker.metrics.counts import Counts, new_counts, record
 from ottla.broker.metrics.family import Family, counter, gauge, histogram
+from ottla.storage.state_machine.histogram import Counts, new_counts, record
 
 _BEAT_S: Final = 1.0
 _BEATS_A_SAMPLE: Final = 5

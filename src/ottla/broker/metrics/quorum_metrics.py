@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ottla.broker.metrics.event_metrics import controller_events
 from ottla.broker.metrics.family import Family, Sample, counter, gauge, summary
 from ottla.broker.metrics.registry import Registry
 from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT
@@ -13,7 +14,6 @@ from ottla.metadata.image.placement import count as count_of
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
-from ottla.node.event_measures import controller_events
 
 _PREFIX = "kafka_controller_kafkacontroller_"
 

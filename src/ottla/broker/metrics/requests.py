@@ -18,11 +18,20 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any, Final, Protocol
 
-from ottla.broker.metrics.counts import Counts, fill_noughts, merge, new_counts, record, record_all, since, total
 from ottla.broker.metrics.errors_in import Look, errors_in
 from ottla.broker.metrics.family import Family, counter, histogram, summary
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.apis import Api
+from ottla.storage.state_machine.histogram import (
+    Counts,
+    fill_noughts,
+    merge,
+    new_counts,
+    record,
+    record_all,
+    since,
+    total,
+)
 
 logger = logging.getLogger(__name__)
 

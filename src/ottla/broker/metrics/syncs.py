@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from threading import Lock
 from time import perf_counter_ns
 
-from ottla.broker.metrics.counts import Counts, new_counts, record, since
 from ottla.broker.metrics.family import Family, summary
 from ottla.storage.disk import SystemDisk
+from ottla.storage.state_machine.histogram import Counts, new_counts, record, since
 
 
 class TimedDisk(SystemDisk):

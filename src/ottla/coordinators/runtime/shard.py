@@ -14,7 +14,6 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.broker.metrics.counts import record
 from ottla.coordinators.runtime.behaviour import Behaviour
 from ottla.coordinators.runtime.deadlines import Deadlines
 from ottla.metadata.image.changes import Changes
@@ -41,6 +40,7 @@ from ottla.storage.log.reading import read
 from ottla.storage.log.scan import CorruptLog
 from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
 from ottla.storage.state_machine.entries import Entry, Marker, Stored, batch_of, entries_of
+from ottla.storage.state_machine.histogram import record
 from ottla.storage.state_machine.machine import Machine
 from ottla.storage.state_machine.times import EventTimes
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla.broker.metrics.counts import record
 from ottla.protocol.errors import ApiError, RequestTimedOut, UnknownServerError
 from ottla.storage.state_machine.decision import PARKED, Decision, Ticket
+from ottla.storage.state_machine.histogram import record
 from ottla.storage.state_machine.times import EventTimes
 
 logger = logging.getLogger(__name__)

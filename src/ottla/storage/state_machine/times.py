@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.metrics.counts import Counts, new_counts
+from ottla.storage.state_machine.histogram import Counts, new_counts
 
 SPANS: Final = {
     "event_queue_time_ms": "Milliseconds that events waited in the queue.",

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from timeit import repeat
 
-from ottla.broker.metrics.counts import total
 from ottla.broker.metrics.errors_in import errors_in
 from ottla.broker.metrics.requests import Meter, on_sent
 from ottla.protocol.messages.apis import BY_KEY
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.storage.state_machine.histogram import total
 
 NUMBER = 20_000
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ottla.broker.metrics.counts import total
 from ottla.broker.metrics.family import render
 from ottla.broker.metrics.pulse import Pulse
+from ottla.storage.state_machine.histogram import total
 from tests.support.exposition import Exposition
 
 SECOND = 1_000_000_000

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any, Final
 
-from ottla.broker.metrics.counts import since
 from ottla.broker.metrics.family import Family, counter, gauge, summary
 from ottla.broker.metrics.registry import Registry
 from ottla.coordinators.runtime.shards import Shards
+from ottla.storage.state_machine.histogram import since
 from ottla.storage.state_machine.times import SPANS, EventTimes
 
 _NS_PER_MS: Final = 1e6

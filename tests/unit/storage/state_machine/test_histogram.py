@@ -5,7 +5,17 @@ from random import Random
 
 import pytest
 
-from ottla.broker.metrics.counts import SUM, cumulated, fill_noughts, merge, new_counts, quantile, record, since, total
+from ottla.storage.state_machine.histogram import (
+    SUM,
+    cumulated,
+    fill_noughts,
+    merge,
+    new_counts,
+    quantile,
+    record,
+    since,
+    total,
+)
 
 
 def test_a_value_is_counted_in_the_bucket_of_its_power_of_two() -> None:
