@@ -85,10 +85,6 @@ class NodeSettings:
         return ProcessRole.CONTROLLER in self.roles
 
     @property
-    def broker_listeners(self) -> tuple[ListenerEndpoint, ...]:
-        return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
-
-    @property
     def controller_listeners(self) -> tuple[ListenerEndpoint, ...]:
         return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
 

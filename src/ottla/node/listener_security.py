@@ -28,7 +28,7 @@ from ottla.config.settings.values import Password
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ScramUser
 from ottla.node.directories import NodeFailed
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.security.delegation import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
@@ -248,7 +248,9 @@ def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
             )
     if not enabled:
         raise WrongSetting(_named(settings, listener, name), f"names none of {', '.join(_SPOKEN)}")
-    return hash_order(dict.fromkeys(enabled), text_hash, grown(len(enabled)))  # clients are told in Kafka's order
+    return hash_order(
+        dict.fromkeys(enabled), string_hash, grown_table_size(len(enabled))
+    )  # clients are told in Kafka's order
 
 
 def _of_mechanism(settings: NodeSettings, listener: str, mechanism: str, name: str) -> tuple[str, str | None]:

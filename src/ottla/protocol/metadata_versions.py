@@ -99,12 +99,3 @@ def version_to_write(record: object, metadata_version: int) -> int:
                 return version
         return 3 if record.cordoned_log_dirs is not None else 0
     return record_version(type(record), metadata_version)
-
-
-def parse_metadata_version(text: str) -> MetadataVersion:
-    """A level by name ("4.0-IV3"), or by release ("4.0"), which means the release's last level for production."""
-    stable = [version for level, version in METADATA_VERSIONS.items() if level <= LATEST]
-    for version in reversed(stable):
-        if text in (version.name, version.release):
-            return version
-    raise ValueError(f"no metadata.version {text!r}; the oldest is {_NAMES[0]}, the newest {stable[-1].name}")

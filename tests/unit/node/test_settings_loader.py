@@ -64,7 +64,7 @@ def test_a_file_is_understood(properties: Path) -> None:
         ListenerEndpoint("SECURE", "::1", 9094, SecurityProtocol.SASL_SSL),
         ListenerEndpoint("CONTROLLER", "host-3.example", 9093, PLAIN),
     )
-    assert [str(each.address) for each in settings.broker_listeners] == [":9092", "[::1]:9094"]
+    assert [str(each.address) for each in settings.listeners[:2]] == [":9092", "[::1]:9094"]
     assert [each.name for each in settings.controller_listeners] == ["CONTROLLER"]
     assert [str(each.address) for each in settings.advertised] == ["public-3.example:19092", "public-3.example:19094"]
     assert [str(each.address) for each in settings.advertised_controllers] == ["host-3.example:9093"]

@@ -10,7 +10,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.runtime.shards import java_hash
+from ottla.coordinators.runtime.shards import partition_for
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
 from ottla.coordinators.transactions.partitions import add
 from ottla.coordinators.transactions.state import TopicPartition
@@ -52,5 +52,5 @@ def group_partition(node: BrokerNode, group_id: str) -> int:
     """The partition that keeps a group, also before there is one."""
     number = node.groups.partition_of(group_id)
     if number is None:
-        number = java_hash(group_id) % int(node.setting("offsets.topic.num.partitions"))
+        number = partition_for(group_id, int(node.setting("offsets.topic.num.partitions")))
     return number

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.runtime.shards import java_hash
+from ottla.coordinators.runtime.shards import partition_for
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
 from ottla.protocol.messages.rpc.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -111,7 +111,7 @@ def _find(call: Call[BrokerNode], key_type: KeyType, key: str) -> _Found:
     if topic is None:
         call.node.create_internal_topic(name)
         raise CoordinatorNotAvailable("The coordinator is not available.")
-    partition = topic.partitions[java_hash(key) % len(topic.partitions)]
+    partition = topic.partitions[partition_for(key, len(topic.partitions))]
     where = image.endpoint(partition.leader, call.client.listener) if image.is_alive(partition.leader) else None
     if where is None:
         raise CoordinatorNotAvailable("The coordinator is not available.")

@@ -9,7 +9,6 @@ Batches that are much work, because they are large and compressed or are to be, 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Awaitable, Generator, Mapping
 
 from ottla.broker.handlers.hints import endpoints_of, leader_of
@@ -49,9 +48,12 @@ from ottla.protocol.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
     HEADER_BYTES,
+    LENGTH_OFFSET,
     LENGTH_PREFIX_BYTES,
+    MAGIC_OFFSET,
     MAX_INT64,
     TRANSACTIONAL_BIT,
+    read_length,
 )
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.summary import survey
@@ -66,8 +68,6 @@ _ACKS = (0, 1, ALL)
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_IDS = 13
 """Topics are told by their ids, and no longer by their names."""
-_LENGTH_AT = 8
-_MAGIC_AT = 16
 _LEAST_LENGTH = 14
 """Less was never a batch, in whatever format."""
 _ALONE = (
@@ -79,7 +79,6 @@ _ALONE = (
     CorruptMessage,
     StorageFailed,
 )
-_read_length = struct.Struct(">i").unpack_from
 _TIMED_OUT = RequestTimedOut.code
 _NONE_KNOWN: Mapping[int, Partition] = {}
 _Accepted = Data | ApiError
@@ -282,11 +281,11 @@ def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
     data = part.records
     if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
         raise InvalidRecord("a produce request must hold exactly one batch for each partition")
-    size = _read_length(data, _LENGTH_AT)[0] + LENGTH_PREFIX_BYTES
+    size = read_length(data, LENGTH_OFFSET)[0] + LENGTH_PREFIX_BYTES
     if size != len(data) and size >= HEADER_BYTES:
         data = _first_batch(data, size)
-    if data[_MAGIC_AT] < 2:
-        raise InvalidRecord(f"a batch of magic {data[_MAGIC_AT]}; only 2 is supported")
+    if data[MAGIC_OFFSET] < 2:
+        raise InvalidRecord(f"a batch of magic {data[MAGIC_OFFSET]}; only 2 is supported")
     if version < _FIRST_WITH_ZSTD and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce v7 or later")
     return data
@@ -298,7 +297,7 @@ def _first_batch(data: memoryview, size: int) -> memoryview:
         raise InvalidRecord(f"a batch of {size} bytes, of which {len(data)} came")
     rest = data[size:]
     if len(rest) >= LENGTH_PREFIX_BYTES:
-        length = _read_length(rest, _LENGTH_AT)[0]
+        length = read_length(rest, LENGTH_OFFSET)[0]
         if length < _LEAST_LENGTH:
             raise CorruptMessage(f"a batch of length {length} follows the first")
         if length + LENGTH_PREFIX_BYTES <= len(rest):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Generic, TypeVar
 
 from ottla.coordinators.runtime.behaviour import Behaviour
 from ottla.coordinators.runtime.shard import Shard
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import NotCoordinator
+from ottla.protocol.java.hash_order import string_hash
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions
@@ -19,15 +19,11 @@ from ottla.storage.state_machine.times import EventTimes
 S = TypeVar("S")
 
 
-@lru_cache(maxsize=4096)
-def java_hash(text: str) -> int:
-    """Java's hash of a string, by which all nodes find the same coordinator; never negative here."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
-    # Its absolute value as Java's clients and brokers take it: the least number, which has none, is 0.
-    return min(value, (1 << 32) - value) & 0x7FFF_FFFF
+def partition_for(key: str, partition_count: int) -> int:
+    """Return the partition of the coordinator's topic that stores a key, as every node computes it."""
+    value = string_hash(key)
+    # The absolute value of the signed hash, as Kafka's `Utils.abs` computes it: the smallest int32 becomes 0.
+    return (min(value, (1 << 32) - value) & 0x7FFF_FFFF) % partition_count
 
 
 class Shards(Generic[S]):
@@ -78,7 +74,7 @@ class Shards(Generic[S]):
     def partition_of(self, key: str) -> int | None:
         """The partition that keeps what belongs to a key; None before the topic was made."""
         topic = self._partitions.image.topic(self.topic)
-        return java_hash(key) % len(topic.partitions) if topic is not None else None
+        return partition_for(key, len(topic.partitions)) if topic is not None else None
 
     def of(self, key: str) -> Shard[S]:
         """The coordinator of a key; raises NotCoordinator if it is not here."""

@@ -1,1 +1,1 @@
-"""The order in which Java's collections give back what they hold, where clients can see it. Pure."""
+"""The iteration order of Java's collections, where clients can observe it. Pure."""

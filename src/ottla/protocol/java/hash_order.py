@@ -1,7 +1,7 @@
-"""The order in which Java's hash tables give back what was put into them.
+"""The iteration order of Java's hash tables.
 
-Kafka's assignors walk over hash maps of members and topics, so that which member gets which partition depends on that
-order. Members that get the same partitions from either coordinator need not move any when groups change places.
+Kafka's assignors iterate over hash maps of members and topics, so the assignment depends on that order. Because Ottla
+reproduces it, a group that moves between a coordinator of Kafka and one of Ottla keeps its assignment.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _LOAD: Final = 0.75
 _MASK_32: Final = 0xFFFF_FFFF
 _MASK_64: Final = 0xFFFF_FFFF_FFFF_FFFF
 _FIBONACCI: Final = -7046029254386353131
-"""By which Kafka's own tables (those that keep older versions) multiply a hash, to take its highest bits."""
+"""Kafka's timeline collections multiply a hash by this and take the highest bits."""
 
 
 @lru_cache(maxsize=16384)
-def text_hash(text: str) -> int:
-    """Java's hash of a string, as 32 unsigned bits."""
+def string_hash(text: str) -> int:
+    """Return Java's hash of a string as an unsigned 32-bit number."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
@@ -31,32 +31,32 @@ def text_hash(text: str) -> int:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """Java's hash of a UUID, as 32 unsigned bits."""
+    """Return Java's hash of a UUID as an unsigned 32-bit number."""
     mixed = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
     return (mixed >> 32) ^ (mixed & _MASK_32)
 
 
 def number_hash(number: int) -> int:
-    """Java's hash of a number from 0 on."""
+    """Return Java's hash of a non-negative int."""
     return number
 
 
-def grown(size: int) -> int:
-    """The buckets of a map that began empty and was filled one by one."""
+def grown_table_size(size: int) -> int:
+    """Return how many buckets a HashMap has that started empty and received `size` entries one by one."""
     buckets = _MIN_BUCKETS
     while size > buckets * _LOAD:
         buckets *= 2
     return buckets
 
 
-def copied(size: int) -> int:
-    """The buckets of a set that was made from a collection."""
+def copied_table_size(size: int) -> int:
+    """Return how many buckets a HashSet has that was copied from a collection of `size` elements."""
     wanted = max(int(size / _LOAD) + 1, _MIN_BUCKETS)
     return 1 << (wanted - 1).bit_length()
 
 
 def hash_order(items: Iterable[T], hash_of: Callable[[T], int], buckets: int) -> list[T]:
-    """Items as a table of so many buckets gives them back; within a bucket they stay as they came."""
+    """Return the items in the iteration order of a table with that many buckets; a bucket keeps insertion order."""
     mask = buckets - 1
 
     def bucket(item: T) -> int:
@@ -67,17 +67,17 @@ def hash_order(items: Iterable[T], hash_of: Callable[[T], int], buckets: int) ->
 
 
 def number_order(numbers: Collection[int]) -> Collection[int]:
-    """Sorted numbers from 0 on, as a set made from them gives them back."""
-    buckets = copied(len(numbers))
+    """Return sorted non-negative numbers in the iteration order of a HashSet copied from them."""
+    buckets = copied_table_size(len(numbers))
     if not numbers or max(numbers) < buckets:
         return numbers
     return hash_order(numbers, number_hash, buckets)
 
 
 def versioned_order(texts: Collection[str]) -> list[str]:
-    """Texts as one of Kafka's own tables gives them back, if it began empty and was filled one by one, in order.
+    """Return strings in the iteration order of a Kafka timeline collection to which they were added in sorted order.
 
-    Of two in one slot the later one comes first.
+    Within a slot, the string that was added last comes first.
     """
     slots = 2
     while len(texts) * _LOAD > slots:
@@ -85,7 +85,7 @@ def versioned_order(texts: Collection[str]) -> list[str]:
     shift = 65 - slots.bit_length()
 
     def slot(text: str) -> int:
-        value = text_hash(text)
+        value = string_hash(text)
         signed = value - (1 << 32) if value >> 31 else value
         return ((signed * _FIBONACCI) & _MASK_64) >> shift
 

@@ -1,6 +1,6 @@
-"""A queue that gives back what is least, and of equals the one that Java's gives back.
+"""A priority queue that breaks ties as `java.util.PriorityQueue` does.
 
-Kafka's assignor deals tasks out by load, and many loads are equal: who comes first decides who gets a task.
+Kafka's assignor for streams distributes tasks by load. Many loads are equal, so ties decide which member gets a task.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class JavaQueue(Generic[T]):
-    """A binary heap with the moves of java.util.PriorityQueue. What is in it must not change its rank."""
+    """A binary heap that moves its items as java.util.PriorityQueue does. The rank of a queued item must not change."""
 
     def __init__(self, rank: Callable[[T], Any], items: Iterable[T] = ()) -> None:
         self._rank = rank
@@ -25,30 +25,30 @@ class JavaQueue(Generic[T]):
 
     def add(self, item: T) -> None:
         items, rank = self._items, self._rank
-        mine = rank(item)
+        item_rank = rank(item)
         place = len(items)
         items.append(item)
         while place:
             parent = (place - 1) >> 1
-            if mine >= rank(items[parent]):
+            if item_rank >= rank(items[parent]):
                 break
             items[place] = items[parent]
             place = parent
         items[place] = item
 
     def poll(self) -> T:
-        """Take out the least."""
+        """Remove and return the item with the lowest rank."""
         items, rank = self._items, self._rank
         least, last = items[0], items.pop()
         size = len(items)
         if not size:
             return least
-        mine, place, half = rank(last), 0, size >> 1
+        last_rank, place, half = rank(last), 0, size >> 1
         while place < half:
             child = 2 * place + 1
             if child + 1 < size and rank(items[child]) > rank(items[child + 1]):
                 child += 1
-            if mine <= rank(items[child]):
+            if last_rank <= rank(items[child]):
                 break
             items[place] = items[child]
             place = child

@@ -26,8 +26,15 @@ from ottla.protocol.wire.varint import Buffer
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """What the batch length does not count: the base offset and itself."""
+LENGTH_OFFSET = 8
+LEADER_EPOCH_OFFSET = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+"""The CRC covers the bytes from here to the end of the batch."""
 ATTRIBUTES_LOW_BYTE = 22
-"""Where the bits below lie."""
+"""The byte of the attributes that holds the bits below."""
+MAX_TIMESTAMP_OFFSET = 35
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -41,12 +48,14 @@ MAX_INT32 = 0x7FFF_FFFF
 MAX_INT64 = 0x7FFF_FFFF_FFFF_FFFF
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-CRC_START = 21
-_read_length = struct.Struct(">i").unpack_from
+read_length = struct.Struct(">i").unpack_from
+"""Reads the batch length at LENGTH_OFFSET behind the start of a batch."""
+read_bounds = struct.Struct(">qi11xi").unpack_from
+"""Reads base offset, batch length and last offset delta from the start of a batch."""
 _write_offset = struct.Struct(">q").pack_into
 _write_epoch = struct.Struct(">i").pack_into
 write_start = struct.Struct(">qii").pack_into
-"""Writes base offset, batch length and leader epoch at a position: all that is in front of the magic."""
+"""Writes base offset, batch length and leader epoch: the fields in front of the magic."""
 _write_crc = struct.Struct(">I").pack_into
 _write_attributes = struct.Struct(">h").pack_into
 _write_max_timestamp = struct.Struct(">q").pack_into
@@ -134,10 +143,6 @@ class BatchHeader(NamedTuple):
         return self.producer_id > NO_PRODUCER_ID
 
     @property
-    def has_sequence(self) -> bool:
-        return self.base_sequence > NO_SEQUENCE
-
-    @property
     def last_sequence(self) -> int:
         """Sequences wrap from the largest int32 to nought; a batch without them (a marker) has -1."""
         if self.base_sequence == NO_SEQUENCE:
@@ -192,12 +197,12 @@ def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
     """The CRC-32C that the batch ought to carry."""
     if pos + size_bytes > len(buf):
         raise CorruptBatch(f"batch of {size_bytes} bytes, {len(buf) - pos} left", at=pos)
-    return crc32c(memoryview(buf)[pos + CRC_START : pos + size_bytes])
+    return crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + size_bytes])
 
 
 def assign_crc(buf: bytearray | memoryview, pos: int, size_bytes: int) -> None:
     """Write the CRC that the batch ought to carry."""
-    _write_crc(buf, pos + 17, compute_crc(buf, pos, size_bytes))
+    _write_crc(buf, pos + CRC_OFFSET, compute_crc(buf, pos, size_bytes))
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
@@ -244,7 +249,7 @@ def check_stored(header: BatchHeader) -> None:
 def assign_offset(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Write where in the log the batch begins and who put it there; the CRC covers neither."""
     _write_offset(buf, pos, base_offset)
-    _write_epoch(buf, pos + 12, leader_epoch)
+    _write_epoch(buf, pos + LEADER_EPOCH_OFFSET, leader_epoch)
 
 
 def set_max_timestamp(
@@ -260,15 +265,15 @@ def set_max_timestamp(
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (LOG_APPEND_TIME_BIT if timestamp_type else 0)
     if timestamp == header.max_timestamp and attributes == header.attributes:
         return
-    _write_attributes(buf, pos + 21, attributes)
-    _write_max_timestamp(buf, pos + 35, timestamp)
+    _write_attributes(buf, pos + ATTRIBUTES_OFFSET, attributes)
+    _write_max_timestamp(buf, pos + MAX_TIMESTAMP_OFFSET, timestamp)
     assign_crc(buf, pos, header.size_bytes)
 
 
 def _check_start(buf: Buffer, pos: int, left: int) -> None:
     """What can be told of a batch whose header is not all there."""
-    (length,) = _read_length(buf, pos + 8)
-    magic = memoryview(buf)[pos + 16] if left > 16 else 2
+    (length,) = read_length(buf, pos + LENGTH_OFFSET)
+    magic = memoryview(buf)[pos + MAGIC_OFFSET] if left > MAGIC_OFFSET else 2
     if magic != 2 or length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
         raise _malformed(length, magic, pos)
 

@@ -9,7 +9,6 @@ from ottla.protocol.wire.declare import Reader, Schema, Writer, schema_of
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.plans import Plan, make_codec
 from ottla.protocol.wire.reading import make_reader
-from ottla.protocol.wire.types import Chunk
 from ottla.protocol.wire.varint import Buffer
 from ottla.protocol.wire.writing import make_writer
 
@@ -68,11 +67,6 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
     if pos != len(buf):
         raise ProtocolError(f"{len(buf) - pos} bytes follow the message", at=pos, of=f"{cls.__name__} v{version}")
     return message
-
-
-def encode_to(message: Any, version: int, chunks: list[Chunk]) -> None:
-    """Append the message's chunks; record batches stay the objects they are."""
-    writer_of(type(message), version)(message, chunks.append)
 
 
 def encode(message: Any, version: int) -> bytes:

@@ -4,12 +4,18 @@ A segment that nobody reads or writes is a few numbers: its file is opened, and 
 Positions are bytes in the `.log` file. Only the newest segment of a log is appended to.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.protocol.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAX_INT32, NO_TIMESTAMP, BatchHeader
+from ottla.protocol.wire.batch import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAX_INT32,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_bounds,
+)
 from ottla.storage.disk import Disk, FileRange, LogFile, write_all
 from ottla.storage.log.aborted import ABORTED_SUFFIX, AbortedTransactions
 from ottla.storage.log.index import SPILL_ENTRIES, CorruptIndex, Index, Layout
@@ -33,8 +39,6 @@ _UNKNOWN = -2
 _HELD_BYTES = 1024
 """Up to here the last batch is kept at hand: whoever reads as records come asks for nothing else."""
 _SEARCH_BYTES = 4096 + HEADER_BYTES
-_bounds = struct.Struct(">qi11xi").unpack_from
-"""Base offset, batch length and last offset delta."""
 
 
 class Found(NamedTuple):
@@ -306,7 +310,7 @@ class Segment:
                 raise CorruptLog(self.path(LOG_SUFFIX), position, f"{end - position} bytes are no batch")
             at, last = 0, len(block) - HEADER_BYTES
             while at <= last:
-                base_offset, length, last_offset_delta = _bounds(block, at)
+                base_offset, length, last_offset_delta = read_bounds(block, at)
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
                     raise CorruptLog(self.path(LOG_SUFFIX), position + at, f"batch length {length}")
                 size = length + LENGTH_PREFIX_BYTES

@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordError
 from ottla.protocol.wire.batch import (
     ATTRIBUTES_LOW_BYTE,
+    ATTRIBUTES_OFFSET,
     COMPRESSION_MASK,
-    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -113,7 +113,7 @@ def confirm(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
         if codec >= len(_CODECS):
             return None
         payload = _open_briefly(data, _CODECS[codec])
-    return inspect(data, payload, crc32c(memoryview(data)[CRC_START:]), now_ms, rules)
+    return inspect(data, payload, crc32c(memoryview(data)[ATTRIBUTES_OFFSET:]), now_ms, rules)
 
 
 def _check(data: Data, header: BatchHeader, settings: LogSettings, origin: Origin) -> None:

@@ -104,8 +104,6 @@ def test_properties_tell_what_the_fields_mean() -> None:
     assert header(attributes=0x40, base_timestamp=77).delete_horizon == 77
     assert [header(attributes=code | 0x78).compression for code in range(5)] == list(Compression)
     assert header(producer_id=0).has_producer_id
-    assert header(base_sequence=0).has_sequence
-    assert not header(base_sequence=-1).has_sequence
 
 
 @pytest.mark.parametrize("code", [5, 6, 7])

@@ -8,7 +8,7 @@ from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_
 from ottla.coordinators.groups.consumer.settings import assignors
 from ottla.coordinators.groups.context import Context
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _FIRST_WITH_OWN_ID: Final = 1
@@ -39,7 +39,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
         raise InvalidRequest("MemberEpoch is invalid.")
     known = assignors(context)
     if request.server_assignor is not None and request.server_assignor not in known:
-        named = ", ".join(hash_order(known, text_hash, grown(len(known))))
+        named = ", ".join(hash_order(known, string_hash, grown_table_size(len(known))))
         raise UnsupportedAssignor(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {named}."
         )

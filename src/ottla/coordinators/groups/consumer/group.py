@@ -33,7 +33,7 @@ from ottla.protocol.errors import (
     StaleMemberEpoch,
     UnsupportedVersion,
 )
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.storage.state_machine.entries import Stored
 
 
@@ -229,7 +229,8 @@ class ConsumerGroup(EpochGroup[Member]):
         """The one that most members ask for; None if none does."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
         # Of equals the first in Java's order counts.
-        return max(hash_order(sorted(votes), text_hash, grown(len(votes))), key=votes.__getitem__, default=None)
+        names = hash_order(sorted(votes), string_hash, grown_table_size(len(votes)))
+        return max(names, key=votes.__getitem__, default=None)
 
     # -- changes --
 

@@ -12,7 +12,7 @@ from ottla.coordinators.groups.consumer.range_assignor import assign_ranges
 from ottla.coordinators.groups.consumer.uniform_assignor import assign_uniformly
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
 
 ASSIGNORS: Final[Mapping[str, Callable[[Group], dict[str, Target]]]] = {
     "uniform": assign_uniformly,
@@ -44,7 +44,7 @@ def _seen(group: ConsumerGroup, image: Image, newcomer: Member | None) -> Group:
     ids = versioned_order(known)
     if newcomer is not None:
         ids.append(newcomer.id)
-    ids = hash_order(ids, text_hash, grown(len(ids)))
+    ids = hash_order(ids, string_hash, grown_table_size(len(ids)))
     topics: dict[tuple[frozenset[str], str | None], dict[bytes, None]] = {}
     partitions: dict[bytes, int] = {}
     readers = {}

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
 from ottla.coordinators.groups.consumer.member import Target
 from ottla.coordinators.groups.consumer.mixed_assignor import assign_mixed
-from ottla.protocol.java.hash_order import copied, grown, hash_order, number_order, uuid_hash
+from ottla.protocol.java.hash_order import copied_table_size, grown_table_size, hash_order, number_order, uuid_hash
 
 
 def assign_uniformly(group: Group) -> dict[str, Target]:
@@ -26,7 +26,7 @@ def _assign_alike(group: Group) -> dict[str, Target]:
         return {}
     free: list[tuple[bytes, int]] = []
     total = 0
-    for topic_id in hash_order(topics, uuid_hash, copied(len(topics))):
+    for topic_id in hash_order(topics, uuid_hash, copied_table_size(len(topics))):
         count = group.partitions.get(topic_id)
         if count is None:
             raise AssignmentFailed(
@@ -59,7 +59,7 @@ class _Dealer:
         has_extra = self.extras > 0
         quota = self.least + has_extra
         kept: dict[bytes, list[int]] = {}
-        for topic_id in hash_order(reader.target, uuid_hash, grown(len(reader.target))):
+        for topic_id in hash_order(reader.target, uuid_hash, grown_table_size(len(reader.target))):
             if topic_id not in self.topics:
                 continue
             numbers = reader.target[topic_id]

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.coordinators.groups.share.member import Target
-from ottla.protocol.java.hash_order import grown, hash_order, number_hash, number_order, uuid_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, number_hash, number_order, uuid_hash
 
 _MASK: Final = 0xFFFF_FFFF
 _LOAD: Final = 0.75
@@ -47,7 +47,7 @@ def _assign_alike(readers: Mapping[str, Reader], partitions: Mapping[bytes, Sequ
     )
     kept: list[dict[bytes, set[int]]] = []
     for index, reader in enumerate(readers.values()):
-        ordered = hash_order(reader.target, uuid_hash, grown(len(reader.target)))
+        ordered = hash_order(reader.target, uuid_hash, grown_table_size(len(reader.target)))
         mine = {topic_id: set(reader.target[topic_id]) for topic_id in ordered if topic_id in topics}
         kept.append(mine)
         sharing.has(
@@ -125,12 +125,12 @@ class _Sharing(Generic[P]):
         for member in sorted(self._reads):
             mine = self._reads[member]
             surplus = len(mine) - self._wanted.get(member, 0)
-            for partition in hash_order(mine, self._hash_of, grown(len(mine)))[: max(surplus, 0)]:
+            for partition in hash_order(mine, self._hash_of, grown_table_size(len(mine)))[: max(surplus, 0)]:
                 self._take(member, partition)
         for partition in self._ordered():
             readers = self._readers[partition]
             surplus = len(readers) - self._most
-            for member in hash_order(readers, number_hash, grown(len(readers)))[: max(surplus, 0)]:
+            for member in hash_order(readers, number_hash, grown_table_size(len(readers)))[: max(surplus, 0)]:
                 self._take(member, partition)
         for partition in self._partitions:
             self._readers.setdefault(partition, {})

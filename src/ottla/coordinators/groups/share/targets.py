@@ -6,7 +6,7 @@ from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.member import NO_TARGET, Target
 from ottla.coordinators.groups.share.simple_assignor import Reader, assign
 from ottla.metadata.image.image import Image
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
 
 
 def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dict[str, Target]:
@@ -16,10 +16,10 @@ def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dic
         ids.append(newcomer)
     topics: dict[frozenset[str], list[bytes]] = {}
     readers = {}
-    for member_id in hash_order(ids, text_hash, grown(len(ids))):
+    for member_id in hash_order(ids, string_hash, grown_table_size(len(ids))):
         names = group.members[member_id].topics
         if names not in topics:
-            ordered = hash_order(sorted(names), text_hash, grown(len(names)))
+            ordered = hash_order(sorted(names), string_hash, grown_table_size(len(names)))
             topics[names] = [topic.id for name in ordered if (topic := image.topic(name)) is not None]
         readers[member_id] = Reader(topics[names], group.targets.get(member_id, NO_TARGET))
     found = assign(readers, _assignable(group, image), uniform=group.is_uniform())

@@ -10,7 +10,7 @@ from ottla.coordinators.groups.streams.partition_counts import PartitionCounts, 
 from ottla.coordinators.groups.streams.topology import Topology, source_names
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.records.streams_group_records import Subtopology, TopicInfo
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -124,7 +124,7 @@ def _missing(
     for each in subtopologies.values():
         wanted.update(each.repartition_sources)
         wanted.update(each.changelogs)
-    in_order = hash_order(wanted, text_hash, grown(len(wanted)))
+    in_order = hash_order(wanted, string_hash, grown_table_size(len(wanted)))
     there = set()
     for name in topology.required_topics:
         topic = image.topic(name)

@@ -12,7 +12,7 @@ from enum import IntEnum
 from ottla.coordinators.groups.streams.topology import Topology, source_names
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import StreamsInvalidTopology, UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.records.streams_group_records import CopartitionGroup, Subtopology
 
 
@@ -115,7 +115,9 @@ class PartitionCounts:
             return
         found = sorted(topic for topic in group if topic in fixed or topic in flexible)
         # Of several that do not fit Kafka names the first in a hash table of Java's.
-        repartitioned = {topic: self.of(topic) for topic in hash_order(found, text_hash, grown(len(found)))}
+        repartitioned = {
+            topic: self.of(topic) for topic in hash_order(found, string_hash, grown_table_size(len(found)))
+        }
         others = {topic: self.of(topic) for topic in group if topic not in repartitioned}
         if others:
             count = _same(others, others)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.coordinators.groups.streams.tasks import TaskId, TaskIds, Tasks, each_task
 from ottla.protocol.errors import UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.java.priority_queue import JavaQueue
 
 
@@ -68,7 +68,7 @@ class _Process:
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active=is_active)
         if self._by_count is None:
-            ids = hash_order(self.counts, text_hash, grown(len(self.counts)))
+            ids = hash_order(self.counts, string_hash, grown_table_size(len(self.counts)))
             self._by_count = JavaQueue(lambda entry: entry[0], ((self.counts[each], each) for each in ids))
         _, member_id = self._by_count.poll()
         count = self._add(member_id, task, is_active=is_active)
@@ -232,7 +232,7 @@ class _Dealing:
         buckets = 1 << max(len(self.runners) - 1, 0).bit_length()
         while len(self.processes) > buckets * 0.75:
             buckets *= 2
-        ids = hash_order(self.processes, text_hash, buckets)
+        ids = hash_order(self.processes, string_hash, buckets)
         return JavaQueue(lambda process: process.load, (self.processes[each] for each in ids))
 
 

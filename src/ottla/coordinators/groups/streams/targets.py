@@ -13,7 +13,7 @@ from ottla.coordinators.groups.streams.records import target_epoch_record, targe
 from ottla.coordinators.groups.streams.settings import STANDBYS, assignment_interval_ms
 from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash, versioned_order
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
 from ottla.storage.state_machine.entries import Stored
 
 _NO_STANDBYS: Final = "0"
@@ -25,7 +25,7 @@ def new_targets(
     """What each member should run; nothing while the topology is not ready. `updated` speaks, and may be new."""
     known = versioned_order(group.members)
     ids = known if updated is None or updated.id in group.members else [*known, updated.id]
-    ids = hash_order(ids, text_hash, grown(len(ids)))
+    ids = hash_order(ids, string_hash, grown_table_size(len(ids)))
     if not configured.is_ready:
         return dict.fromkeys(ids, NO_TASKS)
     assert configured.subtopologies is not None, "a topology that is ready has subtopologies"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ottla.protocol.errors import UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.records.streams_group_records import (
     CopartitionGroup,
     StreamsGroupTopologyValue,
@@ -33,7 +33,7 @@ class Topology:
     def in_order(self) -> Sequence[Subtopology]:
         """In the order in which Kafka's coordinator goes through them; some decisions depend on it."""
         ids = list(self.subtopologies)
-        return [self.subtopologies[each] for each in hash_order(ids, text_hash, grown(len(ids)))]
+        return [self.subtopologies[each] for each in hash_order(ids, string_hash, grown_table_size(len(ids)))]
 
     @cached_property
     def readers(self) -> Mapping[str, str]:
@@ -50,7 +50,7 @@ class Topology:
         for each in self.in_order:
             names.update(dict.fromkeys(source_names(each)))
             names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
-        return hash_order(names, text_hash, grown(len(names)))
+        return hash_order(names, string_hash, grown_table_size(len(names)))
 
 
 def source_names(subtopology: Subtopology) -> list[str]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
-from ottla.coordinators.runtime.shards import Shards, java_hash
+from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.share import coordinator
 from ottla.coordinators.share.context import Context
 from ottla.coordinators.share.state import TOPIC, Key, ShareStates
@@ -173,7 +173,7 @@ class ShareStateClient:
             self.create_topic(TOPIC)
             self._failed(question, CoordinatorNotAvailable(f"{TOPIC} does not exist yet"))
             return
-        coordinator_of = topic.partitions[java_hash(question.key.text) % len(topic.partitions)]
+        coordinator_of = topic.partitions[partition_for(question.key.text, len(topic.partitions))]
         if coordinator_of.leader < 0:
             self._failed(question, CoordinatorNotAvailable(f"{question.key} has no coordinator"))
         elif coordinator_of.leader == self._node_id:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
-from ottla.coordinators.runtime.shards import Shards, java_hash
+from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.transactions.context import Context
 from ottla.coordinators.transactions.partitions import add, verify
 from ottla.coordinators.transactions.records import TOPIC
@@ -114,7 +114,9 @@ class TransactionChecks:
         """Let partitions be checked or added; `done` is called once, at once if the coordinator is here and quick."""
         question = _Question(transactional_id, producer_id, epoch, partitions, ability, done)
         topic = self._image().topic(TOPIC)
-        coordinator = None if topic is None else topic.partitions[java_hash(transactional_id) % len(topic.partitions)]
+        coordinator = (
+            None if topic is None else topic.partitions[partition_for(transactional_id, len(topic.partitions))]
+        )
         if coordinator is None or coordinator.leader < 0:
             question.refuse(CoordinatorNotAvailable(f"{transactional_id} has no coordinator"))
         elif coordinator.leader == self._node_id:

@@ -19,7 +19,7 @@ from ottla.coordinators.groups.consumer.targets import ASSIGNORS
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.protocol.errors import InvalidRegularExpression
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from tests.support.java_peer import JVM_OPTIONS
 
 JUDGE = Path(__file__).parent / "kafka" / "GroupJudge.java"
@@ -121,7 +121,7 @@ class Walk:
         }
 
     def group(self) -> Group:
-        names = hash_order(self.members, text_hash, grown(len(self.members)))
+        names = hash_order(self.members, string_hash, grown_table_size(len(self.members)))
         readers = {
             name: Reader(
                 dict.fromkeys(sorted(self.members[name][1])), self.targets.get(name, {}), self.members[name][0]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.coordinators.groups.share.simple_assignor import Reader, assign
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash, uuid_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, uuid_hash
 from tests.unit.coordinators.groups.consumer.test_against_kafka import STEPS, WALKS, Walk, ask_kafka, show_id
 
 
@@ -15,11 +15,11 @@ class ShareWalk(Walk):
         return {**super().question(), "assignor": "simple"}
 
     def assign(self) -> dict[str, dict[str, list[int]]]:
-        names = hash_order(self.members, text_hash, grown(len(self.members)))
+        names = hash_order(self.members, string_hash, grown_table_size(len(self.members)))
         readers = {}
         for name in names:
             topics = self.members[name][1]
-            ordered = hash_order(sorted(topics), uuid_hash, grown(len(topics)))
+            ordered = hash_order(sorted(topics), uuid_hash, grown_table_size(len(topics)))
             readers[name] = Reader(ordered, self.targets.get(name, {}))
         partitions = {topic: range(number) for topic, number in self.partitions.items()}
         found = assign(readers, partitions, uniform=self.is_uniform)

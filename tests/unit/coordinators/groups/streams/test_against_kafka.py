@@ -17,7 +17,7 @@ from ottla.coordinators.groups.streams.topology import recorded, topology_of
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, UnknownServerError
-from ottla.protocol.java.hash_order import grown, hash_order, text_hash
+from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.rpc import streams_group_heartbeat as messages
 from tests.support.java_peer import JVM_OPTIONS
 
@@ -93,7 +93,7 @@ class Walk:
         }
 
     def assign(self) -> dict[str, Any]:
-        names = hash_order(self.members, text_hash, grown(len(self.members)))
+        names = hash_order(self.members, string_hash, grown_table_size(len(self.members)))
         runners = {name: Runner(self.members[name], self.targets.get(name, NO_TASKS)) for name in names}
         self.targets = assign_tasks(runners, self.subtopologies, self.standbys)
         return {
