@@ -59,31 +59,31 @@ def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLea
     return Decision(bounded.records, bounded.reply)
 
 
-def balance_leaders(view: View, *, max_elections: int = MAX_ELECTIONS) -> Decision[bool]:
+def balance_leaders(view: View) -> Decision[bool]:
     """Give partitions back to their preferred leaders that can lead (auto.leader.rebalance.enable). The reply says
     whether there may be more to do."""
     records: list[object] = []
     for placed in view.image.partitions_not_led_by_preferred():
-        if len(records) >= max_elections:
+        if len(records) >= MAX_ELECTIONS:
             break
         record = change_partition(view, placed, Target(), election=Election.PREFERRED)
         if record is not None:
             records.append(record)
-    return Decision(tuple(records), len(records) >= max_elections)
+    return Decision(tuple(records), len(records) >= MAX_ELECTIONS)
 
 
-def elect_where_unclean_allowed(view: View, *, max_elections: int = MAX_ELECTIONS) -> Decision[bool]:
+def elect_where_unclean_allowed(view: View) -> Decision[bool]:
     """Find leaders for partitions without one whose topics put being there above being complete. The reply says whether
     there may be more to do."""
     records: list[object] = []
     for placed in view.image.partitions_without_leader():
-        if len(records) >= max_elections:
+        if len(records) >= MAX_ELECTIONS:
             break
         if view.allows_unclean_election(placed.topic):
             record = change_partition(view, placed, Target(), election=Election.UNCLEAN)
             if record is not None:
                 records.append(record)
-    return Decision(tuple(records), len(records) >= max_elections)
+    return Decision(tuple(records), len(records) >= MAX_ELECTIONS)
 
 
 def _elect(view: View, name: str, number: int, election: Election) -> PartitionChangeRecord:

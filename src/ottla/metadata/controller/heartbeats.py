@@ -49,7 +49,7 @@ class Heartbeats:
         session.expires_ms = now_ms + self.session_timeout_ms
         session.metadata_offset = metadata_offset
 
-    def disconnected(self, broker_id: int, epoch: int, now_ms: int, *, grace_ms: int = 1_000) -> None:
+    def disconnected(self, broker_id: int, epoch: int, now_ms: int, *, grace_ms: int) -> None:
         """A broker's connection broke, most likely because it died: unless it is heard of again soon, its session
         ends. A broker that only reconnects sends a heartbeat at once."""
         session = self._sessions.get(broker_id)
@@ -117,10 +117,6 @@ class Heartbeats:
             if image.is_alive(broker_id) and session.shutdown_offset == NEVER
         ]
         return min(offsets, default=None)
-
-    def next_expiry_ms(self) -> int | None:
-        """When the next session ends; None if there is none."""
-        return min((expires_ms for expires_ms, _ in self._ends()), default=None)
 
     def expired(self, now_ms: int) -> list[int]:
         """The brokers whose sessions have ended, the longest unheard first."""

@@ -1,7 +1,6 @@
 """Topics are deleted, or get more partitions."""
 
 from collections import Counter
-from collections.abc import Callable
 
 from ottla.metadata.controller.assignments import NewPartitions, check_assignment, check_manual_isr
 from ottla.metadata.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
@@ -14,7 +13,6 @@ from ottla.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     PolicyViolation,
-    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -36,14 +34,9 @@ from ottla.protocol.wire.types import ZERO_UUID
 
 
 def delete_topics(
-    view: View,
-    request: DeleteTopicsRequest,
-    *,
-    charge: Charge | None = None,
-    may_describe: Callable[[str], bool] = lambda _: True,
-    may_delete: Callable[[str], bool] = lambda _: True,
+    view: View, request: DeleteTopicsRequest, *, charge: Charge | None = None
 ) -> Decision[DeleteTopicsResponse]:
-    """Delete topics by name or id. A client learns neither name nor id of a topic that it may not describe."""
+    """Delete topics by name or id."""
     if view.options.setting("delete.topic.enable") is False:
         raise TopicDeletionDisabled
     asked = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
@@ -56,10 +49,7 @@ def delete_topics(
         try:
             if names[state.name] > 1 if state.name is not None else ids[state.topic_id] > 1:
                 raise InvalidRequest("Duplicate topic name." if state.name is not None else "Duplicate topic id.")
-            if state.name is not None and not may_describe(state.name):
-                raise TopicAuthorizationFailed
             topic = _find(view, state)
-            _check_rights(topic, state, result, may_describe, may_delete)
             if topic.id in deleted or (state.name is not None and topic.id in ids):
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             if charge is not None:
@@ -87,20 +77,6 @@ def _find(view: View, state: DeleteTopicState) -> Topic:
     if topic is None:
         raise UnknownTopicOrPartition
     return topic
-
-
-def _check_rights(
-    topic: Topic,
-    state: DeleteTopicState,
-    result: DeletableTopicResult,
-    may_describe: Callable[[str], bool],
-    may_delete: Callable[[str], bool],
-) -> None:
-    if may_delete(topic.name):
-        return
-    if state.name is None and may_describe(topic.name):
-        result.name = topic.name
-    raise TopicAuthorizationFailed
 
 
 def create_partitions(

@@ -1,7 +1,7 @@
 """Topics are created."""
 
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +22,6 @@ from ottla.protocol.errors import (
     InvalidTopic,
     PolicyViolation,
     TopicAlreadyExists,
-    TopicAuthorizationFailed,
 )
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, TopicRecord
 from ottla.protocol.messages.rpc.create_topics import (
@@ -39,14 +38,11 @@ Configs = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreationContext:
-    """What making topics needs from outside. `mentionable` are the topics whose settings the client may see (None:
-    all), `may_create` what it may create."""
+    """What creating topics needs beside the view."""
 
     chance: Chance
     new_id: Callable[[], bytes]
     charge: Charge | None = None
-    mentionable: Container[str] | None = None
-    may_create: Callable[[str], bool] | None = None
 
 
 def create_topics(view: View, request: CreateTopicsRequest, context: CreationContext) -> Decision[CreateTopicsResponse]:
@@ -112,11 +108,6 @@ class _Creation:
         new_partition = self._partitions.record
         for number, replicas in enumerate(assignments):
             records.append(new_partition(topic_id, number, replicas))
-        if context.mentionable is not None and name not in context.mentionable:
-            hidden = TopicAuthorizationFailed.code
-            return records, CreatableTopicResult(
-                name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden
-            )
         return records, CreatableTopicResult(
             name=name,
             topic_id=topic_id,
@@ -127,11 +118,8 @@ class _Creation:
         )
 
     def _check_name(self, name: str) -> None:
-        may_create = self._context.may_create
         if name == METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        if may_create is not None and not may_create(name):
-            raise TopicAuthorizationFailed
         check_topic_name(name)
         if name in self._view.image.topics:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.")

@@ -167,18 +167,6 @@ class Changes:
     def tokens(self) -> tuple[Change[str, DelegationToken], ...]:
         return _differences(self._touched.tokens, self.old.tokens, self.new.tokens)
 
-    @property
-    def features_changed(self) -> bool:
-        return self.old.features is not self.new.features and self.old.features != self.new.features
-
-    @property
-    def metadata_version_changed(self) -> bool:
-        return self.old.features.metadata_version != self.new.features.metadata_version
-
-    @property
-    def producer_ids_changed(self) -> bool:
-        return self.old.next_producer_id != self.new.next_producer_id
-
     def on_broker(self, broker_id: int) -> "ReplicaChanges":
         """What changed for the replicas of one broker."""
         deleted, leading, elected, following, moved = [], [], [], [], []

@@ -146,14 +146,8 @@ class Image:
     def partitions_in_elr(self, broker_id: int) -> Iterator[Placed]:
         return self.partitions_of(self.placement.elr.get(broker_id, NO_ENTRIES))
 
-    def partitions_led_by(self, broker_id: int) -> Iterator[Placed]:
-        return self.partitions_of(self.placement.leaders.get(broker_id, NO_ENTRIES))
-
     def partitions_without_leader(self) -> Iterator[Placed]:
         return self.partitions_of(self.placement.leaderless)
-
-    def partitions_being_reassigned(self) -> Iterator[Placed]:
-        return self.partitions_of(self.placement.reassigning)
 
     def partitions_not_led_by_preferred(self) -> Iterator[Placed]:
         return self.partitions_of(self.placement.imbalanced)

@@ -18,7 +18,7 @@ from ottla.protocol.messages.records.metadata_records import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import BatchHeader
 from ottla.protocol.wire.varint import Buffer
 
 
@@ -72,17 +72,15 @@ class Loader:
             self._position = _Position(offset, epoch, timestamp)
         self._position = _Position(last_offset, epoch, timestamp)
 
-    def load_batches(self, data: Buffer) -> None:
-        """Take in committed batches as the log has them."""
-        for pos, header in batches(data):
-            found = [entry.record for entry in entries(data, pos, header) if isinstance(entry, MetadataEntry)]
-            self.load(
-                found,
-                base_offset=header.base_offset,
-                last_offset=header.last_offset,
-                epoch=header.leader_epoch,
-                timestamp=header.max_timestamp,
-            )
+    def load_batch(self, data: Buffer, position: int, header: BatchHeader) -> None:
+        """Apply the committed batch at this position of the data."""
+        self.load(
+            [entry.record for entry in entries(data, position, header) if isinstance(entry, MetadataEntry)],
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            epoch=header.leader_epoch,
+            timestamp=header.max_timestamp,
+        )
 
     def load_snapshot(self, records: Iterable[object], *, offset: int, epoch: int, timestamp: int) -> Update:
         """Start over from a snapshot, which replaces all there was; the arguments are of the last record it holds."""

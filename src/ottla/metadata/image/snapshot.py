@@ -1,14 +1,14 @@
-"""An image as the records of a snapshot, which make an equal image when they are replayed.
+"""The records of a snapshot: replayed, they make an image equal to the one that they were written from.
 
-Kafka's order: features with metadata.version first, brokers, controllers, topics each with its partitions, settings,
-quotas, producer ids, access rules, SCRAM credentials, delegation tokens. Within a kind Kafka's order is that of its
-hash maps; here it is sorted, so that equal images give equal records.
+The order is Kafka's: features with metadata.version first, brokers, controllers, topics each with its partitions,
+configs, quotas, producer ids, ACLs, SCRAM credentials, delegation tokens. Within a kind Kafka follows its hash maps;
+here the records are sorted, so that equal images give equal records.
 
-What the image's metadata.version cannot say is lost: that is an error unless the caller takes it. Eligible leader
-replicas are left out silently while their feature is off, as Kafka does: the feature's change clears them anyway.
+An image that its metadata.version cannot express is an error. Eligible leader replicas are the exception, as in Kafka:
+they are left out while their feature is off, because a change of the feature clears them anyway.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from ottla.metadata.image.errors import UnwritableImage
 from ottla.metadata.image.image import Image
@@ -45,40 +45,20 @@ from ottla.protocol.metadata_versions import (
 )
 
 
-class Losses:
-    """What a metadata.version cannot say: an error, or told to whoever takes it."""
-
-    def __init__(self, level: int, taken: Callable[[str], None] | None) -> None:
-        self.level = level
-        self._taken = taken
-
-    def check(self, is_there: bool, since: int, what: str) -> bool:
-        """Whether something is there and can be said."""
-        if is_there and self.level < since:
-            if self._taken is None:
-                raise UnwritableImage(f"{what} cannot be written at metadata.version {self.level}")
-            self._taken(what)
-            return False
-        return is_there
-
-
-def records_of(
-    image: Image, *, metadata_version: int | None = None, on_loss: Callable[[str], None] | None = None
-) -> Iterator[object]:
-    """The image's records, for its own metadata.version unless another is wished for."""
-    level = image.features.metadata_version if metadata_version is None else metadata_version
+def records_of(image: Image) -> Iterator[object]:
+    """Return the image's records. Raise UnwritableImage if its metadata.version cannot express all of it."""
+    level = image.features.metadata_version
     if level not in METADATA_VERSIONS:
-        raise UnwritableImage(f"the image has metadata.version {level}, which says nothing of how to write it")
-    losses = Losses(level, on_loss)
+        raise UnwritableImage(f"the image has metadata.version {level}, which this release does not support")
     yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
     for name in sorted(image.features.levels):
         yield FeatureLevelRecord(name=name, feature_level=image.features.levels[name])
-    yield from _node_records(image, losses)
+    yield from _node_records(image, level)
     with_elr = image.features.level(ELR_VERSION) >= 1
     for topic_id in sorted(image.topics_by_id):
-        yield from _topic_records(image.topics_by_id[topic_id], with_elr, losses)
+        yield from _topic_records(image.topics_by_id[topic_id], with_elr, level)
     yield from _setting_records(image)
-    yield from _access_records(image, losses)
+    yield from _access_records(image, level)
 
 
 def versioned_records_of(image: Image) -> Iterator[tuple[object, int]]:
@@ -93,23 +73,31 @@ def versioned_records_of(image: Image) -> Iterator[tuple[object, int]]:
         yield record, version
 
 
-def _node_records(image: Image, losses: Losses) -> Iterator[object]:
+def _check_level(level: int, needed: int, what: str) -> None:
+    if level < needed:
+        raise UnwritableImage(f"{what} cannot be written at metadata.version {level}")
+
+
+def _node_records(image: Image, level: int) -> Iterator[object]:
     for broker_id in sorted(image.brokers):
-        yield _broker_record(image.brokers[broker_id], losses)
-    if losses.check(bool(image.controllers), CONTROLLER_REGISTRATION, "the registration of controllers"):
+        yield _broker_record(image.brokers[broker_id], level)
+    if image.controllers:
+        _check_level(level, CONTROLLER_REGISTRATION, "the registration of controllers")
         for controller_id in sorted(image.controllers):
             yield _controller_record(image.controllers[controller_id])
 
 
-def _broker_record(broker: Broker, losses: Losses) -> RegisterBrokerRecord:
-    migrating = losses.check(broker.is_migrating_zk, ZK_MIGRATION, "that a broker migrates from ZooKeeper")
-    has_dirs = losses.check(bool(broker.log_dirs), DIRECTORY_ASSIGNMENT, "the log directories of a broker")
+def _broker_record(broker: Broker, level: int) -> RegisterBrokerRecord:
     cordoned = broker.cordoned_log_dirs
-    if not losses.check(cordoned is not None, CORDONED_LOG_DIRS, "the cordoned log directories of a broker"):
-        cordoned = None
+    if broker.is_migrating_zk:
+        _check_level(level, ZK_MIGRATION, "a broker's migration from ZooKeeper")
+    if broker.log_dirs:
+        _check_level(level, DIRECTORY_ASSIGNMENT, "the log directories of a broker")
+    if cordoned is not None:
+        _check_level(level, CORDONED_LOG_DIRS, "the cordoned log directories of a broker")
     return RegisterBrokerRecord(
         broker_id=broker.id,
-        is_migrating_zk_broker=migrating,
+        is_migrating_zk_broker=broker.is_migrating_zk,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
         end_points=[
@@ -123,7 +111,7 @@ def _broker_record(broker: Broker, losses: Losses) -> RegisterBrokerRecord:
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
-        log_dirs=list(broker.log_dirs) if has_dirs else [],
+        log_dirs=list(broker.log_dirs),
         cordoned_log_dirs=None if cordoned is None else list(cordoned),
     )
 
@@ -144,7 +132,7 @@ def _controller_record(controller: Controller) -> RegisterControllerRecord:
     )
 
 
-def _topic_records(topic: Topic, with_elr: bool, losses: Losses) -> Iterator[object]:
+def _topic_records(topic: Topic, with_elr: bool, level: int) -> Iterator[object]:
     yield TopicRecord(name=topic.name, topic_id=topic.id)
     for number, partition in enumerate(topic.partitions):
         record = PartitionRecord(
@@ -162,11 +150,10 @@ def _topic_records(topic: Topic, with_elr: bool, losses: Losses) -> Iterator[obj
         if with_elr:
             record.eligible_leader_replicas = list(partition.elr) or None
             record.last_known_elr = list(partition.last_known_elr) or None
-        if losses.level >= DIRECTORY_ASSIGNMENT:
+        if level >= DIRECTORY_ASSIGNMENT:
             record.directories = list(partition.directories)
-        else:
-            assigned = any(directory != DIRECTORY_MIGRATING for directory in partition.directories)
-            losses.check(assigned, DIRECTORY_ASSIGNMENT, "the directories of replicas")
+        elif any(directory != DIRECTORY_MIGRATING for directory in partition.directories):
+            _check_level(level, DIRECTORY_ASSIGNMENT, "the directories of replicas")
         yield record
 
 
@@ -186,15 +173,17 @@ def _quota_order(entity: Iterable[tuple[str, str | None]]) -> list[tuple[str, bo
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
-def _access_records(image: Image, losses: Losses) -> Iterator[object]:
+def _access_records(image: Image, level: int) -> Iterator[object]:
     for acl_id in sorted(image.acls):
         acl = image.acls[acl_id]
         yield AccessControlEntryRecord(id=acl_id, **acl._asdict())
-    if losses.check(bool(image.scram), SCRAM, "SCRAM credentials"):
+    if image.scram:
+        _check_level(level, SCRAM, "SCRAM credentials")
         for user in sorted(image.scram):
             credential = image.scram[user]
             yield UserScramCredentialRecord(name=user.name, mechanism=user.mechanism, **credential._asdict())
-    if losses.check(bool(image.tokens), DELEGATION_TOKENS, "delegation tokens"):
+    if image.tokens:
+        _check_level(level, DELEGATION_TOKENS, "delegation tokens")
         for token_id in sorted(image.tokens):
             token = image.tokens[token_id]
             yield DelegationTokenRecord(**{**token._asdict(), "renewers": list(token.renewers)})

@@ -131,14 +131,7 @@ class MetadataPublisher:
             for pos, header in batches(data, partial_tail=True):
                 if header.base_offset >= high_watermark:
                     return self._publish()
-                records = [entry.record for entry in entries(data, pos, header) if isinstance(entry, MetadataEntry)]
-                self._loader.load(
-                    records,
-                    base_offset=header.base_offset,
-                    last_offset=header.last_offset,
-                    epoch=header.leader_epoch,
-                    timestamp=header.max_timestamp,
-                )
+                self._loader.load_batch(data, pos, header)
                 self._position = header.next_offset
                 self._bytes_since_snapshot += header.size_bytes
         return self._publish()

@@ -215,7 +215,9 @@ def test_an_unclean_election_on_demand_needs_no_setting() -> None:
         elect(cluster, 5, 0)
 
 
-def test_leadership_goes_back_to_the_preferred_by_itself_some_at_a_time(cluster: Cluster) -> None:
+def test_preferred_leaders_are_restored_a_limited_number_at_a_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.create("u", [1, 2], [1, 3])
     cluster.stop(1)
     cluster.start(1)
@@ -224,7 +226,8 @@ def test_leadership_goes_back_to_the_preferred_by_itself_some_at_a_time(cluster:
     set_isr(cluster, 1, 2, 3)
     assert not cluster.apply(elections.balance_leaders(cluster.view))
     assert cluster.partition().leader == 1
-    assert cluster.apply(elections.balance_leaders(cluster.view, max_elections=0))
+    monkeypatch.setattr(elections, "MAX_ELECTIONS", 0)
+    assert cluster.apply(elections.balance_leaders(cluster.view))
 
 
 def test_partitions_without_leader_get_one_once_unclean_elections_are_allowed() -> None:

@@ -21,7 +21,6 @@ from ottla.protocol.errors import (
     PolicyViolation,
     ThrottlingQuotaExceeded,
     TopicAlreadyExists,
-    TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -84,14 +83,6 @@ def test_the_answer_shows_every_setting_with_where_it_comes_from() -> None:
     assert shown["segment.bytes"] == ("1048576", 4)
     assert shown["cleanup.policy"] == ("delete", 5)
     assert [each.name for each in result.configs] == sorted(shown)
-
-
-def test_settings_are_not_shown_to_who_may_not_see_them() -> None:
-    cluster = Cluster(1)
-    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
-    result = create_topics(cluster.view, request, context(cluster, mentionable=())).reply.topics[0]
-    assert (result.error_code, result.configs, result.num_partitions) == (0, [], -1)
-    assert result.topic_config_error_code == TopicAuthorizationFailed.code
 
 
 def test_defaults_come_from_the_controllers_file() -> None:
@@ -210,7 +201,7 @@ def test_a_request_makes_no_more_partitions_than_a_batch_can_hold() -> None:
         cluster.create("t", partitions=10_001, factor=1)
 
 
-def test_policies_quotas_and_rights_are_asked() -> None:
+def test_policies_and_quotas_may_refuse_a_topic() -> None:
     seen: list[NewTopic] = []
 
     def policy(topic: NewTopic) -> None:
@@ -224,8 +215,6 @@ def test_policies_quotas_and_rights_are_asked() -> None:
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     charged = create_topics(cluster.view, request, context(cluster, charge=charge))
     assert charged.reply.topics[0].error_code == ThrottlingQuotaExceeded.code
-    refused = create_topics(cluster.view, request, context(cluster, may_create=lambda _: False))
-    assert refused.reply.topics[0].error_code == TopicAuthorizationFailed.code
     view = View(cluster.image, Options(node_id=1, cluster_id="c", create_topic_policy=policy))
     assert create_topics(view, request, context(cluster)).reply.topics[0].error_code == PolicyViolation.code
     assert seen == [NewTopic("t", 2, 1, None, {})]
@@ -270,25 +259,6 @@ def test_what_to_delete_must_be_clear() -> None:
 def test_deletion_can_be_switched_off() -> None:
     with pytest.raises(TopicDeletionDisabled):
         delete(Cluster(1, settings={"delete.topic.enable": "false"}), topic_names=["a"])
-
-
-def test_who_may_not_delete_learns_nothing() -> None:
-    cluster = Cluster(1)
-    cluster.create("t", [1])
-    request = DeleteTopicsRequest(
-        topics=[
-            DeleteTopicState(name="t"),
-            DeleteTopicState(name="none"),
-            DeleteTopicState(topic_id=cluster.topic_id()),
-        ]
-    )
-    decision = delete_topics(cluster.view, request, may_describe=lambda _: False, may_delete=lambda _: False)
-    assert [(each.name, each.error_code) for each in decision.reply.responses] == [
-        ("t", TopicAuthorizationFailed.code),
-        ("none", TopicAuthorizationFailed.code),
-        (None, TopicAuthorizationFailed.code),
-    ]
-    assert decision.records == ()
 
 
 def test_a_topic_gets_more_partitions() -> None:

@@ -17,6 +17,7 @@ from ottla.protocol.messages.records.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.messages.records.raft_records import LeaderChangeMessage
+from ottla.protocol.wire.batch import batches
 from tests.unit.metadata.image.stories import uuid
 
 
@@ -126,16 +127,18 @@ def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
     assert [made.name for made in update.changes.topics_created] == ["a"]
     assert [gone.name for gone in update.changes.topics_deleted] == ["c"]
     assert [change.key for change in update.changes.configs] == [(4, "")]
-    assert update.changes.metadata_version_changed
+    assert update.changes.old.features.metadata_version != update.changes.new.features.metadata_version
 
 
 def test_batches_of_the_log_are_read_with_control_batches_among_them() -> None:
     loader = Loader()
-    loader.load_batches(
+    data = (
         control_batch([LeaderChangeMessage(leader_id=1)], base_offset=0, epoch=4, timestamp=1)
         + metadata_batch([(topic("a"), 0)], base_offset=1, epoch=4, timestamp=2)
         + control_batch([LeaderChangeMessage(leader_id=2)], base_offset=2, epoch=5, timestamp=3)
     )
+    for position, header in batches(data):
+        loader.load_batch(data, position, header)
     update = loader.publish()
     assert update is not None
     assert (update.image.offset, update.image.epoch, update.image.timestamp) == (2, 5, 3)

@@ -20,6 +20,7 @@ from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.wire.batch import batches
 from ottla.storage.state_machine.decision import Decision
 from tests.support.one_controller import ME, OneController
 
@@ -291,7 +292,9 @@ def test_a_snapshot_and_what_follows_it_are_read_after_a_crash() -> None:
 def read_again(controller: OneController) -> Image:
     """What a node makes of the log that did not decide any of it."""
     loader = Loader()
-    loader.load_batches(controller.log.read_bytes(0, 1 << 30))
+    data = controller.log.read_bytes(0, 1 << 30)
+    for position, header in batches(data):
+        loader.load_batch(data, position, header)
     loader.publish()
     return loader.image
 
