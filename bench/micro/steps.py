@@ -19,6 +19,7 @@ from bench.harness.figures import OTTLA
 from bench.harness.measure import cpu_seconds
 from bench.harness.systems import SYSTEMS, running
 from bench.harness.timing import Work, compare
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.fetch import (
     FetchableTopicResponse,
@@ -80,7 +81,9 @@ def whole() -> None:
         near = stack.enter_context(socket.create_connection(("127.0.0.1", cluster.nodes[0].port)))
         topics = [TopicProduceData(name=_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])]
         body = encode(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), VERSION)
-        header = RequestHeader(request_api_key=0, request_api_version=VERSION, correlation_id=1, client_id="bench")
+        header = RequestHeader(
+            request_api_key=ApiKey.PRODUCE, request_api_version=VERSION, correlation_id=1, client_id="bench"
+        )
         frame = encode(header, 2) + body
         frame = len(frame).to_bytes(4, "big") + frame
         print("\na produce of one record in a node, µs of its CPU")

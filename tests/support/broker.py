@@ -31,7 +31,7 @@ from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.node.coordinators import group_context, group_coordinators
 from ottla.protocol.features import SUPPORTED
-from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.records.metadata_records import (
     BrokerEndpoint,
     PartitionChangeRecord,
@@ -109,7 +109,7 @@ class Exchange:
         """The answer, decoded from the bytes that were sent."""
         assert self.outcome == "answered", self.outcome or "still waiting"
         api = BY_KEY[schema_of(type(self._request)).key]
-        is_tagged = is_flexible(api.response, self._version) and api.key != 18
+        is_tagged = is_flexible(api.response, self._version) and api.key is not ApiKey.API_VERSIONS
         return decode(api.response, self._version, self._answer[9 if is_tagged else 8 :])
 
     def _end(self, outcome: str) -> None:

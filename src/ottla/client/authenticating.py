@@ -10,8 +10,6 @@ from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateReques
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.security.exchanges import Exchange
 
-HANDSHAKE: Final = 17
-AUTHENTICATE: Final = 36
 HANDSHAKE_VERSION: Final = 1
 """After version 0 tokens would go without the headers of requests."""
 

@@ -10,6 +10,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition
 from ottla.client.retrying import check, failure
 from ottla.protocol.errors import ApiError, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.rpc.describe_log_dirs import (
@@ -114,7 +115,7 @@ class ClusterCalls:
     async def features(self) -> list[Feature]:
         """What the cluster can do and does, by name."""
         connection = await self.cluster.retry(self.cluster.any_connection)
-        version = connection.version_of(18)
+        version = connection.version_of(ApiKey.API_VERSIONS)
         if version < 3:
             raise UnsupportedVersion(f"{connection.address} is too old to tell its features")
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")

@@ -21,7 +21,7 @@ from ottla import __version__
 from ottla.client.authenticating import HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
 from ottla.client.framing import LENGTH, answer_size
 from ottla.protocol.errors import ApiError, NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
-from ottla.protocol.messages.apis import BY_KEY, Api
+from ottla.protocol.messages.apis import BY_KEY, Api, ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.wire.codec import decode, encode, is_flexible
@@ -30,7 +30,6 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.security.settings import PLAINTEXT, Sasl, Security
 from ottla.security.tls import client_context
 
-_API_VERSIONS: Final = 18
 _HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", getattr(select, "POLLHUP", 0))  # not every system can tell
 _head = struct.Struct(">hhih").pack
 
@@ -233,7 +232,7 @@ class Connection:
             raise ProtocolError(f"an answer to request {answered}, where {correlation} is next")
         start = LENGTH.size
         # The answer may be read by clients that do not know the node's versions yet.
-        if api.key == _API_VERSIONS:
+        if api.key is ApiKey.API_VERSIONS:
             response = self._take_versions(frame[start:], version)
         else:
             if is_flexible(api.response, version):

@@ -22,10 +22,10 @@ from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
 from ottla.client.retrying import Deadline, check, failure, located, passes, wait_s
 from ottla.protocol.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.wire.types import ZERO_UUID
 
-_FETCH: Final = 1
 _LAST_WITH_NAMES: Final = 12
 _LANE: Final = "fetch"
 
@@ -251,7 +251,7 @@ class Consumer:
                 self._topic_id(key[0]), self._reading[key].offset, leader.leader_epoch, self._partition_bytes
             )
         has_ids = all(asked.topic_id != ZERO_UUID for asked in wanted.values())
-        version = connection.version_of(_FETCH, at_most=None if has_ids else _LAST_WITH_NAMES)
+        version = connection.version_of(ApiKey.FETCH, at_most=None if has_ids else _LAST_WITH_NAMES)
         session_id, session_epoch = session.id, session.epoch
         topics, forgotten = session.request(wanted)
         request = FetchRequest(

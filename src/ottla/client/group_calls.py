@@ -10,6 +10,7 @@ from ottla.client.connection import Connection
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check, located
 from ottla.protocol.errors import ApiError, GroupIdNotFound, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.protocol.messages.rpc.consumer_group_describe import (
     Assignment,
@@ -44,7 +45,6 @@ from ottla.protocol.wire.errors import ProtocolError
 
 T = TypeVar("T")
 
-_FIND_COORDINATOR, _OFFSET_COMMIT, _OFFSET_FETCH = 10, 8, 9
 _FIRST_FOR_MANY_KEYS: Final = 4
 _FIRST_FOR_MANY_GROUPS: Final = 8
 _LAST_BY_NAME: Final = 9
@@ -133,7 +133,7 @@ class GroupCalls:
         """How far a group has read, in all partitions that it committed an offset for."""
 
         async def ask(connection: Connection, node: int) -> dict[TopicPartition, CommittedOffset]:
-            version = connection.version_of(_OFFSET_FETCH, at_most=_LAST_BY_NAME)
+            version = connection.version_of(ApiKey.OFFSET_FETCH, at_most=_LAST_BY_NAME)
             request = OffsetFetchRequest(
                 group_id=group_id, topics=None, groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)]
             )
@@ -177,7 +177,7 @@ class GroupCalls:
         request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
 
         async def ask(connection: Connection, node: int) -> None:
-            version = connection.version_of(_OFFSET_COMMIT, at_most=_LAST_BY_NAME)
+            version = connection.version_of(ApiKey.OFFSET_COMMIT, at_most=_LAST_BY_NAME)
             answer: OffsetCommitResponse = await connection.send(request, version=version)
             for topic in answer.topics:
                 for each in topic.partitions:
@@ -206,7 +206,7 @@ class GroupCalls:
 
     async def _coordinator_of_group(self, group_id: str) -> int:
         connection = await self.cluster.any_connection()
-        version = connection.version_of(_FIND_COORDINATOR)
+        version = connection.version_of(ApiKey.FIND_COORDINATOR)
         request = FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id])
         answer: FindCoordinatorResponse = await connection.send(request, version=version)
         found = answer.coordinators[0] if version >= _FIRST_FOR_MANY_KEYS else answer

@@ -8,6 +8,7 @@ from ottla.client.delivery import Identity, Settled
 from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.retrying import check, failure
 from ottla.protocol.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
@@ -18,7 +19,6 @@ from ottla.protocol.messages.rpc.produce import (
 )
 from ottla.protocol.wire.types import ZERO_UUID
 
-_PRODUCE: Final = 0
 _LAST_WITH_NAMES: Final = 12
 
 Answer: TypeAlias = Settled | tuple[ApiError, bool]
@@ -59,7 +59,7 @@ async def exchange(
         acks=acks, timeout_ms=int(cluster.request_timeout_s * 1000), topic_data=list(topics.values())
     )
     connection = await cluster.connection(node)
-    version = connection.version_of(_PRODUCE, at_most=_LAST_WITH_NAMES if ZERO_UUID in names else None)
+    version = connection.version_of(ApiKey.PRODUCE, at_most=_LAST_WITH_NAMES if ZERO_UUID in names else None)
     if acks == 0:
         await connection.post(request, version=version)
         return dict.fromkeys(payloads, Settled(-1, -1))

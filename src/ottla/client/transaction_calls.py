@@ -16,6 +16,7 @@ from ottla.protocol.errors import (
     NotCoordinator,
     TransactionalIdNotFound,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -193,7 +194,7 @@ class TransactionCalls:
 
     async def _coordinator(self, transactional_id: str) -> int:
         connection = await self.cluster.any_connection()
-        version = connection.version_of(10)
+        version = connection.version_of(ApiKey.FIND_COORDINATOR)
         request = FindCoordinatorRequest(
             key_type=_TRANSACTION, key=transactional_id, coordinator_keys=[transactional_id]
         )

@@ -141,8 +141,8 @@ class ControllerAccess:
         """This node as the asker; its changes to topics are charged as they would be if they came over the network."""
         if self.throttling is None:
             return ITSELF
-        key, link = schema_of(type(request)).key, self.link
-        charge = self.throttling.charge_for(key, BY_KEY[key].latest_stable, link.user, link.client_id(lane))
+        api, link = BY_KEY[schema_of(type(request)).key], self.link
+        charge = self.throttling.charge_for(api.key, api.latest_stable, link.user, link.client_id(lane))
         return ITSELF if charge is None else ITSELF._replace(charge=charge)
 
     async def _kept(self, keeper: AclKeeper, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest) -> Any:

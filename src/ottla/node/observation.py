@@ -42,6 +42,7 @@ from ottla.node.broker_lifecycle import Lifecycle
 from ottla.node.http_server import Answer, HttpServer
 from ottla.node.replication import Replication
 from ottla.node.topic_states import TopicStates
+from ottla.protocol.messages.apis import ApiKey
 from ottla.replication.purgatory import Expirations
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
@@ -50,7 +51,6 @@ logger = logging.getLogger(__name__)
 
 _FRESH_S: Final = 1.0
 """Metrics are gathered at most so often, however many ask."""
-_PRODUCE, _FETCH = 0, 1
 
 
 class Observation:
@@ -117,7 +117,7 @@ class Observation:
         topics = self._topics = Topics(broker.partitions)
         self._expirations = broker.expirations
         self.registry.collect(topics.families)
-        self.requests.looks |= {_PRODUCE: topics.look_at_produce, _FETCH: topics.look_at_fetch}
+        self.requests.looks |= {ApiKey.PRODUCE: topics.look_at_produce, ApiKey.FETCH: topics.look_at_fetch}
         remember = watch_coordinators(
             self.registry,
             {"group": broker.groups, "transaction": broker.transactions.shards, "share": broker.sharing.shards},

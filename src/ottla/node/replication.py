@@ -15,8 +15,8 @@ from ottla.client.connection import Connection
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, BrokerNotAvailable, NetworkFailed
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchRequest
-from ottla.protocol.wire.declare import schema_of
 from ottla.replication.directory_assignments import DirectoryAssignments
 from ottla.replication.fetch_requests import FetchLimits
 from ottla.replication.fetcher import Fetcher, Lane
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_IDS = 13
 """The version of Fetch from which on topics have ids; all brokers of clusters without ZooKeeper speak it."""
-_FETCH = schema_of(FetchRequest).key
 
 Connect = Callable[[int, str], Awaitable[Connection]]
 """Opens a connection to a broker, by its id, under a name."""
@@ -270,7 +269,7 @@ class RunningFetcher:
         connection = self._connections.get(lane)
         if connection is None or not connection.is_open:
             connection = self._connections[lane] = await self._connect()
-        if isinstance(request, FetchRequest) and connection.version_of(_FETCH) < _TOPIC_IDS:
+        if isinstance(request, FetchRequest) and connection.version_of(ApiKey.FETCH) < _TOPIC_IDS:
             raise BrokerNotAvailable(f"{connection.address} does not know topics by their ids")
         self._waiting.add(lane)
         try:

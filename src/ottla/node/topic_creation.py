@@ -17,12 +17,11 @@ from ottla.broker.requests.call import Call, CloseConnection
 from ottla.broker.requests.forwarded import on_behalf
 from ottla.config.node_settings import NodeSettings
 from ottla.protocol.errors import ApiError, TopicAlreadyExists, by_code
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 logger = logging.getLogger(__name__)
 
-CREATE_TOPICS: Final = 19
 _CONTROLLERS_CHOICE: Final = -1
 _FAILURES: Final = 1000
 """How many topics are remembered that could not be made."""
@@ -83,9 +82,9 @@ class TopicCreation:
 
     def _call_for(self, call: Call[Any]) -> Call[Any]:
         """A call by which the client of another asks for topics, in the newest version that the controller reads."""
-        newest = BY_KEY[CREATE_TOPICS].latest_stable
-        served = (self._controller.controller_versions() or {}).get(CREATE_TOPICS)
-        return on_behalf(call, CREATE_TOPICS, newest if served is None else min(newest, served[1]))
+        newest = BY_KEY[ApiKey.CREATE_TOPICS].latest_stable
+        served = (self._controller.controller_versions() or {}).get(ApiKey.CREATE_TOPICS)
+        return on_behalf(call, ApiKey.CREATE_TOPICS, newest if served is None else min(newest, served[1]))
 
     def create_for_streams(
         self, call: Call[Any], topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int

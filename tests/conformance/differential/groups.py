@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
@@ -112,7 +113,7 @@ class Member:
             frame = side.receive("PLAINTEXT", ANSWER_TIMEOUT_S)
             found.append(frame if isinstance(frame, str) else decode_response(key, version, frame)[1])
         answers = Answers(*found)
-        if key == 11 and not any(isinstance(each, str) for each in answers):
+        if key == ApiKey.JOIN_GROUP and not any(isinstance(each, str) for each in answers):
             self.learn(answers)
         differences = self.both.differences(answers, version, ignoring=ignoring)
         assert not differences, differences

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bench.harness.ports import free_ports
 
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -40,7 +40,6 @@ from tests.conformance.differential.normal import CLOSED, SILENT, Known, Message
 from tests.support.kafka_broker import SETTINGS, KafkaNode
 from tests.support.ottla_node import OttlaNode
 
-API_VERSIONS = 18
 ANSWER_TIMEOUT_S = 15.0
 NEVER_ANSWERED = 0x7FFF_0000
 ASKED_ALONE = 0x7FFE_0000
@@ -362,7 +361,7 @@ def decode_response(key: int, version: int, data: bytes) -> tuple[int, Any]:
     """The correlation id and the response of a frame; it must be used up to its last byte."""
     cls = BY_KEY[key].response
     # ApiVersions is read before the client knows what the node speaks.
-    flexible = is_flexible(cls, version) and key != API_VERSIONS
+    flexible = is_flexible(cls, version) and key != ApiKey.API_VERSIONS
     header, pos = decode_from(ResponseHeader, 1 if flexible else 0, memoryview(data))
     return header.correlation_id, decode(cls, version, data[pos:])
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinators.groups.behaviour import GroupsBehaviour
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
@@ -30,7 +30,7 @@ from tests.conformance.differential.requests import Part, fetch
 numbers = count(1)
 
 
-def versions_of(key: int) -> range:
+def versions_of(key: ApiKey) -> range:
     return range(BY_KEY[key].oldest, BY_KEY[key].latest_stable + 1)
 
 
@@ -51,7 +51,7 @@ def topic(two_nodes: tuple[Both, object]) -> str:
 
 def look(both: Both, group: str) -> None:
     """Both tell the same of a group."""
-    for version in versions_of(15):
+    for version in versions_of(ApiKey.DESCRIBE_GROUPS):
         both.same(DescribeGroupsRequest(groups=[group]), version)
     # The other kinds are other tests' groups, which may be on their way from one state to the next.
     both.same(ListGroupsRequest(types_filter=["classic"]), 5)
@@ -71,7 +71,7 @@ def stable_pair(a: Member, b: Member) -> None:
     b.end()
 
 
-@pytest.mark.parametrize("version", versions_of(11))
+@pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
 def test_the_life_of_a_group_of_one(both: Both, topic: str, group: str, version: int) -> None:
     sync, beat, leave, commit = (min(version, latest) for latest in (5, 4, 5, 9))
     with member(both, "a", group, topics=[topic]) as a:
@@ -166,7 +166,7 @@ def test_members_that_wait_for_the_assignment_when_another_joins(both: Both, top
         look(both, group)
 
 
-@pytest.mark.parametrize("version", versions_of(11))
+@pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
 def test_joins_that_are_refused(both: Both, topic: str, group: str, version: int) -> None:
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=[topic]) as b:
 
@@ -197,7 +197,7 @@ def test_joins_that_are_refused(both: Both, topic: str, group: str, version: int
         look(both, group)
 
 
-@pytest.mark.parametrize("version", versions_of(14))
+@pytest.mark.parametrize("version", versions_of(ApiKey.SYNC_GROUP))
 def test_syncs_that_are_refused(both: Both, topic: str, group: str, version: int) -> None:
     named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     both.same(SyncGroupRequest(group_id="missing", generation_id=1, member_id="nobody", **named), version)
@@ -218,7 +218,7 @@ def test_syncs_that_are_refused(both: Both, topic: str, group: str, version: int
         a.same(a.sync_request(), version)
 
 
-@pytest.mark.parametrize("version", versions_of(12))
+@pytest.mark.parametrize("version", versions_of(ApiKey.HEARTBEAT))
 def test_heartbeats_that_are_refused(both: Both, topic: str, group: str, version: int) -> None:
     both.same(HeartbeatRequest(group_id="missing", generation_id=1, member_id="nobody"), version)
     both.same(HeartbeatRequest(group_id="", generation_id=1, member_id="nobody"), version)
@@ -231,7 +231,7 @@ def test_heartbeats_that_are_refused(both: Both, topic: str, group: str, version
             a.heartbeat(version, group_instance_id="nobody")
 
 
-@pytest.mark.parametrize("version", versions_of(13))
+@pytest.mark.parametrize("version", versions_of(ApiKey.LEAVE_GROUP))
 def test_leaving(both: Both, topic: str, group: str, version: int) -> None:
     many = [MemberIdentity(member_id="nobody"), MemberIdentity(member_id="", group_instance_id="no such")]
     for name in ("missing", ""):

@@ -5,14 +5,13 @@ from random import Random
 
 import pytest
 
-from ottla.protocol.messages.apis import APIS, BY_KEY, Api, Listeners
+from ottla.protocol.messages.apis import APIS, BY_KEY, Api, ApiKey, Listeners
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from tests.conformance.differential.harness import Answers, Both, Side, decode_response, frame_of, header_of
 from tests.conformance.differential.normal import CLOSED
 from tests.conformance.differential.requests import Part, batch, fetch, produce
 
-API_VERSIONS = 18
 STABLE = range(5)
 SERVED = ("PLAINTEXT", "CONTROLLER")
 
@@ -61,8 +60,8 @@ def test_names_of_software(both: Both, name: str, number: str, version: int) -> 
 @pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
 @pytest.mark.parametrize("body", [b"", b"\0", b"whatever follows"])
 def test_versions_of_the_future_are_answered_in_version_0(both: Both, version: int, body: bytes) -> None:
-    got = both.send(header_of(API_VERSIONS, version, 7) + body)
-    kafka, ottla = (each if isinstance(each, str) else decode_response(API_VERSIONS, 0, each) for each in got)
+    got = both.send(header_of(ApiKey.API_VERSIONS, version, 7) + body)
+    kafka, ottla = (each if isinstance(each, str) else decode_response(ApiKey.API_VERSIONS, 0, each) for each in got)
     assert kafka == ottla
 
 
@@ -77,7 +76,7 @@ def out_of_range(api: Api) -> list[int]:
     return [version for version in (api.oldest - 1, api.latest + 1, 32_767) if version >= 0]
 
 
-@pytest.mark.parametrize("api", [api for api in APIS if api.key != API_VERSIONS], ids=lambda api: api.name)
+@pytest.mark.parametrize("api", [api for api in APIS if api.key != ApiKey.API_VERSIONS], ids=lambda api: api.name)
 def test_versions_that_do_not_exist(both: Both, api: Api) -> None:
     for version in out_of_range(api):
         assert both.send(header_of(api.key, version, 1) + bytes(40)) == (CLOSED, CLOSED), version
@@ -138,19 +137,19 @@ def test_headers(both: Both, name: str) -> None:
 
 
 BODIES = {
-    "count of topics too large": (3, 1, b"\x7f\xff\xff\xff"),
-    "negative count": (3, 1, b"\xff\xff\xff\xfe"),
-    "null where it may not be": (3, 0, b"\xff\xff\xff\xff"),
-    "text beyond the end": (3, 1, b"\0\0\0\1\0\x20ab"),
-    "null text": (3, 1, b"\0\0\0\1\xff\xff"),
-    "compact count too large": (3, 9, b"\xff\xff\xff\xff\x07\0\0\0\0"),
-    "a varint without end": (3, 9, b"\xff" * 12),
-    "not UTF-8": (3, 1, b"\0\0\0\1\0\2\xff\xfe"),
-    "tags cut": (3, 9, b"\x01\0\0\0\x01\x05"),
-    "a boolean of 7": (3, 4, b"\0\0\0\0\x07"),
-    "empty produce": (0, 9, b""),
-    "empty fetch": (1, 12, b""),
-    "half a fetch": (1, 4, bytes(9)),
+    "count of topics too large": (ApiKey.METADATA, 1, b"\x7f\xff\xff\xff"),
+    "negative count": (ApiKey.METADATA, 1, b"\xff\xff\xff\xfe"),
+    "null where it may not be": (ApiKey.METADATA, 0, b"\xff\xff\xff\xff"),
+    "text beyond the end": (ApiKey.METADATA, 1, b"\0\0\0\1\0\x20ab"),
+    "null text": (ApiKey.METADATA, 1, b"\0\0\0\1\xff\xff"),
+    "compact count too large": (ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x07\0\0\0\0"),
+    "a varint without end": (ApiKey.METADATA, 9, b"\xff" * 12),
+    "not UTF-8": (ApiKey.METADATA, 1, b"\0\0\0\1\0\2\xff\xfe"),
+    "tags cut": (ApiKey.METADATA, 9, b"\x01\0\0\0\x01\x05"),
+    "a boolean of 7": (ApiKey.METADATA, 4, b"\0\0\0\0\x07"),
+    "empty produce": (ApiKey.PRODUCE, 9, b""),
+    "empty fetch": (ApiKey.FETCH, 12, b""),
+    "half a fetch": (ApiKey.FETCH, 4, bytes(9)),
 }
 
 
@@ -167,11 +166,11 @@ def test_cut_and_flipped_requests(both: Both, seed: int) -> None:
     random = Random(seed)
     topic = both.new_topic()
     makers = [
-        (0, 9, produce(9, (topic, 0, batch()), acks=1)),
-        (0, 3, produce(3, (topic, 0, batch()), acks=1)),
-        (1, 12, fetch(12, Part(topic))),
-        (1, 4, fetch(4, Part(topic))),
-        (3, 12, lambda side: MetadataRequest(topics=[])),
+        (ApiKey.PRODUCE, 9, produce(9, (topic, 0, batch()), acks=1)),
+        (ApiKey.PRODUCE, 3, produce(3, (topic, 0, batch()), acks=1)),
+        (ApiKey.FETCH, 12, fetch(12, Part(topic))),
+        (ApiKey.FETCH, 4, fetch(4, Part(topic))),
+        (ApiKey.METADATA, 12, lambda side: MetadataRequest(topics=[])),
     ]
     for _ in range(40):
         key, version, make = random.choice(makers)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
@@ -166,7 +166,7 @@ def test_a_request_that_was_handed_on(both: Both) -> None:
 
 def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: Both) -> None:
     for answer in both.ask(enclosed(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3), 0, listener=CONTROLLER):
-        _, response = decode_response(38, 3, answer.response_data)
+        _, response = decode_response(ApiKey.CREATE_DELEGATION_TOKEN, 3, answer.response_data)
         assert response.error_code == 61
 
 

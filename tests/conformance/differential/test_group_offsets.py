@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
@@ -34,7 +34,7 @@ from tests.conformance.differential.requests import UNKNOWN_ID
 numbers = count(1)
 
 
-def versions_of(key: int) -> range:
+def versions_of(key: ApiKey) -> range:
     return range(BY_KEY[key].oldest, BY_KEY[key].latest_stable + 1)
 
 
@@ -104,7 +104,7 @@ def fetch(version: int, group: str, parts: list[tuple[str, list[int]]] | None, *
 
 
 class TestFindCoordinator:
-    @pytest.mark.parametrize("version", versions_of(10))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.FIND_COORDINATOR))
     @pytest.mark.parametrize("kind", [0, 1, 2, 3, -1])
     def test_every_type_of_key(self, both: Both, version: int, kind: int) -> None:
         if kind and version == 0:
@@ -124,10 +124,10 @@ class TestFindCoordinator:
 
 
 class TestCommittedOffsets:
-    @pytest.mark.parametrize("version", versions_of(8))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
     def test_what_is_committed_is_found(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(commit(group, (topic, 0, 5), (topic, 2, 0), metadata="so far", epoch=3), version)
-        for asked in versions_of(9):
+        for asked in versions_of(ApiKey.OFFSET_FETCH):
             both.same(fetch(asked, group, [(topic, [0, 1, 2])]), asked)
             both.same(fetch(asked, group, [(topic, [])]), asked)
             both.same(fetch(asked, group, []), asked)
@@ -136,7 +136,7 @@ class TestCommittedOffsets:
         both.same(commit(group, (topic, 0, 3), metadata=None), version)
         both.same(fetch(9, group, None, stable=True), 9)
 
-    @pytest.mark.parametrize("version", versions_of(8))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
     def test_commits_that_are_refused(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(commit(group, (topic, 7, 1), (topic, -1, 1), (topic, 1, 1)), version)
         both.same(commit(group, ("nowhere", 0, 1), (topic, 1, 2)), version)
@@ -158,7 +158,7 @@ class TestCommittedOffsets:
             both.same(commit(group, (topic, 0, 1), retention_time_ms=100_000), version)
         both.same(fetch(8, group, None), 8)
 
-    @pytest.mark.parametrize("version", versions_of(9))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FETCH))
     def test_offsets_that_are_not_there(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0])]), version)
         both.same(fetch(version, "", [(topic, [0])]), version)
@@ -222,7 +222,7 @@ class TestDeletion:
         both.same(fetch(9, group, None), 9)
         both.same(DescribeGroupsRequest(groups=[group]), 6)
 
-    @pytest.mark.parametrize("version", versions_of(42))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_GROUPS))
     def test_groups(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
         both.same(DeleteGroupsRequest(groups_names=[group, "missing", "", "missing"]), version)
@@ -232,7 +232,7 @@ class TestDeletion:
 
 
 class TestLooking:
-    @pytest.mark.parametrize("version", versions_of(15))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_GROUPS))
     def test_groups_that_only_commit(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(commit(group, (topic, 0, 5)), 9)
         for with_operations in (False, True) if version >= 3 else (False,):
@@ -242,7 +242,7 @@ class TestLooking:
             both.same(request, version, messages=Messages.EXACTLY)
         both.same(DescribeGroupsRequest(groups=[]), version)
 
-    @pytest.mark.parametrize("version", versions_of(16))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_GROUPS))
     def test_lists(self, both: Both, topic: str, group: str, version: int) -> None:
         both.same(commit(group, (topic, 0, 5)), 9)
         states: list[list[str]] = [[]]

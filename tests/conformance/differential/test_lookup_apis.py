@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -38,7 +38,7 @@ from tests.conformance.differential.requests import TIMESTAMP, UNKNOWN_ID
 BAD_NAMES = ("", ".", "..", "a b", "ä", "x" * 250)
 
 
-def versions_of(key: int) -> range:
+def versions_of(key: ApiKey) -> range:
     return range(BY_KEY[key].oldest, BY_KEY[key].latest_stable + 1)
 
 
@@ -59,7 +59,7 @@ def topic(two_nodes: tuple[Both, object]) -> str:
 
 
 class TestListOffsets:
-    @pytest.mark.parametrize("version", versions_of(2))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
     def test_every_timestamp(self, both: Both, topic: str, version: int) -> None:
         times = (*range(-8, 1), *(TIMESTAMP + delay for delay in (-1, 0, 5, 15, 31, 41, 45, 50, 51)), 1 << 62)
         for timestamp in times:
@@ -72,12 +72,12 @@ class TestListOffsets:
             both.same(_offsets((topic, [(0, timestamp, -1)]), replica=replica), 11)
 
     @pytest.mark.parametrize("epoch", [-3, -2, -1, 0, 1, 9])
-    @pytest.mark.parametrize("version", versions_of(2))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
     def test_leader_epochs(self, both: Both, topic: str, version: int, epoch: int) -> None:
         for replica in (-1, -2):
             both.same(_offsets((topic, [(0, -1, epoch), (1, -2, epoch)]), replica=replica), version)
 
-    @pytest.mark.parametrize("version", versions_of(2))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
     def test_what_is_asked_twice_or_is_not_there(self, both: Both, topic: str, version: int) -> None:
         both.same(_offsets((topic, [(0, -1, -1), (0, -2, -1), (1, -1, -1)])), version)
         both.same(
@@ -143,7 +143,7 @@ def _offsets(
     )
 
 
-@pytest.mark.parametrize("version", versions_of(23))
+@pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FOR_LEADER_EPOCH))
 def test_offset_for_leader_epoch(both: Both, topic: str, version: int) -> None:
     for current in (-2, -1, 0, 1):
         for epoch in (-9, -1, 0, 1):
@@ -162,7 +162,7 @@ def test_offset_for_leader_epoch(both: Both, topic: str, version: int) -> None:
 
 
 class TestDeleteRecords:
-    @pytest.mark.parametrize("version", versions_of(21))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_RECORDS))
     def test_each_offset(self, both: Both, version: int) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 2, 3), batch(4))
@@ -192,7 +192,7 @@ def _deletion(topic: str, *parts: tuple[int, int]) -> DeleteRecordsRequest:
 
 
 class TestInitProducerId:
-    @pytest.mark.parametrize("version", versions_of(22))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.INIT_PRODUCER_ID))
     def test_an_idempotent_producer_gets_a_new_id(self, both: Both, version: int) -> None:
         self._until_there_are_ids(both)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -210,7 +210,7 @@ class TestInitProducerId:
             answer.producer_id = min(answer.producer_id, 0)
         assert not both.differences(answers, version)
 
-    @pytest.mark.parametrize("version", versions_of(22))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.INIT_PRODUCER_ID))
     def test_an_empty_transactional_id_is_refused(self, both: Both, version: int) -> None:
         both.same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
 
@@ -238,7 +238,7 @@ class TestDescribeProducers:
 
 
 class TestDirectories:
-    @pytest.mark.parametrize("version", versions_of(35))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
     def test_describe_log_dirs(self, both: Both, topic: str, version: int) -> None:
         ignoring = ["log_dir", "usable_bytes"]
         asked = [DescribableLogDirTopic(topic=name, partitions=[0, 1, 9]) for name in (topic, "nowhere", "")]
@@ -251,7 +251,7 @@ class TestDirectories:
             side.memory["directory"] = answer.results[0].log_dir
             assert topic in {each.name for each in answer.results[0].topics}
 
-    @pytest.mark.parametrize("version", versions_of(34))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.ALTER_REPLICA_LOG_DIRS))
     def test_replicas_that_need_no_move_or_cannot(self, both: Both, topic: str, version: int) -> None:
         for side, answer in zip(both.sides, both.ask(DescribeLogDirsRequest(topics=None), 4), strict=True):
             side.memory["directory"] = answer.results[0].log_dir
@@ -305,7 +305,7 @@ def _page(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -
     )
 
 
-@pytest.mark.parametrize("version", versions_of(60))
+@pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_CLUSTER))
 def test_describe_cluster(both: Both, version: int) -> None:
     for endpoint_type in (1, 2, 0, 3, -1):
         for flag in (False, True):
@@ -318,7 +318,7 @@ def test_describe_cluster(both: Both, version: int) -> None:
 
 
 class TestMetadata:
-    @pytest.mark.parametrize("version", versions_of(3))
+    @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
     def test_names(self, both: Both, topic: str, version: int) -> None:
         for names in (
             None,
@@ -373,13 +373,13 @@ class TestMetadata:
                     both.same(request, version)
 
 
-@pytest.mark.parametrize("version", versions_of(36))
+@pytest.mark.parametrize("version", versions_of(ApiKey.SASL_AUTHENTICATE))
 def test_a_plaintext_listener_has_nothing_to_authenticate(both: Both, version: int) -> None:
     both.same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
     both.same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
-@pytest.mark.parametrize("version", versions_of(18))
+@pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
 def test_api_versions(both: Both, version: int) -> None:
     """What Ottla does not serve yet it must not tell; what it serves it must tell as Kafka does."""
     good = ApiVersionsRequest(client_software_name="a", client_software_version="1.0")

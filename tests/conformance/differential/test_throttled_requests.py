@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
@@ -47,7 +48,6 @@ from tests.conformance.differential.test_quotas import Entity, asked, check_alik
 from tests.support.ottla_node import OttlaNode
 
 BROKER, CONTROLLER = "PLAINTEXT", "CONTROLLER"
-LIST_REASSIGNMENTS = 46
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -258,7 +258,7 @@ def test_a_forwarded_request_is_charged_to_its_client_and_mutes_the_clients_brok
     set_quotas(slow, (SLOW, "request_percentage", None))
     with slow.elsewhere() as other:
         for answer in other.ask(enclosed(LISTED, 0), 0, listener=CONTROLLER):
-            _, inner = decode_response(LIST_REASSIGNMENTS, 0, answer.response_data)
+            _, inner = decode_response(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, answer.response_data)
             assert inner.throttle_time_ms == WINDOW_MS
     assert are_muted_after(slow, enclosed(LISTED, 0), 0, CONTROLLER) == [False, False]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,7 +16,6 @@ from tests.conformance.differential.requests import batch, produce
 from tests.support.ottla_node import OttlaNode
 
 BROKER = 4
-API_VERSIONS, FETCH = 18, 1
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narr
         other.same(produce(9, (topic, 0, batch())), 9)
     for side in both.sides:
         fetched = side.must_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
-        assert decode_response(FETCH, 11, fetched)[1].responses[0].partitions[0].high_watermark == 1, side.name
+        assert decode_response(ApiKey.FETCH, 11, fetched)[1].responses[0].partitions[0].high_watermark == 1, side.name
         versions = side.must_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
-        assert decode_response(API_VERSIONS, 0, versions)[1].error_code == 0, side.name
+        assert decode_response(ApiKey.API_VERSIONS, 0, versions)[1].error_code == 0, side.name
     with both.elsewhere() as new:
         new.same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
     assert not node.complaints(since)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.errors import NONE, RebootstrapRequired
-from ottla.protocol.messages.apis import APIS, BY_KEY, Listeners
+from ottla.protocol.messages.apis import APIS, BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSIONS
 from tests.conformance.differential.harness import Side
@@ -20,10 +20,10 @@ def test_unstable_versions_are_told_and_answered(tmp_path: Path, listener: str, 
     with node.running():
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         response = _asked(node, request, 5, listener)
-    latest = {api.key: api.latest for api in APIS if api.listeners & kind}
+    latest: dict[int, int] = {api.key: api.latest for api in APIS if api.listeners & kind}
     told = {api.api_key: api.max_version for api in response.api_keys}
     assert response.error_code == 0
-    assert told.pop(18) == BY_KEY[18].latest_stable < latest[18]
+    assert told.pop(ApiKey.API_VERSIONS) == BY_KEY[ApiKey.API_VERSIONS].latest_stable < latest[ApiKey.API_VERSIONS]
     assert told.items() <= latest.items()
 
 

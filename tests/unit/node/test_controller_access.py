@@ -16,6 +16,7 @@ from ottla.node.controller_access import ControllerAccess
 from ottla.node.controller_registration import ControllerRegistration
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import InvalidRequest, NotController, RequestTimedOut
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord, RegisterControllerRecord
 from ottla.protocol.messages.rpc.controller_registration import (
     ControllerRegistrationRequest,
@@ -28,7 +29,7 @@ from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 REQUEST = ListPartitionReassignmentsRequest(topics=None)
 CALL: Any = SimpleNamespace(
     client=SimpleNamespace(principal="User:ann", listener="PLAINTEXT", address="10.0.0.1"),
-    api_key=55,
+    api_key=ApiKey.DESCRIBE_QUORUM,
     version=2,
     correlation_id=7,
     client_id="ann's",

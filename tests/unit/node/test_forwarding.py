@@ -10,6 +10,7 @@ from ottla.broker.requests.dispatch import Route
 from ottla.broker.requests.forwarded import ENDPOINTS
 from ottla.node.forwarding import enclose, open_answer
 from ottla.protocol.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.headers import RequestHeader, ResponseHeader
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.create_topics import (
@@ -30,7 +31,7 @@ def call_of(version: int, client_id: str | None = "ann's laptop", address: str =
     return SimpleNamespace(
         client=client,
         client_id=client_id,
-        api_key=19,
+        api_key=ApiKey.CREATE_TOPICS,
         version=version,
         correlation_id=77,
         route=Route(CREATE_TOPICS, version),
@@ -43,7 +44,7 @@ def test_the_request_travels_as_the_client_sent_it(version: int, client_id: str 
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     envelope = enclose(call_of(version, client_id), request)
     header, pos = decode_from(RequestHeader, 2 if version >= 5 else 1, memoryview(envelope.request_data))
-    assert (header.request_api_key, header.request_api_version) == (19, version)
+    assert (header.request_api_key, header.request_api_version) == (ApiKey.CREATE_TOPICS, version)
     assert (header.correlation_id, header.client_id) == (77, client_id)
     assert decode(CreateTopicsRequest, version, envelope.request_data[pos:]).topics[0].name == "t"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataResponse
@@ -70,7 +71,7 @@ def create(node: OttlaNode, topic: str, configs: dict[str, str]) -> None:
         topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)], timeout_ms=10_000
     )
     with connect(node) as sock:
-        sock.sendall(framed(19, 4, encode(request, 4)))
+        sock.sendall(framed(ApiKey.CREATE_TOPICS, 4, encode(request, 4)))
         assert answer(sock)
 
 
@@ -86,7 +87,7 @@ def slowest_ms(node: OttlaNode, seconds: float = 0.5) -> float:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             start = time.monotonic()
-            sock.sendall(framed(3, 1, encode(MetadataRequest(topics=[]), 1)))
+            sock.sendall(framed(ApiKey.METADATA, 1, encode(MetadataRequest(topics=[]), 1)))
             assert decode(MetadataResponse, 1, answer(sock)).brokers
             slowest = max(slowest, time.monotonic() - start)
     return slowest * 1000
@@ -135,7 +136,7 @@ def test_a_length_of_100_mib_reserves_nothing(node: OttlaNode) -> None:
 
 def test_four_million_topics_are_refused(node: OttlaNode) -> None:
     with unharmed(node), connect(node) as sock:
-        sock.sendall(framed(3, 1, struct.pack(">i", 4_000_000) + b"\x00\x00" * 4_000_000))
+        sock.sendall(framed(ApiKey.METADATA, 1, struct.pack(">i", 4_000_000) + b"\x00\x00" * 4_000_000))
         assert answer(sock) == b""
 
 
@@ -151,7 +152,7 @@ def test_twenty_million_tagged_fields_in_a_header_are_refused(node: OttlaNode) -
 @pytest.mark.parametrize("body", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xf0", b"\x80" * 40])
 def test_impossible_counts_end_the_connection(node: OttlaNode, body: bytes) -> None:
     with unharmed(node), connect(node) as sock:
-        sock.sendall(framed(3, 1, body))
+        sock.sendall(framed(ApiKey.METADATA, 1, body))
         assert answer(sock) == b""
 
 
@@ -170,7 +171,7 @@ def test_a_bomb_that_must_be_unpacked_is_refused(node: OttlaNode) -> None:
         ],
     )
     with unharmed(node, memory=200 * MIB), connect(node) as sock:
-        sock.sendall(framed(0, 8, encode(request, 8)))
+        sock.sendall(framed(ApiKey.PRODUCE, 8, encode(request, 8)))
         response = decode(ProduceResponse, 8, answer(sock))
         assert response.responses[0].partition_responses[0].error_code in (2, 87)
 
@@ -204,7 +205,7 @@ def test_a_reader_that_never_reads_holds_no_memory(node: OttlaNode) -> None:
     )
     with connect(node) as sock:
         for _ in range(20):
-            sock.sendall(framed(0, 8, encode(request, 8)))
+            sock.sendall(framed(ApiKey.PRODUCE, 8, encode(request, 8)))
             assert answer(sock)
     fetch = FetchRequest(
         max_wait_ms=0,
@@ -214,6 +215,6 @@ def test_a_reader_that_never_reads_holds_no_memory(node: OttlaNode) -> None:
     with unharmed(node, memory=20 * MIB), ExitStack() as stack:
         for _ in range(20):
             sock = stack.enter_context(connect(node))
-            sock.sendall(framed(1, 4, encode(fetch, 4)) * 10)
+            sock.sendall(framed(ApiKey.FETCH, 4, encode(fetch, 4)) * 10)
         time.sleep(0.3)
         assert slowest_ms(node) < 1000

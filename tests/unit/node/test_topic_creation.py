@@ -11,6 +11,7 @@ from ottla.broker.requests.call import CloseConnection
 from ottla.node.settings_loader import load_settings
 from ottla.node.topic_creation import TopicCreation, topic_like
 from ottla.protocol.errors import NotController
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 CALL: Any = SimpleNamespace(
@@ -74,7 +75,7 @@ def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
 
 @pytest.mark.parametrize(
     ("versions", "version"),
-    [(None, 7), ({}, 7), ({19: (2, 5)}, 5), ({19: (2, 9)}, 7)],
+    [(None, 7), ({}, 7), ({ApiKey.CREATE_TOPICS: (2, 5)}, 5), ({ApiKey.CREATE_TOPICS: (2, 9)}, 7)],
     ids=["unknown", "none", "old", "new"],
 )
 def test_a_client_asks_for_all_its_topics_at_once_and_in_its_name(
@@ -90,7 +91,7 @@ def test_a_client_asks_for_all_its_topics_at_once_and_in_its_name(
         assert [[topic.name for topic in request.topics] for request in asked.requests] == [["b"], ["a", "c"]]
         (call,) = asked.calls
         assert (call.client, call.client_id, call.correlation_id) == (CALL.client, "ann's", 7)
-        assert (call.api_key, call.version, call.route.api.name) == (19, version, "CreateTopics")
+        assert (call.api_key, call.version, call.route.api.name) == (ApiKey.CREATE_TOPICS, version, "CreateTopics")
         await asked.finish()
 
     asyncio.run(scenario())

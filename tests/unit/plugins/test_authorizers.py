@@ -20,6 +20,7 @@ from ottla.protocol.errors import (
     TopicAuthorizationFailed,
     UnknownServerError,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
@@ -37,7 +38,6 @@ from tests.unit.plugins.test_nodes import children, wait_until_gone
 ROOT = Path(__file__).parents[3]
 RIGHTS = {"authorizer.class.name": "tests.unit.plugins.rules:Rights"}
 TOPICS = ("open", "open-2", "closed", "slow", "broken", "strange", "quota", "exits", "stops")
-METADATA, API_VERSIONS = 3, 18
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ def test_others_do_not_wait_for_a_slow_answer_and_a_connection_keeps_its_order(n
         assert ask_alone(node, ApiVersionsRequest(), 0).error_code == 0
         assert time.monotonic() - began < 1, "an ApiVersions of another client does not wait"
         order = []
-        for key, version in ((METADATA, 9), (API_VERSIONS, 0), (API_VERSIONS, 0)):
+        for key, version in ((ApiKey.METADATA, 9), (ApiKey.API_VERSIONS, 0), (ApiKey.API_VERSIONS, 0)):
             frame = slow.receive("PLAINTEXT", 15)
             assert isinstance(frame, bytes), frame
             order.append(decode_response(key, version, frame)[0])

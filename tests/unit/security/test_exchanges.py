@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
@@ -58,7 +59,7 @@ def test_a_client_proves_who_it_is(both: Both, version: int, listener: str) -> N
 
 def test_versions_may_be_asked_for_again_after_one_that_is_not_known(both: Both) -> None:
     def script(talk: Talk) -> None:
-        talk.say(header_of(18, 99, 1))
+        talk.say(header_of(ApiKey.API_VERSIONS, 99, 1))
         talk.heard[-1] = talk.heard[-1][4:6]
         talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
         talk.shake("PLAIN")
@@ -85,6 +86,14 @@ def test_a_wrong_token_without_a_header_ends_the_connection(both: Both) -> None:
     assert both(script)[-1] == CLOSED
 
 
+VERSIONS = {
+    ApiKey.API_VERSIONS: 0,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.METADATA: 12,
+}
+
+
 @pytest.mark.parametrize(
     "frames",
     [
@@ -107,7 +116,7 @@ def test_what_comes_at_the_wrong_time(both: Both, frames: list[Any]) -> None:
             if talk.heard and talk.heard[-1] == CLOSED:
                 return
             key = schema_of(type(frame)).key
-            talk.ask(frame, {18: 0, 17: 1, 36: 2, 3: 12}[key])
+            talk.ask(frame, VERSIONS[ApiKey(key)])
 
     both(script)
 

@@ -21,6 +21,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.config.settings.properties import show_properties
 from ottla.protocol.errors import ApiError, AuthenticationError, NetworkFailed
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.security.settings import parse_security
 from ottla.spark.connector.broker_connection import BrokerConnection
@@ -255,7 +256,7 @@ def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: st
     def ask_one_by_one() -> None:
         link = BrokerConnection.connect(address, "test", 5.0, 5.0, security)
         while time.monotonic() < until:
-            link.send(request, link.version_of(3))
+            link.send(request, link.version_of(ApiKey.METADATA))
             link.take()
             time.sleep(0.2)
         link.close()

@@ -17,6 +17,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.acls import UNKNOWN, matches
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import ApiError, InvalidRequest, SecurityDisabled
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -51,7 +52,7 @@ def delete_acls_failed(request: DeleteAclsRequest, version: int, error: ApiError
     return DeleteAclsResponse(filter_results=[told] * len(request.filters))
 
 
-@endpoint(29)
+@endpoint(ApiKey.DESCRIBE_ACLS)
 def describe_acls(
     call: Call[Any], request: DescribeAclsRequest
 ) -> DescribeAclsResponse | Coroutine[Any, Any, DescribeAclsResponse]:
@@ -102,7 +103,7 @@ def _resource_of(resources: dict[tuple[int, str, int], DescribeAclsResource], ac
     return found
 
 
-@endpoint(30, failed=create_acls_failed)
+@endpoint(ApiKey.CREATE_ACLS, failed=create_acls_failed)
 async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAclsResponse:
     """Have the controller add rules; one that cannot be spoils only its own answer."""
     for each in request.creations:
@@ -121,7 +122,7 @@ async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAcls
     )
 
 
-@endpoint(31, failed=delete_acls_failed)
+@endpoint(ApiKey.DELETE_ACLS, failed=delete_acls_failed)
 async def delete_acls(call: Call[Any], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Have the controller remove rules."""
     for each in request.filters:

@@ -15,6 +15,7 @@ from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
 from ottla.coordinators.transactions.partitions import add
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
@@ -25,7 +26,7 @@ def add_offsets_to_txn_failed(
     return AddOffsetsToTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 
-@endpoint(25, failed=add_offsets_to_txn_failed)
+@endpoint(ApiKey.ADD_OFFSETS_TO_TXN, failed=add_offsets_to_txn_failed)
 def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) -> Later:
     """Let the transaction's coordinator decide."""
     transactions = call.node.transactions

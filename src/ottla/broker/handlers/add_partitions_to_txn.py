@@ -26,6 +26,7 @@ from ottla.protocol.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -52,7 +53,7 @@ def add_partitions_to_txn_failed(
     return _response([_result(only, lambda _: error, version)], version)
 
 
-@endpoint(24, failed=add_partitions_to_txn_failed)
+@endpoint(ApiKey.ADD_PARTITIONS_TO_TXN, failed=add_partitions_to_txn_failed)
 def add_partitions_to_txn(call: Call[BrokerNode], request: AddPartitionsToTxnRequest) -> Later:
     """Let the coordinator of each transaction decide."""
     version = call.version

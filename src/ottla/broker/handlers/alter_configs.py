@@ -19,6 +19,7 @@ from ottla.config.settings.values import SettingType
 from ottla.metadata.controller.configs import Operation
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 
@@ -41,7 +42,7 @@ def legacy_failed(request: legacy.AlterConfigsRequest, version: int, error: ApiE
     )
 
 
-@endpoint(44, failed=incremental_failed)
+@endpoint(ApiKey.INCREMENTAL_ALTER_CONFIGS, failed=incremental_failed)
 async def incremental_alter_configs(
     call: Call[BrokerNode], request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
@@ -69,7 +70,7 @@ async def incremental_alter_configs(
     )
 
 
-@endpoint(33, failed=legacy_failed)
+@endpoint(ApiKey.ALTER_CONFIGS, failed=legacy_failed)
 async def alter_configs(call: Call[BrokerNode], request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
     """Replace all settings of resources."""
 

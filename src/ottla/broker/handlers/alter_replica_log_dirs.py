@@ -21,6 +21,7 @@ from ottla.protocol.errors import (
     ReplicaNotAvailable,
     StorageFailed,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -40,7 +41,7 @@ def alter_replica_log_dirs_failed(
     return _response(dict.fromkeys(_wanted(request), error.code))
 
 
-@endpoint(34, failed=alter_replica_log_dirs_failed)
+@endpoint(ApiKey.ALTER_REPLICA_LOG_DIRS, failed=alter_replica_log_dirs_failed)
 def alter_replica_log_dirs(call: Call[BrokerNode], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Begin to move each replica."""
     return _response({name: _move(call.node, *name, path) for name, path in _wanted(request).items()})

@@ -9,12 +9,12 @@ served it is answered, but not told; clients send the latest that they know with
 
 import re
 from collections.abc import Iterator
-from typing import Final
 
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, InvalidRequest, RebootstrapRequired
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -25,8 +25,6 @@ from ottla.protocol.messages.rpc.api_versions import (
 from ottla.protocol.metadata_versions import KRAFT_VERSION, METADATA_VERSION
 
 _software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
-_PRODUCE: Final = 0
-_API_VERSIONS: Final = 18
 
 
 def api_versions_failed(request: ApiVersionsRequest | None, version: int, error: ApiError) -> ApiVersionsResponse:
@@ -34,7 +32,7 @@ def api_versions_failed(request: ApiVersionsRequest | None, version: int, error:
     return ApiVersionsResponse(error_code=error.code)
 
 
-@endpoint(18, failed=api_versions_failed)
+@endpoint(ApiKey.API_VERSIONS, failed=api_versions_failed)
 def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Tell the client what it may ask for."""
     node, version = call.node, call.version
@@ -68,8 +66,8 @@ def _served(node: BrokerNode) -> Iterator[ApiVersion]:
     """The versions of each API. What is handed on to the controller is only told as far as the controller serves it."""
     of_controller = node.controller_versions()
     for api in node.served:
-        least = 0 if api.key == _PRODUCE else api.oldest
-        most = api.latest if node.unstable_versions and api.key != _API_VERSIONS else api.latest_stable
+        least = 0 if api.key == ApiKey.PRODUCE else api.oldest
+        most = api.latest if node.unstable_versions and api.key != ApiKey.API_VERSIONS else api.latest_stable
         if api.forwardable and of_controller is not None:
             its_least, its_most = of_controller.get(api.key, (most + 1, most))
             least, most = max(least, its_least), min(most, its_most)

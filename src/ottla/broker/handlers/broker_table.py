@@ -18,7 +18,7 @@ from ottla.broker.handlers import (
     transaction_table,
 )
 from ottla.broker.requests.endpoint import Endpoint
-from ottla.protocol.messages.apis import Api
+from ottla.protocol.messages.apis import Api, ApiKey
 
 BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     produce.produce,
@@ -32,7 +32,7 @@ BROKER_ENDPOINTS: tuple[Endpoint, ...] = (
     *share_table.ENDPOINTS,
     *transaction_table.ENDPOINTS,
 )
-_TELEMETRY: Final = (71, 72)
+_TELEMETRY: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 def advertised_apis(*, with_telemetry: bool) -> Sequence[Api]:

@@ -12,6 +12,7 @@ from ottla.broker.requests.call import Call
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.consumer.describing import describe_group
 from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
 
 
@@ -22,4 +23,4 @@ def _prepare(call: Call[BrokerNode]) -> Describe:
     return lambda state, group_id: describe_group(state, group_id, context)
 
 
-consumer_group_describe = describes_groups(69, DescribedGroup, _prepare)
+consumer_group_describe = describes_groups(ApiKey.CONSUMER_GROUP_DESCRIBE, DescribedGroup, _prepare)

@@ -15,6 +15,7 @@ from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.consumer.checking import check_heartbeat
 from ottla.coordinators.groups.consumer.heartbeat import heartbeat
 from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -30,7 +31,7 @@ def has_consumer_groups(node: BrokerNode) -> bool:
     return is_known and "consumer" in node.setting("group.coordinator.rebalance.protocols")
 
 
-@endpoint(68)
+@endpoint(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     call: Call[BrokerNode], request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Later:

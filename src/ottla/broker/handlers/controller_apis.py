@@ -37,6 +37,7 @@ from ottla.protocol.errors import (
     UnsupportedEndpointType,
     UnsupportedVersion,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc import incremental_alter_configs as configs
 from ottla.protocol.messages.rpc.describe_cluster import (
     DescribeClusterBroker,
@@ -45,17 +46,27 @@ from ottla.protocol.messages.rpc.describe_cluster import (
 )
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
 
-RAFT: Final = (1, 52, 53, 54, 55, 59, 80, 81, 82)
+RAFT: Final = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+)
 """Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum, FetchSnapshot, and changes of the voters."""
-DECIDED: Final[dict[int, Failed | None]] = {
+DECIDED: Final[dict[ApiKey, Failed | None]] = {
     **{key: failed for key, failed in FAILURES.items() if key not in RAFT},
-    33: legacy_failed,
-    56: None,
-    62: None,
-    63: None,
-    67: None,
-    70: None,
-    73: None,
+    ApiKey.ALTER_CONFIGS: legacy_failed,
+    ApiKey.ALTER_PARTITION: None,
+    ApiKey.BROKER_REGISTRATION: None,
+    ApiKey.BROKER_HEARTBEAT: None,
+    ApiKey.ALLOCATE_PRODUCER_IDS: None,
+    ApiKey.CONTROLLER_REGISTRATION: None,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: None,
 }
 
 
@@ -83,7 +94,7 @@ def ask_quorum(call: Call[ControllerNode], request: Any) -> Any:
     return LATER
 
 
-@endpoint(44, failed=incremental_failed)
+@endpoint(ApiKey.INCREMENTAL_ALTER_CONFIGS, failed=incremental_failed)
 async def incremental_alter_configs(call: Call[ControllerNode], request: configs.IncrementalAlterConfigsRequest) -> Any:
     """Levels of loggers are changed here; all else is decided by the active controller."""
     known = [each for each in request.resources if each.resource_type in _KINDS]
@@ -121,7 +132,7 @@ def _told(resource: configs.AlterConfigsResource, error: ApiError | None) -> con
     )
 
 
-@endpoint(60)
+@endpoint(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(call: Call[ControllerNode], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Tell the controllers that the client's listener reaches."""
     image, listener = call.node.image, call.client.listener
@@ -154,7 +165,7 @@ def _may_have_tokens(call: Call[ControllerNode]) -> bool:
     return not call.client.has_token if isinstance(call.exchange, Enclosed) else delegation_tokens.has_own_proof(call)
 
 
-@endpoint(41)
+@endpoint(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(call: Call[ControllerNode], request: Any) -> Any:
     """Brokers tell of tokens. Kafka's controllers say that they would, and then have nothing that does."""
     raise UnknownServerError

@@ -28,6 +28,7 @@ from ottla.protocol.errors import (
     NotController,
     UnknownServerError,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -76,7 +77,7 @@ def expire_token_failed(
     return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_time(error))
 
 
-@endpoint(41)
+@endpoint(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(
     call: Call[BrokerNode], request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
@@ -132,9 +133,9 @@ class Deciding:
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         return (
-            endpoint(38, failed=create_token_failed)(self._create),
-            endpoint(39, failed=renew_token_failed)(self._change),
-            endpoint(40, failed=expire_token_failed)(self._change),
+            endpoint(ApiKey.CREATE_DELEGATION_TOKEN, failed=create_token_failed)(self._create),
+            endpoint(ApiKey.RENEW_DELEGATION_TOKEN, failed=renew_token_failed)(self._change),
+            endpoint(ApiKey.EXPIRE_DELEGATION_TOKEN, failed=expire_token_failed)(self._change),
         )
 
     async def _create(self, call: Call[Any], request: CreateDelegationTokenRequest) -> Any:

@@ -12,6 +12,7 @@ from ottla.coordinators.groups.describing import delete_group
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.storage.state_machine.decision import Decision
 
@@ -21,7 +22,7 @@ def delete_groups_failed(request: DeleteGroupsRequest, version: int, error: ApiE
     return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
 
 
-@endpoint(42, failed=delete_groups_failed)
+@endpoint(ApiKey.DELETE_GROUPS, failed=delete_groups_failed)
 def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later:
     """Let the coordinator of each group decide."""
     asked = list(dict.fromkeys(request.groups_names))

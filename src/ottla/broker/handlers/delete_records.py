@@ -21,6 +21,7 @@ from ottla.protocol.errors import (
     StorageFailed,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -46,7 +47,7 @@ def delete_records_failed(request: DeleteRecordsRequest, version: int, error: Ap
     )
 
 
-@endpoint(21, failed=delete_records_failed)
+@endpoint(ApiKey.DELETE_RECORDS, failed=delete_records_failed)
 def delete_records(call: Call[BrokerNode], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Later:
     """Delete up to each offset; of a partition that is named twice the last counts."""
     wanted: dict[str, dict[int, int]] = {}

@@ -14,6 +14,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.quotas import CLIENT_ID, IP, USER
 from ottla.metadata.image.values import QuotaEntity
 from ottla.protocol.errors import ApiError, InvalidRequest, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -42,7 +43,7 @@ def describe_client_quotas_failed(
     return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
 
 
-@endpoint(48, failed=describe_client_quotas_failed)
+@endpoint(ApiKey.DESCRIBE_CLIENT_QUOTAS, failed=describe_client_quotas_failed)
 def describe_client_quotas(
     call: Call[BrokerNode], request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:

@@ -12,6 +12,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -22,7 +23,7 @@ BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-@endpoint(60)
+@endpoint(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(call: Call[BrokerNode], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Tell the brokers that the client's listener reaches."""
     image, listener = call.node.image, call.client.listener

@@ -26,6 +26,7 @@ from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -64,7 +65,7 @@ def describe_configs_failed(request: DescribeConfigsRequest, version: int, error
     )
 
 
-@endpoint(32, failed=describe_configs_failed)
+@endpoint(ApiKey.DESCRIBE_CONFIGS, failed=describe_configs_failed)
 def describe_configs(call: Call[Described], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource, or say why it cannot be."""
     for asked in request.resources:

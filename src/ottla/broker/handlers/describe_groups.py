@@ -17,6 +17,7 @@ from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.describing import describe_group
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.storage.state_machine.decision import Decision
 
@@ -26,7 +27,7 @@ def describe_groups_failed(request: DescribeGroupsRequest, version: int, error: 
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
 
 
-@endpoint(15, failed=describe_groups_failed)
+@endpoint(ApiKey.DESCRIBE_GROUPS, failed=describe_groups_failed)
 def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> Later:
     """Ask the coordinator of each group."""
 

@@ -12,6 +12,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import StorageFailed
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -28,7 +29,7 @@ _PARTITIONS_A_TURN = 500
 """After so many, which takes about a millisecond, other requests get their turn."""
 
 
-@endpoint(35)
+@endpoint(ApiKey.DESCRIBE_LOG_DIRS)
 async def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Tell what the directories hold of all partitions, or of those that are asked for. Others get their turn."""
     wanted = None

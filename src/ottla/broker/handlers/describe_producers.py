@@ -7,6 +7,7 @@ from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -27,7 +28,7 @@ def describe_producers_failed(
     return DescribeProducersResponse(topics=[_failed(topic, error) for topic in request.topics])
 
 
-@endpoint(61, failed=describe_producers_failed)
+@endpoint(ApiKey.DESCRIBE_PRODUCERS, failed=describe_producers_failed)
 def describe_producers(call: Call[BrokerNode], request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Tell the producers of each partition of which this broker has a replica."""
     return DescribeProducersResponse(topics=[_topic(call, topic) for topic in request.topics])

@@ -18,6 +18,7 @@ from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -38,7 +39,7 @@ def describe_topic_partitions_failed(
     )
 
 
-@endpoint(75, failed=describe_topic_partitions_failed)
+@endpoint(ApiKey.DESCRIBE_TOPIC_PARTITIONS, failed=describe_topic_partitions_failed)
 def describe_topic_partitions(
     call: Call[BrokerNode], request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -9,6 +9,7 @@ from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.transactions.describing import describe
 from ottla.coordinators.transactions.state import TransactionsState
 from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -24,7 +25,7 @@ def describe_transactions_failed(
     return DescribeTransactionsResponse(transaction_states=[_failed(each, error) for each in request.transactional_ids])
 
 
-@endpoint(65, failed=describe_transactions_failed)
+@endpoint(ApiKey.DESCRIBE_TRANSACTIONS, failed=describe_transactions_failed)
 def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsRequest) -> Later:
     """Look each transaction up; one that is not here spoils only its own answer."""
     gathering: Gathering[TransactionState] = Gathering(

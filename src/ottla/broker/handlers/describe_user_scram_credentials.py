@@ -6,6 +6,7 @@ from ottla.broker.handlers.describe_configs import Described
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -14,7 +15,7 @@ from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
 )
 
 
-@endpoint(50)
+@endpoint(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(
     call: Call[Described], request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:

@@ -16,6 +16,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.ending import end
 from ottla.coordinators.transactions.state import EPOCH_BUMPING
 from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.end_txn import EndTxnRequest, EndTxnResponse
 
 _FIRST_TO_BUMP: Final = 5
@@ -26,7 +27,7 @@ def end_txn_failed(request: EndTxnRequest, version: int, error: ApiError) -> End
     return EndTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 
-@endpoint(26, failed=end_txn_failed)
+@endpoint(ApiKey.END_TXN, failed=end_txn_failed)
 def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
     """Let the transaction's coordinator decide."""
     transactions = call.node.transactions

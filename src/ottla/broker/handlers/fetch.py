@@ -37,6 +37,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -77,7 +78,7 @@ def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchR
     return FetchResponse(error_code=error.code, session_id=request.session_id, responses=responses)
 
 
-@endpoint(1, failed=fetch_failed)
+@endpoint(ApiKey.FETCH, failed=fetch_failed)
 def fetch(
     call: Call[BrokerNode], request: FetchRequest
 ) -> FetchResponse | Later | Coroutine[Any, Any, FetchResponse | Later]:

@@ -14,6 +14,7 @@ from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.shards import partition_for
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, InvalidRequest
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _FIRST_OF_MANY: Final = 4
@@ -47,7 +48,7 @@ def find_coordinator_failed(request: FindCoordinatorRequest, version: int, error
     return _answer(request, version, [_failed(key, error) for key in _keys(request, version)])
 
 
-@endpoint(10, failed=find_coordinator_failed)
+@endpoint(ApiKey.FIND_COORDINATOR, failed=find_coordinator_failed)
 def find_coordinator(call: Call[BrokerNode], request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Look each key up; one bad key spoils only its own answer."""
     return _answer(

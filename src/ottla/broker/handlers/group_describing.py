@@ -14,7 +14,7 @@ from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.storage.state_machine.decision import Decision
 
 
@@ -27,7 +27,9 @@ class Described(DescribedGroup, Protocol):
 Describe = Callable[[GroupsState, str], Any]
 
 
-def describes_groups(key: int, group: Callable[..., Any], prepare: Callable[[Call[BrokerNode]], Describe]) -> Endpoint:
+def describes_groups(
+    key: ApiKey, group: Callable[..., Any], prepare: Callable[[Call[BrokerNode]], Describe]
+) -> Endpoint:
     """The endpoint of an API that describes groups.
 
     `group` makes its struct of one group; `prepare` raises if there are no such groups, and gives what describes one.

@@ -9,10 +9,11 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups import classic_protocol
 from ottla.protocol.errors import CoordinatorLoading, InvalidGroupId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-@endpoint(12)
+@endpoint(ApiKey.HEARTBEAT)
 def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | HeartbeatResponse:
     """Let the group's coordinator decide. One that is still loading takes the member's word for it."""
     if not request.group_id:

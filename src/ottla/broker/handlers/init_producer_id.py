@@ -16,6 +16,7 @@ from ottla.broker.requests.coordinated import CallTicket, coordinated
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.producing import Expected, check_init, init
 from ottla.protocol.errors import ApiError, InvalidRequest
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _NONE = -1
@@ -27,7 +28,7 @@ def init_producer_id_failed(request: InitProducerIdRequest, version: int, error:
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
-@endpoint(22, failed=init_producer_id_failed)
+@endpoint(ApiKey.INIT_PRODUCER_ID, failed=init_producer_id_failed)
 def init_producer_id(
     call: Call[BrokerNode], request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later | Coroutine[Any, Any, InitProducerIdResponse | Later]:

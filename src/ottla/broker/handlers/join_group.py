@@ -16,6 +16,7 @@ from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic.joining import check_join
 from ottla.coordinators.groups.classic_protocol import join_group
 from ottla.protocol.errors import ApiError, InvalidGroupId, InvalidSessionTimeout
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
 
 _FIRST_WITH_NULL: Final = 7
@@ -29,7 +30,7 @@ def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) 
     return _in_version(JoinGroupResponse(error_code=error.code, member_id=member_id), version)
 
 
-@endpoint(11, failed=join_group_failed)
+@endpoint(ApiKey.JOIN_GROUP, failed=join_group_failed)
 def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
     """Let the group's coordinator decide; the answer comes with the next generation."""
     context = context_of(call)

@@ -15,6 +15,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic_protocol import leave_group
 from ottla.protocol.errors import NONE, ApiError, InvalidGroupId, UnknownMemberId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -39,7 +40,7 @@ def leave_group_failed(request: LeaveGroupRequest, version: int, error: ApiError
     return LeaveGroupResponse(error_code=error.code)
 
 
-@endpoint(13, failed=leave_group_failed)
+@endpoint(ApiKey.LEAVE_GROUP, failed=leave_group_failed)
 def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

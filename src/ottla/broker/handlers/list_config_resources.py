@@ -12,6 +12,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -27,7 +28,7 @@ _KINDS: Final = (
 )
 
 
-@endpoint(74)
+@endpoint(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(call: Call[BrokerNode], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List what is asked for: topics and brokers that are there, and whatever else has settings."""
     asked: Iterable[int] = request.resource_types or _KINDS

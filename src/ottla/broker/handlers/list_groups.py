@@ -11,11 +11,12 @@ from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.describing import list_groups
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.storage.state_machine.decision import Decision
 
 
-@endpoint(16)
+@endpoint(ApiKey.LIST_GROUPS)
 def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later:
     """Ask every coordinator here; one that is still loading spoils the answer, lest groups seem to be gone."""
     shards = list(call.node.groups)

@@ -28,6 +28,7 @@ from ottla.protocol.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -84,7 +85,7 @@ def list_offsets_failed(request: ListOffsetsRequest, version: int, error: ApiErr
     )
 
 
-@endpoint(2, failed=list_offsets_failed)
+@endpoint(ApiKey.LIST_OFFSETS, failed=list_offsets_failed)
 def list_offsets(
     call: Call[BrokerNode], request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:

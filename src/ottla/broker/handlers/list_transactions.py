@@ -11,6 +11,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.consumer.regexes import compiled
 from ottla.coordinators.transactions.describing import find, unknown_states
 from ottla.protocol.errors import CoordinatorLoading
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -18,7 +19,7 @@ from ottla.protocol.messages.rpc.list_transactions import (
 )
 
 
-@endpoint(66)
+@endpoint(ApiKey.LIST_TRANSACTIONS)
 def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) -> ListTransactionsResponse:
     """All that pass the filters, as far as they are decided."""
     pattern = None

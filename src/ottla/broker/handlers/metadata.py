@@ -38,6 +38,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -65,7 +66,7 @@ def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> 
     )
 
 
-@endpoint(3, failed=metadata_failed)
+@endpoint(ApiKey.METADATA, failed=metadata_failed)
 def metadata(
     call: Call[BrokerNode], request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:

@@ -13,6 +13,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import commit_offsets
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -38,7 +39,7 @@ def offset_commit_failed(request: OffsetCommitRequest, version: int, error: ApiE
     )
 
 
-@endpoint(8, failed=offset_commit_failed)
+@endpoint(ApiKey.OFFSET_COMMIT, failed=offset_commit_failed)
 def offset_commit(call: Call[BrokerNode], request: OffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     context = context_of(call)

@@ -9,10 +9,11 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import delete_offsets
 from ottla.protocol.errors import InvalidGroupId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_delete import OffsetDeleteRequest
 
 
-@endpoint(47)
+@endpoint(ApiKey.OFFSET_DELETE)
 def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

@@ -18,6 +18,7 @@ from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.offsets import fetch_offsets
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -39,7 +40,7 @@ def offset_fetch_failed(request: OffsetFetchRequest, version: int, error: ApiErr
     return _answer(request, version, [_failed(group, error) for group in _groups(request, version)])
 
 
-@endpoint(9, failed=offset_fetch_failed)
+@endpoint(ApiKey.OFFSET_FETCH, failed=offset_fetch_failed)
 def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
     """Ask the coordinator of each group; a group that is elsewhere has an error of its own."""
     context, version, require_stable = context_of(call), call.version, request.require_stable

@@ -9,6 +9,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -35,7 +36,7 @@ def offset_for_leader_epoch_failed(
     )
 
 
-@endpoint(23, failed=offset_for_leader_epoch_failed)
+@endpoint(ApiKey.OFFSET_FOR_LEADER_EPOCH, failed=offset_for_leader_epoch_failed)
 def offset_for_leader_epoch(
     call: Call[BrokerNode], request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

@@ -33,6 +33,7 @@ from ottla.protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -97,7 +98,7 @@ def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> Pr
     return ProduceResponse(responses=list(topics.values()))
 
 
-@endpoint(0, failed=produce_failed)
+@endpoint(ApiKey.PRODUCE, failed=produce_failed)
 def produce(
     call: Call[BrokerNode], request: ProduceRequest
 ) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:

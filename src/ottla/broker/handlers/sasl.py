@@ -12,11 +12,12 @@ from ottla.broker.requests.authentication import State
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.protocol.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-@endpoint(17)
+@endpoint(ApiKey.SASL_HANDSHAKE)
 def sasl_handshake(call: Call[Any], request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Agree on a mechanism."""
     known = call.client.authentication
@@ -31,7 +32,7 @@ def authentication_failed(request: SaslAuthenticateRequest, version: int, error:
     return SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
 
 
-@endpoint(36, failed=authentication_failed)
+@endpoint(ApiKey.SASL_AUTHENTICATE, failed=authentication_failed)
 def sasl_authenticate(call: Call[Any], request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     """Take one token of the exchange."""
     known = call.client.authentication

@@ -29,6 +29,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -66,7 +67,7 @@ def acknowledge_failed(request: ShareAcknowledgeRequest, version: int, error: Ap
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
-@endpoint(79, failed=acknowledge_failed)
+@endpoint(ApiKey.SHARE_ACKNOWLEDGE, failed=acknowledge_failed)
 def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) -> Later:
     """Take what the member says; it is answered when that is written down."""
     key = session_key(call, request.group_id, request.member_id)

@@ -34,6 +34,7 @@ from ottla.protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -55,7 +56,7 @@ def share_fetch_failed(request: ShareFetchRequest, version: int, error: ApiError
     return ShareFetchResponse(error_code=error.code)
 
 
-@endpoint(78, failed=share_fetch_failed)
+@endpoint(ApiKey.SHARE_FETCH, failed=share_fetch_failed)
 def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
     """Acknowledge, then fetch; the answer has both."""
     key = session_key(call, request.group_id, request.member_id)

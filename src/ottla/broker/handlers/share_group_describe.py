@@ -8,6 +8,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.share.describing import describe_group
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
 
 
@@ -17,4 +18,4 @@ def _prepare(call: Call[BrokerNode]) -> Describe:
     return lambda state, group_id: describe_group(state, group_id, context)
 
 
-share_group_describe = describes_groups(77, DescribedGroup, _prepare)
+share_group_describe = describes_groups(ApiKey.SHARE_GROUP_DESCRIBE, DescribedGroup, _prepare)

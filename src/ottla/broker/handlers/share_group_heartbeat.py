@@ -9,6 +9,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
 from ottla.protocol.errors import ApiError, UnsupportedVersion
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
@@ -23,7 +24,7 @@ def heartbeat_failed(request: ShareGroupHeartbeatRequest, version: int, error: A
     return ShareGroupHeartbeatResponse(error_code=error.code)
 
 
-@endpoint(76, failed=heartbeat_failed)
+@endpoint(ApiKey.SHARE_GROUP_HEARTBEAT, failed=heartbeat_failed)
 def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRequest) -> Later:
     """Let the group's coordinator decide; states that the group needs are asked for when the member is answered."""
     check_enabled(call)

@@ -17,6 +17,7 @@ from ottla.coordinators.share.sessions import Where
 from ottla.coordinators.share.state import NO_COUNT, NO_START
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, InvalidGroupId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -45,7 +46,7 @@ def describe_failed(
     return DescribeShareGroupOffsetsResponse(groups=[_failed(group.group_id, error) for group in request.groups])
 
 
-@endpoint(90, failed=describe_failed)
+@endpoint(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, failed=describe_failed)
 async def describe_share_group_offsets(
     call: Call[BrokerNode], request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
@@ -131,7 +132,7 @@ def _partition(
     return answer
 
 
-@endpoint(91)
+@endpoint(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
 async def alter_share_group_offsets(
     call: Call[BrokerNode], request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
@@ -143,7 +144,7 @@ async def alter_share_group_offsets(
     return AlterShareGroupOffsetsResponse(responses=altered.topics)
 
 
-@endpoint(92)
+@endpoint(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
 async def delete_share_group_offsets(
     call: Call[BrokerNode], request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:

@@ -16,11 +16,12 @@ from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
 from ottla.coordinators.share.state import Key, ShareStates
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.storage.state_machine.decision import Decision
 
 
-def _declared(number: int, step: Step) -> Endpoint:
-    return endpoint(number, failed=_failed_at(step))(_handler_of(step))
+def _declared(key: ApiKey, step: Step) -> Endpoint:
+    return endpoint(key, failed=_failed_at(step))(_handler_of(step))
 
 
 def _failed_at(step: Step) -> Failed:
@@ -89,9 +90,9 @@ def _refused(step: Step, partition: int, error: ApiError) -> Any:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _declared(83, INITIALIZE),
-    _declared(84, READ),
-    _declared(85, WRITE),
-    _declared(86, DELETE),
-    _declared(87, SUMMARIZE),
+    _declared(ApiKey.INITIALIZE_SHARE_GROUP_STATE, INITIALIZE),
+    _declared(ApiKey.READ_SHARE_GROUP_STATE, READ),
+    _declared(ApiKey.WRITE_SHARE_GROUP_STATE, WRITE),
+    _declared(ApiKey.DELETE_SHARE_GROUP_STATE, DELETE),
+    _declared(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARIZE),
 )

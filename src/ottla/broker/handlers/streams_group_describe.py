@@ -7,6 +7,7 @@ from ottla.broker.handlers.streams_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.streams.describing import describe_group
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
 
 
@@ -15,4 +16,4 @@ def _prepare(call: Call[BrokerNode]) -> Describe:
     return describe_group
 
 
-streams_group_describe = describes_groups(89, DescribedGroup, _prepare)
+streams_group_describe = describes_groups(ApiKey.STREAMS_GROUP_DESCRIBE, DescribedGroup, _prepare)

@@ -34,6 +34,7 @@ from ottla.protocol.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -82,7 +83,7 @@ def heartbeat_failed(
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=words)
 
 
-@endpoint(88, failed=heartbeat_failed)
+@endpoint(ApiKey.STREAMS_GROUP_HEARTBEAT, failed=heartbeat_failed)
 def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbeatRequest) -> Later:
     """Let the group's coordinator decide."""
     check_enabled(call)

@@ -14,12 +14,13 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic_protocol import sync_group
 from ottla.protocol.errors import InconsistentGroupProtocol, InvalidGroupId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-@endpoint(14)
+@endpoint(ApiKey.SYNC_GROUP)
 def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
     """Let the group's coordinator decide; the answer comes with the leader's assignment."""
     if call.version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):

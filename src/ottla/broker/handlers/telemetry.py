@@ -12,6 +12,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.telemetry.instances import Instance
 from ottla.broker.telemetry.otlp import Point, points_of
 from ottla.protocol.errors import ApiError, InvalidRecord
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -25,7 +26,7 @@ _COMPRESSIONS: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Com
 _MAX_BYTES: Final = "telemetry.max.bytes"
 
 
-@endpoint(71)
+@endpoint(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
 def get_telemetry_subscriptions(
     call: Call[BrokerNode], request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
@@ -45,7 +46,7 @@ def get_telemetry_subscriptions(
     )
 
 
-@endpoint(72)
+@endpoint(ApiKey.PUSH_TELEMETRY)
 async def push_telemetry(call: Call[BrokerNode], request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Take a client's metrics. They are decompressed and read in a thread."""
     node = call.node

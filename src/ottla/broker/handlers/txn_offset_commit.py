@@ -12,6 +12,7 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import commit_in_transaction
 from ottla.protocol.errors import ApiError, InvalidGroupId
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -36,7 +37,7 @@ def txn_offset_commit_failed(request: TxnOffsetCommitRequest, version: int, erro
     )
 
 
-@endpoint(28, failed=txn_offset_commit_failed)
+@endpoint(ApiKey.TXN_OFFSET_COMMIT, failed=txn_offset_commit_failed)
 def txn_offset_commit(call: Call[BrokerNode], request: TxnOffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

@@ -14,6 +14,7 @@ from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.transactions.marker_writing import Codes
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -30,7 +31,7 @@ def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, erro
     return _response(request, [dict.fromkeys(_partitions(marker), error.code) for marker in request.markers])
 
 
-@endpoint(27, failed=write_txn_markers_failed)
+@endpoint(ApiKey.WRITE_TXN_MARKERS, failed=write_txn_markers_failed)
 def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -> Later:
     """Write all markers; answered when all replicas have them."""
     gathering: Gathering[Codes] = Gathering(len(request.markers), lambda codes: call.answer(_response(request, codes)))

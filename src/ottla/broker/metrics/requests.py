@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from ottla.broker.metrics.errors_in import Look, errors_in
 from ottla.broker.metrics.family import Family, counter, histogram, summary
 from ottla.protocol.errors import name_of
-from ottla.protocol.messages.apis import Api
+from ottla.protocol.messages.apis import Api, ApiKey
 from ottla.storage.state_machine.histogram import (
     Counts,
     fill_noughts,
@@ -35,12 +35,9 @@ from ottla.storage.state_machine.histogram import (
 
 logger = logging.getLogger(__name__)
 
-FETCH: Final = 1
 FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
-ADD_PARTITIONS_TO_TXN: Final = 24
 VERIFY_PARTITIONS_IN_TXN: Final = "AddPartitionsToTxnVerification"
 _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS = 4
-LIST_CONFIG_RESOURCES: Final = 74
 LIST_CLIENT_METRICS_RESOURCES: Final = "ListClientMetricsResources"
 """What version 0 of ListConfigResources was for."""
 _FETCH_WITH_STATE = 15
@@ -218,7 +215,7 @@ class RequestMeters:
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], Meter] = {}
-        self.looks: dict[int, Look] = {}
+        self.looks: dict[ApiKey, Look] = {}
         """API → how its answers are looked at, where more than errors is wanted of them."""
         self._recent: list[dict[str, dict[str, Counts]]] = []
         self._routes: list[Watchable] = []
@@ -238,14 +235,14 @@ class RequestMeters:
     def _dress(self, route: Watchable) -> None:
         api, version = route.api, route.version
         route.look = self.looks.get(api.key) or errors_in(api.response)
-        if api.key == FETCH:
+        if api.key is ApiKey.FETCH:
             consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
             route.meter = consumer
             route.pick = _by_replica(consumer, follower, version)
-        elif api.key == ADD_PARTITIONS_TO_TXN and version >= _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS:
+        elif api.key is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS:
             adding = route.meter = self.meter(api, api.name, version)
             route.pick = _by_purpose(adding, self.meter(api, VERIFY_PARTITIONS_IN_TXN, version))
-        elif api.key == LIST_CONFIG_RESOURCES and version == 0:
+        elif api.key is ApiKey.LIST_CONFIG_RESOURCES and version == 0:
             route.meter = self.meter(api, LIST_CLIENT_METRICS_RESOURCES, version)
             route.pick = None
         else:

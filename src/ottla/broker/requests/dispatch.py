@@ -24,7 +24,7 @@ from ottla.broker.network.request import SecondOutcome
 from ottla.broker.requests.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
 from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
-from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.wire.codec import decode_from, is_flexible, reader_of, writer_of
@@ -38,7 +38,6 @@ N = TypeVar("N")
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Guard = Callable[[Call[Any], Any], None]
 
-API_VERSIONS = 18
 _head = struct.Struct(">hhih").unpack_from
 _HEAD_BYTES = 10
 _length_and_correlation = struct.Struct(">ii").pack
@@ -86,7 +85,7 @@ class Route:
         self.write: Writer = writer_of(api.response, version)
         self.has_flexible_header = is_flexible(api.request, version)
         # A client must be able to read the answer before it knows what the node speaks.
-        self.has_flexible_response = is_flexible(api.response, version) and api.key != API_VERSIONS
+        self.has_flexible_response = is_flexible(api.response, version) and api.key != ApiKey.API_VERSIONS
         self.guard: Guard | None = None
         """Asks whether the client may do what it asks for; None where nobody restricts it."""
         self.meter: Any = None
@@ -102,13 +101,13 @@ class Dispatch(Generic[N]):
     def __init__(
         self,
         node: N,
-        endpoints: dict[int, Endpoint],
+        endpoints: Mapping[ApiKey, Endpoint],
         listeners: Listeners,
         *,
         spawn: Spawn,
         after: Callable[[], None],
         unstable: bool = False,
-        guards: Mapping[int, Guard] | None = None,
+        guards: Mapping[ApiKey, Guard] | None = None,
         watch: Callable[[Route], None] | None = None,
     ) -> None:
         self.node = node
@@ -221,9 +220,9 @@ class Dispatch(Generic[N]):
 
     def _route(self, key: int, version: int) -> Route:
         if self.serves(key, version):
-            route = self._routes[key << 16 | version] = self._make(self.endpoints[key], version)
+            route = self._routes[key << 16 | version] = self._make(self.endpoints[ApiKey(key)], version)
             return route
-        if key == API_VERSIONS and API_VERSIONS in self.endpoints:
+        if key == ApiKey.API_VERSIONS and ApiKey.API_VERSIONS in self.endpoints:
             if self._refused is None:
                 self._refused = self._make(_REFUSED_API_VERSIONS, 0)
             return self._refused
@@ -372,9 +371,9 @@ def _refuse_version(call: Call[Any], request: None) -> Any:
 
 def _tell_versions(request: None, version: int, error: ApiError) -> ApiVersionsResponse:
     """A client that came with a version from the future is told which versions of ApiVersions it may use."""
-    api = BY_KEY[API_VERSIONS]
-    known = ApiVersion(api_key=API_VERSIONS, min_version=api.oldest, max_version=api.latest_stable)
+    api = BY_KEY[ApiKey.API_VERSIONS]
+    known = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=api.oldest, max_version=api.latest_stable)
     return ApiVersionsResponse(error_code=error.code, api_keys=[known])
 
 
-_REFUSED_API_VERSIONS = Endpoint(BY_KEY[API_VERSIONS], _refuse_version, _tell_versions)
+_REFUSED_API_VERSIONS = Endpoint(BY_KEY[ApiKey.API_VERSIONS], _refuse_version, _tell_versions)

@@ -1,11 +1,11 @@
 """How a handler is declared: for which API, and what is answered when all of a request fails.
 
-    @endpoint(18)
+    @endpoint(ApiKey.API_VERSIONS)
     def api_versions(call, request): ...
 
 By default a failure is an answer with the error's code at its top. An API whose answers have no such place, or that
-have one error for each item, says how its failure looks: `@endpoint(0, failed=produce_failed)`. A failure of None means
-that no answer is expected, and ends the connection.
+have one error for each item, says how its failure looks: `@endpoint(ApiKey.PRODUCE, failed=produce_failed)`. A failure
+of None means that no answer is expected, and ends the connection.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.requests.call import Call
 from ottla.protocol.errors import ApiError
-from ottla.protocol.messages.apis import BY_KEY, Api
+from ottla.protocol.messages.apis import BY_KEY, Api, ApiKey
 from ottla.protocol.wire.declare import schema_of
 
 Handler = Callable[[Call[Any], Any], Any]
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
     failed: Failed
 
 
-def endpoint(key: int, *, failed: Failed | None = None) -> Callable[[Handler], Endpoint]:
+def endpoint(key: ApiKey, *, failed: Failed | None = None) -> Callable[[Handler], Endpoint]:
     """Declare the handler of an API."""
     api = BY_KEY[key]
 

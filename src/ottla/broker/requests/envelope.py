@@ -23,7 +23,7 @@ from ottla.protocol.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.wire.codec import decode
@@ -112,7 +112,7 @@ class Enclosed:
             self._call.exchange.note = Forwarded(self.note)
 
 
-@endpoint(58)
+@endpoint(ApiKey.ENVELOPE)
 def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
     """Open it, and let what is inside be handled for the client that sent it."""
     client = call.client.forwarded()

@@ -8,6 +8,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.dispatch import Route
 from ottla.broker.requests.endpoint import Endpoint, Failed, endpoint
+from ottla.protocol.messages.apis import ApiKey
 
 
 async def forward(call: Call[BrokerNode], request: Any) -> Any:
@@ -15,27 +16,27 @@ async def forward(call: Call[BrokerNode], request: Any) -> Any:
     return await call.node.forward(call, request)
 
 
-FAILURES: dict[int, Failed | None] = {
-    19: failures.create_topics_failed,
-    20: failures.delete_topics_failed,
-    37: failures.create_partitions_failed,
-    43: failures.elect_leaders_failed,
-    45: failures.alter_reassignments_failed,
-    46: failures.list_reassignments_failed,
-    49: failures.alter_client_quotas_failed,
-    51: failures.alter_scram_failed,
-    55: None,
-    57: None,
-    64: None,
-    80: None,
-    81: None,
+FAILURES: dict[ApiKey, Failed | None] = {
+    ApiKey.CREATE_TOPICS: failures.create_topics_failed,
+    ApiKey.DELETE_TOPICS: failures.delete_topics_failed,
+    ApiKey.CREATE_PARTITIONS: failures.create_partitions_failed,
+    ApiKey.ELECT_LEADERS: failures.elect_leaders_failed,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: failures.alter_reassignments_failed,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: failures.list_reassignments_failed,
+    ApiKey.ALTER_CLIENT_QUOTAS: failures.alter_client_quotas_failed,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: failures.alter_scram_failed,
+    ApiKey.DESCRIBE_QUORUM: None,
+    ApiKey.UPDATE_FEATURES: None,
+    ApiKey.UNREGISTER_BROKER: None,
+    ApiKey.ADD_RAFT_VOTER: None,
+    ApiKey.REMOVE_RAFT_VOTER: None,
 }
 """The APIs that the controller decides upon, whoever is asked, and how they fail."""
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint(key, failed=failed)(forward) for key, failed in FAILURES.items())
 
 
-def on_behalf(call: Call[Any], key: int, version: int) -> Call[Any]:
+def on_behalf(call: Call[Any], key: ApiKey, version: int) -> Call[Any]:
     """A call by which a client asks the controller for what another request of this client needs.
 
     It carries the client's name and correlation id, and has no answer of its own.
@@ -53,7 +54,7 @@ def on_behalf(call: Call[Any], key: int, version: int) -> Call[Any]:
 
 
 @cache
-def _route(key: int, version: int) -> Route:
+def _route(key: ApiKey, version: int) -> Route:
     return Route(next(each for each in ENDPOINTS if each.api.key == key), version)
 
 

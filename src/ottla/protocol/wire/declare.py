@@ -1,6 +1,6 @@
 """Declaring messages: one class a message, for all its versions.
 
-    @request(key=10, versions="0-6", flexible="3+")
+    @request(key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
     class FindCoordinatorRequest:
         key: str = since("0-3", default="")
         keys: list[str] = since("4+", factory=list)

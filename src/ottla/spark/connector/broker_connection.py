@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from ottla import __version__
 from ottla.client.addresses import Address
-from ottla.client.authenticating import AUTHENTICATE, HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
+from ottla.client.authenticating import HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
 from ottla.client.framing import LENGTH, answer_size
 from ottla.protocol.errors import NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
-from ottla.protocol.messages.apis import BY_KEY, Api
+from ottla.protocol.messages.apis import BY_KEY, Api, ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.wire.codec import decode, encode, is_flexible
@@ -25,7 +25,6 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.security.settings import Sasl, Security
 from ottla.security.tls import client_context
 
-_API_VERSIONS: Final = 18
 _FIRST_BUFFER_BYTES: Final = 1 << 16
 _head = struct.Struct(">hhih").pack
 
@@ -131,7 +130,7 @@ class BrokerConnection:
         self._socket.close()
 
     def _decode(self, api: Api, version: int, body: memoryview) -> Any:
-        if api.key == _API_VERSIONS:
+        if api.key is ApiKey.API_VERSIONS:
             # A node that does not know the version answers in the oldest.
             unknown = int.from_bytes(body[:2], "big") == UnsupportedVersion.code
             return decode(ApiVersionsResponse, 0 if unknown else version, body)
@@ -153,7 +152,7 @@ class BrokerConnection:
         request = next(steps)
         while True:
             shakes_hands = type(request) is SaslHandshakeRequest
-            self.send(request, HANDSHAKE_VERSION if shakes_hands else self.version_of(AUTHENTICATE))
+            self.send(request, HANDSHAKE_VERSION if shakes_hands else self.version_of(ApiKey.SASL_AUTHENTICATE))
             try:
                 request = steps.send(self.take())
             except StopIteration as done:

@@ -16,6 +16,7 @@ from ottla.client.fetched import Aborted
 from ottla.client.metadata import where
 from ottla.client.retrying import Deadline, failure, located, passes, wait_s
 from ottla.protocol.errors import ApiError, CorruptMessage, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.protocol.wire.batch import HEADER_BYTES, BatchHeader, batches, check_crc, check_stored
 from ottla.protocol.wire.compression import Compression, decompress
@@ -27,7 +28,6 @@ from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.cluster import BlockingCluster
 from ottla.spark.connector.columns import Columns, Piece
 
-_FETCH: Final = 1
 _LAST_WITH_NAMES: Final = 12
 _FIRST_FETCH_BYTES: Final = 1 << 20
 _ROWS: Final = 10_000
@@ -154,7 +154,7 @@ class RangeReader:
             session_epoch=-1,
             topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[asked])],
         )
-        link.send(request, link.version_of(_FETCH, at_most=_LAST_WITH_NAMES if topic_id == ZERO_UUID else None))
+        link.send(request, link.version_of(ApiKey.FETCH, at_most=_LAST_WITH_NAMES if topic_id == ZERO_UUID else None))
         self._max_bytes = min(self._max_bytes * 2, self._settings.partition_fetch_bytes)
 
     def _send_ahead(self, link: BrokerConnection) -> None:

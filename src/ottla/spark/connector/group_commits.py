@@ -10,6 +10,7 @@ from typing import Final
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,7 +19,6 @@ from ottla.protocol.messages.rpc.offset_commit import (
 )
 from ottla.spark.connector.coordinators import GROUP, find_coordinator
 
-_OFFSET_COMMIT: Final = 8
 _LAST_WITH_NAMES: Final = 9
 _TIMEOUT_S: Final = 5.0
 """A commit that comes too late is made up for by the next one."""
@@ -38,7 +38,7 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
     async def attempt() -> None:
         node = await find_coordinator(cluster, group, GROUP)
         connection = await cluster.connection(node)
-        version = connection.version_of(_OFFSET_COMMIT, at_most=_LAST_WITH_NAMES)
+        version = connection.version_of(ApiKey.OFFSET_COMMIT, at_most=_LAST_WITH_NAMES)
         answer: OffsetCommitResponse = await connection.send(
             request, version=version, timeout_s=cluster.request_timeout_s
         )

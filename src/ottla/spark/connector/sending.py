@@ -12,6 +12,7 @@ from ottla.client.delivery import Identity
 from ottla.client.metadata import TopicPartition, endpoints_of, where
 from ottla.client.retrying import Deadline, failure, located, passes, wait_s
 from ottla.protocol.errors import ApiError, DuplicateSequenceNumber, NetworkFailed, UnknownTopicOrPartition
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -36,7 +37,6 @@ from ottla.spark.connector.broker_connection import BrokerConnection
 from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.cluster import BlockingCluster
 
-_PRODUCE: Final = 0
 _VERSION: Final = 11
 """The last version in which a transaction's partitions are made known by a request of their own."""
 _QUEUED_BYTES: Final = 16 << 20
@@ -142,7 +142,7 @@ class Sender:
         )
         try:
             link = self._access.borrow_link(node)
-            link.send(request, link.version_of(_PRODUCE, at_most=_VERSION))
+            link.send(request, link.version_of(ApiKey.PRODUCE, at_most=_VERSION))
         except ApiError as error:
             self._put_off(keys, error)
             return

@@ -13,6 +13,7 @@ from ottla.client.delivery import Identity
 from ottla.client.metadata import TopicPartition, where
 from ottla.client.retrying import check, failure
 from ottla.protocol.errors import ApiError, CoordinatorError, NetworkFailed, OperationNotAttempted
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -26,10 +27,7 @@ from ottla.spark.connector.coordinators import TRANSACTION, find_coordinator
 
 T = TypeVar("T")
 
-_INIT: Final = 22
-_ADD: Final = 24
-_END: Final = 26
-_AT_MOST: Final = {_INIT: 5, _ADD: 3, _END: 4}
+_AT_MOST: Final = {ApiKey.INIT_PRODUCER_ID: 5, ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 4}
 ONGOING: Final = "Ongoing"
 
 
@@ -65,7 +63,7 @@ class TransactionCalls:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000))
 
         async def attempt(node: int) -> Transaction:
-            answer: InitProducerIdResponse = await self._send(node, _INIT, request)
+            answer: InitProducerIdResponse = await self._send(node, ApiKey.INIT_PRODUCER_ID, request)
             check(answer.error_code, None, f"transactional id {transactional_id!r}")
             return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
 
@@ -84,7 +82,7 @@ class TransactionCalls:
         )
 
         async def attempt(node: int) -> None:
-            answer: AddPartitionsToTxnResponse = await self._send(node, _ADD, request)
+            answer: AddPartitionsToTxnResponse = await self._send(node, ApiKey.ADD_PARTITIONS_TO_TXN, request)
             errors = [
                 failure(each.partition_error_code, None, where(topic.name, each.partition_index))
                 for topic in answer.results_by_topic_v3_and_below
@@ -107,7 +105,7 @@ class TransactionCalls:
         )
 
         async def attempt(node: int) -> None:
-            answer: EndTxnResponse = await self._send(node, _END, request)
+            answer: EndTxnResponse = await self._send(node, ApiKey.END_TXN, request)
             check(answer.error_code, None, f"transactional id {transaction.id!r}")
 
         await self._ask(transaction.id, attempt)
@@ -147,7 +145,7 @@ class TransactionCalls:
             found += [each.transactional_id for each in answer.transaction_states]
         return sorted(each for each in found if each.startswith(prefix))
 
-    async def _send(self, node: int, key: int, request: Any) -> Any:
+    async def _send(self, node: int, key: ApiKey, request: Any) -> Any:
         connection = await self._cluster.connection(node)
         version = connection.version_of(key, at_most=_AT_MOST[key])
         return await connection.send(request, version=version, timeout_s=self._cluster.request_timeout_s)

@@ -7,10 +7,8 @@ import pytest
 
 from ottla.broker.handlers.api_versions import api_versions
 from ottla.metadata.image.image import EMPTY
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
-
-PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 19, 20
 
 
 def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, int]]:
@@ -21,7 +19,7 @@ def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, 
         kraft_version=lambda: 0,
         unstable_versions=False,
         supported_features={},
-        served=[BY_KEY[key] for key in (PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS)],
+        served=[BY_KEY[key] for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS)],
         controller_versions=lambda: controller,
     )
     call: Any = SimpleNamespace(node=node, version=0, client=SimpleNamespace())
@@ -35,20 +33,25 @@ def own(key: int) -> tuple[int, int]:
 
 def test_while_the_controller_is_here_or_not_known_all_is_told() -> None:
     found = told(None)
-    assert found[PRODUCE] == (0, BY_KEY[PRODUCE].latest_stable)
-    assert (found[METADATA], found[CREATE_TOPICS], found[DELETE_TOPICS]) == tuple(
-        map(own, (METADATA, CREATE_TOPICS, DELETE_TOPICS))
+    assert found[ApiKey.PRODUCE] == (0, BY_KEY[ApiKey.PRODUCE].latest_stable)
+    assert (found[ApiKey.METADATA], found[ApiKey.CREATE_TOPICS], found[ApiKey.DELETE_TOPICS]) == tuple(
+        map(own, (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS))
     )
 
 
 @pytest.mark.parametrize(
     ("of_controller", "expected"),
-    [((2, 5), (2, 5)), ((0, 99), own(CREATE_TOPICS)), ((4, 99), (4, own(CREATE_TOPICS)[1])), ((90, 99), None)],
+    [
+        ((2, 5), (2, 5)),
+        ((0, 99), own(ApiKey.CREATE_TOPICS)),
+        ((4, 99), (4, own(ApiKey.CREATE_TOPICS)[1])),
+        ((90, 99), None),
+    ],
 )
 def test_what_is_handed_on_is_told_as_far_as_the_controller_serves_it(
     of_controller: tuple[int, int], expected: tuple[int, int] | None
 ) -> None:
-    found = told({CREATE_TOPICS: of_controller})
-    assert found.get(CREATE_TOPICS) == expected
-    assert found[METADATA] == own(METADATA), "this the broker answers itself"
-    assert DELETE_TOPICS not in found, "the controller does not serve it at all"
+    found = told({ApiKey.CREATE_TOPICS: of_controller})
+    assert found.get(ApiKey.CREATE_TOPICS) == expected
+    assert found[ApiKey.METADATA] == own(ApiKey.METADATA), "this the broker answers itself"
+    assert ApiKey.DELETE_TOPICS not in found, "the controller does not serve it at all"

@@ -12,6 +12,7 @@ from ottla.broker.handlers.produce import produce_failed
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.errors import ClusterAuthorizationFailed, UnknownServerError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
@@ -20,8 +21,6 @@ from ottla.storage.log.partition_log import PartitionLog
 from tests.support.broker import Broker, Exchange
 from tests.support.logs_in_memory import batch
 from tests.unit.broker.metrics.service import Handler, serving
-
-DESCRIBE_CLUSTER = 60
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -53,9 +52,9 @@ def test_a_bug_of_a_handler_is_answered_and_logged_and_the_connection_goes_on(
     handler: Handler, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        async with serving({DESCRIBE_CLUSTER: handler}) as service:
+        async with serving({ApiKey.DESCRIBE_CLUSTER: handler}) as service:
             for _ in range(2):
-                answer = await service.ask(DescribeClusterRequest(), DESCRIBE_CLUSTER, 1)
+                answer = await service.ask(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1)
                 assert answer.error_code == UnknownServerError.code
 
     run(test)
@@ -66,8 +65,8 @@ def test_a_bug_of_a_handler_is_answered_and_logged_and_the_connection_goes_on(
 
 def test_an_error_of_the_whole_request_becomes_its_code(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with serving({DESCRIBE_CLUSTER: refuses}) as service:
-            answer = await service.ask(DescribeClusterRequest(), DESCRIBE_CLUSTER, 1)
+        async with serving({ApiKey.DESCRIBE_CLUSTER: refuses}) as service:
+            answer = await service.ask(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1)
             assert answer.error_code == ClusterAuthorizationFailed.code
 
     run(test)
@@ -82,8 +81,8 @@ def test_a_handler_may_answer_long_after_it_returned() -> None:
         return LATER
 
     async def test() -> None:
-        async with serving({DESCRIBE_CLUSTER: later}) as service:
-            asking = asyncio.ensure_future(service.ask(DescribeClusterRequest(), DESCRIBE_CLUSTER, 1))
+        async with serving({ApiKey.DESCRIBE_CLUSTER: later}) as service:
+            asking = asyncio.ensure_future(service.ask(DescribeClusterRequest(), ApiKey.DESCRIBE_CLUSTER, 1))
             while not calls:
                 await asyncio.sleep(0.001)
             assert not asking.done()

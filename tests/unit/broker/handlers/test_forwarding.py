@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.authorization.standard import StandardAuthorizer
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -22,11 +22,21 @@ from ottla.protocol.messages.rpc.delete_acls import (
 from tests.unit.broker.handlers.admin import Admin
 
 TOPIC, LITERAL, READ, ALLOW, ANY = 2, 3, 3, 3, 1
-DESCRIBE_QUORUM = 55
-AS_THEY_COME = (19, 20, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81)
-"""CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments,
-AlterClientQuotas, AlterUserScramCredentials, DescribeQuorum, UpdateFeatures, UnregisterBroker, AddRaftVoter,
-RemoveRaftVoter."""
+AS_THEY_COME = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
 
 
 @pytest.fixture
@@ -37,9 +47,9 @@ def admin() -> Iterator[Admin]:
 
 
 @pytest.mark.parametrize("key", AS_THEY_COME, ids=lambda key: BY_KEY[key].name)
-def test_a_request_is_handed_on_and_the_controllers_answer_goes_back(admin: Admin, key: int) -> None:
+def test_a_request_is_handed_on_and_the_controllers_answer_goes_back(admin: Admin, key: ApiKey) -> None:
     api = BY_KEY[key]
-    field = "error_code" if key == DESCRIBE_QUORUM else "throttle_time_ms"
+    field = "error_code" if key == ApiKey.DESCRIBE_QUORUM else "throttle_time_ms"
     admin.controller = lambda _: api.response(**{field: 41})
     request = api.request()
     for version in range(api.oldest, api.latest_stable + 1):

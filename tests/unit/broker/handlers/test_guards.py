@@ -25,7 +25,7 @@ from ottla.protocol.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.rpc import add_partitions_to_txn as adding
 from ottla.protocol.messages.rpc import consumer_group_describe as describing
 from ottla.protocol.messages.rpc import describe_transactions as transactions
@@ -41,7 +41,6 @@ from ottla.protocol.wire.declare import schema_of
 from tests.support.broker import Exchange
 
 ME = "User:me"
-FETCH = 1
 TOPIC, GROUP, TRANSACTION, CLUSTER = Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID, Kind.CLUSTER
 
 
@@ -65,7 +64,7 @@ class Unanswered:
 
 def guarded(request: Any, version: int, authorizer: StandardAuthorizer, response: Any = None) -> Any:
     """What becomes of the answer; the request is changed in place."""
-    key = schema_of(type(request)).key
+    key = BY_KEY[schema_of(type(request)).key].key
     endpoint = Endpoint(BY_KEY[key], lambda *_: None, lambda *_: None)
     client = Client("10.0.0.1", "PLAINTEXT")
     client.principal = ME
@@ -84,10 +83,10 @@ def refused(request: Any, version: int, authorizer: StandardAuthorizer) -> type[
 
 @pytest.mark.parametrize(
     "key",
-    sorted(key for key in OF_CONTROLLERS if BY_KEY[key].listeners is Listeners.CONTROLLER or key == FETCH),
+    sorted(key for key in OF_CONTROLLERS if BY_KEY[key].listeners is Listeners.CONTROLLER or key is ApiKey.FETCH),
     ids=lambda key: BY_KEY[key].name,
 )
-def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(key: int) -> None:
+def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(key: ApiKey) -> None:
     def ask(authorizer: StandardAuthorizer) -> None:
         client = Client("10.0.0.1", "CONTROLLER")
         client.principal = ME
@@ -289,18 +288,18 @@ class TestGroups:
 
 
 UNGUARDED = {
-    1: "asks for itself",
-    17: "comes before anybody is known",
-    18: "tells what there is",
-    36: "comes before anybody is known",
-    38: "tokens are refused as a whole",
-    39: "tokens are refused as a whole",
-    40: "tokens are refused as a whole",
-    41: "tokens are refused as a whole",
-    60: "tells what is allowed, and no more",
-    71: "about clients' own metrics",
-    72: "about clients' own metrics",
-    75: "its handler asks, as it tells a page at a time",
+    ApiKey.FETCH: "asks for itself",
+    ApiKey.SASL_HANDSHAKE: "comes before anybody is known",
+    ApiKey.API_VERSIONS: "tells what there is",
+    ApiKey.SASL_AUTHENTICATE: "comes before anybody is known",
+    ApiKey.CREATE_DELEGATION_TOKEN: "tokens are refused as a whole",
+    ApiKey.RENEW_DELEGATION_TOKEN: "tokens are refused as a whole",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "tokens are refused as a whole",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "tokens are refused as a whole",
+    ApiKey.DESCRIBE_CLUSTER: "tells what is allowed, and no more",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "about clients' own metrics",
+    ApiKey.PUSH_TELEMETRY: "about clients' own metrics",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "its handler asks, as it tells a page at a time",
 }
 """APIs of brokers that need no rights. Those that Ottla does not serve yet are not asked for."""
 
@@ -309,4 +308,12 @@ def test_every_api_that_is_served_is_guarded() -> None:
     served = {endpoint.api.key for endpoint in BROKER_ENDPOINTS}
     assert served - OF_BROKERS.keys() <= UNGUARDED.keys()
     of_controllers = {api.key for api in BY_KEY.values() if api.listeners & Listeners.CONTROLLER}
-    assert of_controllers - OF_CONTROLLERS.keys() <= {17, 18, 36, 38, 39, 40, 41}
+    assert of_controllers - OF_CONTROLLERS.keys() <= {
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }

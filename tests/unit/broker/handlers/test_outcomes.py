@@ -11,6 +11,7 @@ import pytest
 from ottla.broker.requests.call import LATER, NOTHING, Call
 from ottla.broker.requests.dispatch import Route
 from ottla.protocol.errors import UnknownServerError
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -18,7 +19,6 @@ from ottla.protocol.wire.codec import decode
 from ottla.storage.disk import FileRange
 from tests.unit.broker.metrics.service import Service, serving
 
-HEARTBEAT, FETCH, VERSIONS = 12, 1, 18
 VERSION, FETCH_VERSION = 4, 12
 UNSENDABLE = HeartbeatResponse(throttle_time_ms=1 << 40)
 FAILED, CLOSED = "failed", "closed"
@@ -56,7 +56,7 @@ class LostFile:
 
 async def outcome(service: Service, request: Any = None, version: int = VERSION) -> str:
     """What becomes of one request."""
-    service.send(request or HeartbeatRequest(), HEARTBEAT, version)
+    service.send(request or HeartbeatRequest(), ApiKey.HEARTBEAT, version)
     try:
         (size,) = struct.unpack(">i", await service.reader.readexactly(4))
     except (asyncio.IncompleteReadError, ConnectionResetError):
@@ -76,7 +76,7 @@ async def check_nothing_is_held(service: Service, got: str) -> None:
         await asyncio.sleep(0.01)
         assert not service.listener.connections
         service.reader, service.writer = await asyncio.open_connection(*service.address)
-    versions = await service.ask(ApiVersionsRequest(), VERSIONS, 0)
+    versions = await service.ask(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     assert isinstance(versions, ApiVersionsResponse)
     intake = service.intake
     assert (intake.busy, intake.held, len(intake.queue)) == (0, 0, 0)
@@ -195,7 +195,9 @@ def test_a_defect_leaves_one_outcome(
         def handle(call: Call[None], request: Any) -> Any:
             return handler(call, request) if broken else plain(call, request)
 
-        async with serving({HEARTBEAT: handle, VERSIONS: lambda *_: ApiVersionsResponse()}) as service:
+        async with serving(
+            {ApiKey.HEARTBEAT: handle, ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse()}
+        ) as service:
             assert await outcome(service) == ANSWERED
             broken = True
             (route,) = service.routes
@@ -213,7 +215,7 @@ def test_a_defect_leaves_one_outcome(
 
 def test_what_cannot_be_sent_is_logged_with_its_request_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with serving({HEARTBEAT: lambda *_: UNSENDABLE}) as service:
+        async with serving({ApiKey.HEARTBEAT: lambda *_: UNSENDABLE}) as service:
             assert await outcome(service) == FAILED
             name = 'kafka_network_requestmetrics_errors_total{request="Heartbeat",error="UNKNOWN_SERVER_ERROR"}'
             assert service.told()[name] == 1
@@ -237,13 +239,13 @@ def test_one_request_that_fails_inside_of_another_leaves_that_one_alone(caplog: 
             waiting[0].answer(UNSENDABLE)
             return FetchResponse()
 
-        async with serving({HEARTBEAT: wait, FETCH: answer_the_other}) as service:
-            service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
+        async with serving({ApiKey.HEARTBEAT: wait, ApiKey.FETCH: answer_the_other}) as service:
+            service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             while not waiting:
                 await asyncio.sleep(0.001)
             first = service.reader, service.writer
             service.reader, service.writer = await asyncio.open_connection(*service.address)
-            answer = await service.ask(FetchRequest(), FETCH, FETCH_VERSION)
+            answer = await service.ask(FetchRequest(), ApiKey.FETCH, FETCH_VERSION)
             assert answer.error_code == 0
             (size,) = struct.unpack(">i", await first[0].readexactly(4))
             assert error_in(await first[0].readexactly(size)) == UnknownServerError.code
@@ -258,7 +260,10 @@ def test_a_second_outcome_is_refused_and_the_first_one_stays(caplog: pytest.LogC
             call.answer(HeartbeatResponse())
             return HeartbeatResponse()
 
-        handlers: dict[int, Callable[..., Any]] = {HEARTBEAT: answer_twice, VERSIONS: lambda *_: ApiVersionsResponse()}
+        handlers: dict[ApiKey, Callable[..., Any]] = {
+            ApiKey.HEARTBEAT: answer_twice,
+            ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse(),
+        }
         async with serving(handlers) as service:
             assert await outcome(service) == ANSWERED
             await check_nothing_is_held(service, ANSWERED)
@@ -269,10 +274,12 @@ def test_a_second_outcome_is_refused_and_the_first_one_stays(caplog: pytest.LogC
 
 def test_a_request_without_acks_whose_handler_fails_ends_its_connection() -> None:
     async def test() -> None:
-        async with serving({HEARTBEAT: lambda *_: NOTHING, VERSIONS: lambda *_: ApiVersionsResponse()}) as service:
-            service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
-            await service.ask(ApiVersionsRequest(), VERSIONS, 0)
-            route = next(route for route in service.routes if route.api.key == HEARTBEAT)
+        async with serving(
+            {ApiKey.HEARTBEAT: lambda *_: NOTHING, ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse()}
+        ) as service:
+            service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
+            await service.ask(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
+            route = next(route for route in service.routes if route.api.key == ApiKey.HEARTBEAT)
             route.endpoint = route.endpoint._replace(failed=lambda *_: None)
             service.dispatch.throttling = Throttling(after=fail)
             assert await outcome(service) == CLOSED

@@ -15,7 +15,7 @@ from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Dispatch, Route
 from ottla.broker.requests.endpoint import Endpoint, endpoint
 from ottla.config.listeners import Limits
-from ottla.protocol.messages.apis import BY_KEY, Listeners
+from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.wire.codec import decode_from, encode, is_flexible
 from tests.support.exposition import Exposition
@@ -26,13 +26,13 @@ Handler = Callable[[Call[None], Any], Any]
 class Service:
     """Answers on one connection, and tells what was counted."""
 
-    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
         self.meters = RequestMeters()
         self.intake = Intake(self._handle)
         loop = asyncio.get_running_loop()
         self.tasks: list[asyncio.Task[None]] = []
         self.routes: list[Route] = []
-        endpoints: dict[int, Endpoint] = {key: endpoint(key)(handler) for key, handler in handlers.items()}
+        endpoints: dict[ApiKey, Endpoint] = {key: endpoint(key)(handler) for key, handler in handlers.items()}
         self.dispatch = Dispatch(
             None,
             endpoints,
@@ -49,17 +49,17 @@ class Service:
         self.address = ("127.0.0.1", port)
         self.reader, self.writer = await asyncio.open_connection(*self.address)
 
-    async def ask(self, request: Any, key: int, version: int, *, correlation_id: int = 7) -> Any:
+    async def ask(self, request: Any, key: ApiKey, version: int, *, correlation_id: int = 7) -> Any:
         """Send a request and read its answer."""
         self.send(request, key, version, correlation_id=correlation_id)
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         frame = memoryview(await self.reader.readexactly(size))
         api = BY_KEY[key]
-        start = 5 if is_flexible(api.response, version) and key != 18 else 4
+        start = 5 if is_flexible(api.response, version) and key != ApiKey.API_VERSIONS else 4
         answer, _ = decode_from(api.response, version, frame[start:])
         return answer
 
-    def send(self, request: Any, key: int, version: int, *, correlation_id: int = 7) -> None:
+    def send(self, request: Any, key: ApiKey, version: int, *, correlation_id: int = 7) -> None:
         header = RequestHeader(
             request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id="tester"
         )
@@ -83,7 +83,7 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(handlers: Mapping[int, Handler]) -> AsyncIterator[Service]:
+async def serving(handlers: Mapping[ApiKey, Handler]) -> AsyncIterator[Service]:
     service = Service(handlers)
     await service.connect()
     try:

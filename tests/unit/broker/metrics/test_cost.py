@@ -5,7 +5,7 @@ from timeit import repeat
 
 from ottla.broker.metrics.errors_in import errors_in
 from ottla.broker.metrics.requests import Meter, on_sent
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.storage.state_machine.histogram import total
 
@@ -24,7 +24,7 @@ class Finished:
 
 
 def test_what_a_request_costs(record_property: Callable[[str, object], None]) -> None:
-    meter = Meter(BY_KEY[0], "Produce", 11)
+    meter = Meter(BY_KEY[ApiKey.PRODUCE], "Produce", 11)
     finished = Finished(meter)
     answer = TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()])
     response = ProduceResponse(responses=[answer])

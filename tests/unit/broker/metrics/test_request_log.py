@@ -12,6 +12,7 @@ from ottla.broker.metrics.bodies import HIDDEN, describe
 from ottla.broker.metrics.request_log import RequestLog
 from ottla.broker.metrics.request_log import logger as request_logger
 from ottla.broker.requests.call import Call
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterableConfig,
@@ -47,10 +48,12 @@ def test_a_line_tells_all_of_a_request(caplog: pytest.LogCaptureFixture) -> None
         def later(call: Call[None], request: Any) -> MetadataResponse:
             return MetadataResponse(cluster_id="c", throttle_time_ms=3)
 
-        async with serving({3: later}) as service:
+        async with serving({ApiKey.METADATA: later}) as service:
             log = RequestLog(service.meters)
             log.switch(on=True)
-            await service.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 3, 12, correlation_id=99)
+            await service.ask(
+                MetadataRequest(topics=[MetadataRequestTopic(name="t")]), ApiKey.METADATA, 12, correlation_id=99
+            )
             (line,) = lines(caplog)
             assert line["requestHeader"] == {
                 "requestApiKey": 3,
@@ -81,12 +84,12 @@ def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptu
             log.switch(on=not log.is_on)
             return MetadataResponse()
 
-        async with serving({3: switch, 1: lambda call, request: FetchResponse()}) as service:
+        async with serving({ApiKey.METADATA: switch, ApiKey.FETCH: lambda call, request: FetchResponse()}) as service:
             log = RequestLog(service.meters)
-            await service.ask(MetadataRequest(), 3, 12)  # not logged: it came before
-            await service.ask(FetchRequest(), 1, 12)
-            await service.ask(MetadataRequest(), 3, 12)  # not logged: it ended after
-            await service.ask(FetchRequest(), 1, 12)
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it came before
+            await service.ask(FetchRequest(), ApiKey.FETCH, 12)
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it ended after
+            await service.ask(FetchRequest(), ApiKey.FETCH, 12)
             assert [line["requestHeader"]["requestApiKeyName"] for line in lines(caplog)] == ["Fetch"]
             assert service.told()['kafka_network_requestmetrics_totaltimems_count{request="Metadata"}'] == 2
 
@@ -97,9 +100,9 @@ def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptu
 
 def test_it_is_not_there_while_it_is_off() -> None:
     async def test() -> None:
-        async with serving({3: lambda call, request: MetadataResponse()}) as service:
+        async with serving({ApiKey.METADATA: lambda call, request: MetadataResponse()}) as service:
             log = RequestLog(service.meters)
-            await service.ask(MetadataRequest(), 3, 12)
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             (route,) = service.routes
             before = route.pick, route.look, route.meter
             assert route.pick is None
@@ -113,7 +116,7 @@ def test_it_is_not_there_while_it_is_off() -> None:
 
 def test_records_are_never_written_down() -> None:
     async def test() -> None:
-        async with serving({0: lambda call, request: ProduceResponse()}) as service:
+        async with serving({ApiKey.PRODUCE: lambda call, request: ProduceResponse()}) as service:
             RequestLog(service.meters).switch(on=True)
             part = PartitionProduceData(index=1, records=b"secret payload")
             request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[part])])

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.metrics.requests import Meter
 from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection
 from ottla.protocol.errors import NotLeader
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -43,9 +43,9 @@ def metadata(call: Call[None], request: Any) -> MetadataResponse:
 
 def test_requests_are_counted_by_api_and_version_with_sizes_and_times() -> None:
     async def test() -> None:
-        async with serving({3: metadata}) as service:
+        async with serving({ApiKey.METADATA: metadata}) as service:
             for version in (9, 9, 12):
-                await service.ask(MetadataRequest(), 3, version)
+                await service.ask(MetadataRequest(), ApiKey.METADATA, version)
             told = service.told()
             assert told[f'{PREFIX}_requests_total{{request="Metadata",version="9"}}'] == 2
             assert told[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
@@ -71,9 +71,9 @@ def test_waiting_is_told_apart_from_work() -> None:
             await asyncio.sleep(0.05)
             return ProduceResponse()
 
-        async with serving({3: later, 0: slowly}) as service:
-            await service.ask(MetadataRequest(), 3, 12)
-            await service.ask(ProduceRequest(), 0, 11)
+        async with serving({ApiKey.METADATA: later, ApiKey.PRODUCE: slowly}) as service:
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
+            await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
             told = service.told()
             for name in ("Metadata", "Produce"):
                 assert told[f'{PREFIX}_remotetimems_sum{{request="{name}"}}'] >= 45
@@ -96,7 +96,7 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
         received_bytes, sent_bytes, mute_ms = 10, 20, 3
         note: object = None
 
-    meter = Meter(BY_KEY[3], "Metadata", 12)
+    meter = Meter(BY_KEY[ApiKey.METADATA], "Metadata", 12)
     meter.record(Finished())
     sums = {name: counts[64] for name, counts in meter.spans().items()}
     assert sums == {
@@ -114,12 +114,12 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
 
 def test_fetches_of_consumers_and_followers_are_told_apart_and_together() -> None:
     async def test() -> None:
-        async with serving({1: lambda call, request: FetchResponse()}) as service:
-            await service.ask(FetchRequest(), 1, 12)
-            await service.ask(FetchRequest(replica_id=3), 1, 12)
-            await service.ask(FetchRequest(), 1, 17)
-            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=3)), 1, 17)
-            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=4)), 1, 17)
+        async with serving({ApiKey.FETCH: lambda call, request: FetchResponse()}) as service:
+            await service.ask(FetchRequest(), ApiKey.FETCH, 12)
+            await service.ask(FetchRequest(replica_id=3), ApiKey.FETCH, 12)
+            await service.ask(FetchRequest(), ApiKey.FETCH, 17)
+            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=3)), ApiKey.FETCH, 17)
+            await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=4)), ApiKey.FETCH, 17)
             told = service.told()
             assert told[f'{PREFIX}_totaltimems_count{{request="FetchConsumer"}}'] == 2
             assert told[f'{PREFIX}_totaltimems_count{{request="FetchFollower"}}'] == 3
@@ -138,10 +138,10 @@ def test_errors_are_counted_once_an_answer() -> None:
         def refuse(call: Call[None], request: Any) -> Any:
             raise NotLeader("no")
 
-        async with serving({0: produce, 1: refuse}) as service:
-            await service.ask(ProduceRequest(), 0, 11)
-            await service.ask(ProduceRequest(), 0, 11)
-            await service.ask(FetchRequest(), 1, 12)
+        async with serving({ApiKey.PRODUCE: produce, ApiKey.FETCH: refuse}) as service:
+            await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
+            await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
+            await service.ask(FetchRequest(), ApiKey.FETCH, 12)
             told = service.told()
             errors = f"{PREFIX}_errors_total"
             assert told[f'{errors}{{request="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}}'] == 2
@@ -163,9 +163,11 @@ def test_every_outcome_is_counted() -> None:
         def end(call: Call[None], request: Any) -> Any:
             raise CloseConnection("no answer is wanted")
 
-        async with serving({0: lambda call, request: NOTHING, 1: wait, 3: end}) as service:
-            service.send(ProduceRequest(), 0, 11)
-            service.send(FetchRequest(), 1, 12)
+        async with serving(
+            {ApiKey.PRODUCE: lambda call, request: NOTHING, ApiKey.FETCH: wait, ApiKey.METADATA: end}
+        ) as service:
+            service.send(ProduceRequest(), ApiKey.PRODUCE, 11)
+            service.send(FetchRequest(), ApiKey.FETCH, 12)
             while not waiting:
                 await asyncio.sleep(0.001)
             service.writer.close()
@@ -177,7 +179,7 @@ def test_every_outcome_is_counted() -> None:
             assert told[f'{PREFIX}_requests_total{{request="Produce",version="11"}}'] == 1
             assert told[f'{PREFIX}_requests_total{{request="FetchConsumer",version="12"}}'] == 1
             service.reader, service.writer = await asyncio.open_connection(*service.address)
-            service.send(MetadataRequest(), 3, 12)
+            service.send(MetadataRequest(), ApiKey.METADATA, 12)
             assert await service.reader.read() == b""
             assert service.told()[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
 
@@ -186,7 +188,7 @@ def test_every_outcome_is_counted() -> None:
 
 def test_versions_from_the_future_make_no_new_figures() -> None:
     async def test() -> None:
-        async with serving({18: metadata}) as service:
+        async with serving({ApiKey.API_VERSIONS: metadata}) as service:
             for version in (90, 91):
                 frame = b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff"
                 service.writer.write(len(frame).to_bytes(4, "big") + frame)
@@ -200,13 +202,13 @@ def test_versions_from_the_future_make_no_new_figures() -> None:
 
 def test_quantiles_are_of_the_last_minutes_only() -> None:
     async def test() -> None:
-        async with serving({3: metadata}) as service:
-            await service.ask(MetadataRequest(), 3, 12)
+        async with serving({ApiKey.METADATA: metadata}) as service:
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             key = f'{PREFIX}_totaltimems{{request="Metadata",quantile="0.5"}}'
             assert service.told()[key] > 0
             service.meters.remember()
             assert service.told()[key] != service.told()[key], "the window begins with what was remembered"
-            await service.ask(MetadataRequest(), 3, 12)
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             service.meters.remember()
             assert service.told()[key] > 0
             service.meters.remember()
@@ -236,14 +238,14 @@ def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> No
             waiting[0].answer(MetadataResponse())  # its connection goes on with the next request, here and now
             return FetchResponse()
 
-        async with serving({3: wait_or_answer, 1: answer_the_other}) as service:
-            service.send(MetadataRequest(), 3, 12)
-            service.send(MetadataRequest(), 3, 12)
+        async with serving({ApiKey.METADATA: wait_or_answer, ApiKey.FETCH: answer_the_other}) as service:
+            service.send(MetadataRequest(), ApiKey.METADATA, 12)
+            service.send(MetadataRequest(), ApiKey.METADATA, 12)
             while not waiting:
                 await asyncio.sleep(0.001)
             first = service.reader, service.writer
             service.reader, service.writer = await asyncio.open_connection(*service.address)
-            await service.ask(FetchRequest(), 1, 12)
+            await service.ask(FetchRequest(), ApiKey.FETCH, 12)
             assert 20 <= service.intake.busy_ns / 1e6 < 38
             first[1].close()
 
@@ -265,7 +267,7 @@ def test_checks_of_transactions_and_listings_of_client_metrics_have_kinds_of_the
                 transactions=[AddPartitionsToTxnTransaction(verify_only=each) for each in only_checked]
             )
 
-        async with serving({24: add, 74: listing}) as service:
+        async with serving({ApiKey.ADD_PARTITIONS_TO_TXN: add, ApiKey.LIST_CONFIG_RESOURCES: listing}) as service:
             for request, version in (
                 (AddPartitionsToTxnRequest(), 3),  # a client's
                 (change(True, False), 5),
@@ -274,9 +276,9 @@ def test_checks_of_transactions_and_listings_of_client_metrics_have_kinds_of_the
                 (change(True, True), 5),
                 (change(), 4),
             ):
-                await service.ask(request, 24, version)
+                await service.ask(request, ApiKey.ADD_PARTITIONS_TO_TXN, version)
             for version in (0, 1, 1):
-                await service.ask(ListConfigResourcesRequest(), 74, version)
+                await service.ask(ListConfigResourcesRequest(), ApiKey.LIST_CONFIG_RESOURCES, version)
             told = service.told()
 
             def count(kind: str) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 from ottla.broker.metrics.family import render
 from ottla.broker.metrics.requests import Meter
 from ottla.broker.metrics.topics import Topics
-from ottla.protocol.messages.apis import BY_KEY
+from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -101,7 +101,7 @@ def test_what_goes_out_is_counted_for_consumers_and_followers() -> None:
     topics = Topics(broker.partitions)
     topics.begin()
     look = topics.look_at_fetch
-    consumer, follower = (Meter(BY_KEY[1], kind, 12) for kind in ("FetchConsumer", "FetchFollower"))
+    consumer, follower = (Meter(BY_KEY[ApiKey.FETCH], kind, 12) for kind in ("FetchConsumer", "FetchFollower"))
     parts = [PartitionData(records=b"x" * 10), PartitionData(records=b""), PartitionData(error_code=6, records=None)]
     by_name = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=parts)])
     by_id = FetchResponse(responses=[FetchableTopicResponse(topic_id=ID, partitions=parts)])
@@ -124,7 +124,7 @@ def test_produces_are_counted_with_their_errors() -> None:
     broker.create("t")
     topics = Topics(broker.partitions)
     topics.begin()
-    meter = Meter(BY_KEY[0], "Produce", 11)
+    meter = Meter(BY_KEY[ApiKey.PRODUCE], "Produce", 11)
     parts = [PartitionProduceResponse(error_code=code) for code in (0, 0, 3, 3, 6)]
     response: Any = ProduceResponse(
         responses=[
@@ -155,7 +155,7 @@ def test_topics_that_come_and_go_leave_nothing_and_cost_the_same_each() -> None:
     broker = Broker()
     topics = Topics(broker.partitions)
     topics.begin()
-    consumer = Meter(BY_KEY[1], "FetchConsumer", 12)
+    consumer = Meter(BY_KEY[ApiKey.FETCH], "FetchConsumer", 12)
     costs = []
     for step in range(100):
         name = f"passing-{step}"

@@ -20,12 +20,13 @@ from ottla.broker.network.request import Request
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
 from ottla.config.listeners import Limits
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
 from tests.unit.broker.metrics.service import serving as serving_api
 from tests.unit.broker.network.test_connections import echo, frame, receive, run, serving
 
-HEARTBEAT, VERSION = 12, 4
+VERSION = 4
 SPAN = 'kafka_network_requestmetrics_{}_{}{{request="Heartbeat"}}'
 
 
@@ -306,8 +307,8 @@ def test_steps_of_coroutines_are_busy_time_and_waiting_is_not() -> None:
             spin(20)
             return HeartbeatResponse()
 
-        async with serving_api({HEARTBEAT: handle}) as service:
-            service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
+        async with serving_api({ApiKey.HEARTBEAT: handle}) as service:
+            service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             await asyncio.sleep(0.1)
             assert service.intake.busy == 0
             await service.reader.readexactly(4)
@@ -335,8 +336,8 @@ def test_responses_wait_for_a_client_that_does_not_read() -> None:
     """Responses to requests that came together go out together; those of which the socket takes nothing are queued."""
 
     async def test() -> None:
-        async with serving_api({HEARTBEAT: lambda *_: HeartbeatResponse()}) as service:
-            await service.ask(HeartbeatRequest(), HEARTBEAT, VERSION)
+        async with serving_api({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}) as service:
+            await service.ask(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             assert service.told()[SPAN.format("responsequeuetimems", "sum")] == 0
             transport = service.writer.transport
             assert isinstance(transport, asyncio.ReadTransport)
@@ -346,7 +347,7 @@ def test_responses_wait_for_a_client_that_does_not_read() -> None:
             count = 0
             while not connection.waiting_answers:
                 for _ in range(500):
-                    service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
+                    service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
                 count += 500
                 await asyncio.sleep(0.02)
                 assert count < 500_000
@@ -397,14 +398,14 @@ def test_a_request_that_waits_is_answered_when_its_operation_fails(caplog: pytes
             waiting.add(Waiting(call))
             return LATER
 
-        async with serving_api({HEARTBEAT: wait}) as service:
+        async with serving_api({ApiKey.HEARTBEAT: wait}) as service:
             streams = [(service.reader, service.writer)]
-            service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
+            service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             while not calls:
                 await asyncio.sleep(0.001)
             service.reader, service.writer = await asyncio.open_connection(*service.address)
             streams.append((service.reader, service.writer))
-            service.send(HeartbeatRequest(), HEARTBEAT, VERSION)
+            service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             while len(calls) < 2:
                 await asyncio.sleep(0.001)
             completions.add(waiting)

@@ -4,11 +4,12 @@ v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FE
 answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=25, versions="0-4", flexible="3+")
+@request(key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest:
     transactional_id: str = since("0+", default="")
     producer_id: Int64 = since("0+", default=0)
@@ -16,7 +17,7 @@ class AddOffsetsToTxnRequest:
     group_id: str = since("0+", default="")
 
 
-@response(key=25, versions="0-4", flexible="3+")
+@response(key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -4,6 +4,7 @@ v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FE
 transactions at once and checks only, between brokers (KIP-890) · v5 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -23,7 +24,7 @@ class AddPartitionsToTxnTransaction:
     topics: list[AddPartitionsToTxnTopic] = since("4+", factory=list)
 
 
-@request(key=24, versions="0-5", flexible="3+")
+@request(key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest:
     v3_and_below_transactional_id: str = since("0-3", default="")
     v3_and_below_producer_id: Int64 = since("0-3", default=0)
@@ -50,7 +51,7 @@ class AddPartitionsToTxnResult:
     topic_results: list[AddPartitionsToTxnTopicResult] = since("4+", factory=list)
 
 
-@response(key=24, versions="0-5", flexible="3+")
+@response(key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = since("0-3", factory=list)

@@ -3,6 +3,7 @@
 v1 can answer before the change is committed (KIP-1186).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, UInt16, Uuid
 
@@ -14,7 +15,7 @@ class Listener:
     port: UInt16 = since("0+", default=0)
 
 
-@request(key=80, versions="0-1", flexible="0+")
+@request(key=ApiKey.ADD_RAFT_VOTER, versions="0-1", flexible="0+")
 class AddRaftVoterRequest:
     cluster_id: str | None = since("0+", default="")
     timeout_ms: Int32 = since("0+", default=0)
@@ -24,7 +25,7 @@ class AddRaftVoterRequest:
     ack_when_committed: bool = since("1+", default=True)
 
 
-@response(key=80, versions="0-1", flexible="0+")
+@response(key=ApiKey.ADD_RAFT_VOTER, versions="0-1", flexible="0+")
 class AddRaftVoterResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -3,6 +3,7 @@
 v1 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Float64, Int16, Int32
 
@@ -26,7 +27,7 @@ class EntryData:
     ops: list[OpData] = since("0+", factory=list)
 
 
-@request(key=49, versions="0-1", flexible="1+")
+@request(key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest:
     entries: list[EntryData] = since("0+", factory=list)
     validate_only: bool = since("0+", default=False)
@@ -39,7 +40,7 @@ class ResponseEntryData:
     entity: list[EntityData] = since("0+", factory=list)
 
 
-@response(key=49, versions="0-1", flexible="1+")
+@response(key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+")
 class AlterClientQuotasResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     entries: list[ResponseEntryData] = since("0+", factory=list)

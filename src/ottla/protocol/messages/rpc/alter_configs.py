@@ -3,6 +3,7 @@
 v1 answers before it throttles (KIP-219) · v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -20,7 +21,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = since("0+", factory=list)
 
 
-@request(key=33, versions="0-2", flexible="2+")
+@request(key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
 class AlterConfigsRequest:
     resources: list[AlterConfigsResource] = since("0+", factory=list)
     validate_only: bool = since("0+", default=False)
@@ -34,7 +35,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = since("0+", default="")
 
 
-@response(key=33, versions="0-2", flexible="2+")
+@response(key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+")
 class AlterConfigsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     responses: list[AlterConfigsResourceResponse] = since("0+", factory=list)

@@ -3,6 +3,7 @@
 v3 each broker of the ISR with its epoch (KIP-903).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid
 
@@ -29,7 +30,7 @@ class TopicData:
     partitions: list[PartitionData] = since("2+", factory=list)
 
 
-@request(key=56, versions="2-3", flexible="2+")
+@request(key=ApiKey.ALTER_PARTITION, versions="2-3", flexible="2+")
 class AlterPartitionRequest:
     broker_id: Int32 = since("2+", default=0)
     broker_epoch: Int64 = since("2+", default=-1)
@@ -53,7 +54,7 @@ class ResponseTopicData:
     partitions: list[ResponsePartitionData] = since("2+", factory=list)
 
 
-@response(key=56, versions="2-3", flexible="2+")
+@response(key=ApiKey.ALTER_PARTITION, versions="2-3", flexible="2+")
 class AlterPartitionResponse:
     throttle_time_ms: Int32 = since("2+", default=0)
     error_code: Int16 = since("2+", default=0)

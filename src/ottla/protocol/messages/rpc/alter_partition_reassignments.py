@@ -3,6 +3,7 @@
 v1 can forbid a change of the replication factor (KIP-860).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -19,7 +20,7 @@ class ReassignableTopic:
     partitions: list[ReassignablePartition] = since("0+", factory=list)
 
 
-@request(key=45, versions="0-1", flexible="0+")
+@request(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest:
     timeout_ms: Int32 = since("0+", default=60_000)
     allow_replication_factor_change: bool = since("1+", default=True)
@@ -39,7 +40,7 @@ class ReassignableTopicResponse:
     partitions: list[ReassignablePartitionResponse] = since("0+", factory=list)
 
 
-@response(key=45, versions="0-1", flexible="0+")
+@response(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     allow_replication_factor_change: bool = since("1+", default=True)

@@ -3,6 +3,7 @@
 v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -19,7 +20,7 @@ class AlterReplicaLogDir:
     topics: list[AlterReplicaLogDirTopic] = since("1+", factory=list)
 
 
-@request(key=34, versions="1-2", flexible="2+")
+@request(key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
     dirs: list[AlterReplicaLogDir] = since("1+", factory=list)
 
@@ -36,7 +37,7 @@ class AlterReplicaLogDirTopicResult:
     partitions: list[AlterReplicaLogDirPartitionResult] = since("1+", factory=list)
 
 
-@response(key=34, versions="1-2", flexible="2+")
+@response(key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="1-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     results: list[AlterReplicaLogDirTopicResult] = since("1+", factory=list)

@@ -1,5 +1,6 @@
 """AlterShareGroupOffsets (key 91): set where an empty share group stands in its partitions."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -16,7 +17,7 @@ class AlterShareGroupOffsetsRequestTopic:
     partitions: list[AlterShareGroupOffsetsRequestPartition] = since("0+", factory=list)
 
 
-@request(key=91, versions="0", flexible="0+")
+@request(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions="0", flexible="0+")
 class AlterShareGroupOffsetsRequest:
     group_id: str = since("0+", default="")
     topics: list[AlterShareGroupOffsetsRequestTopic] = since("0+", factory=list)
@@ -36,7 +37,7 @@ class AlterShareGroupOffsetsResponseTopic:
     partitions: list[AlterShareGroupOffsetsResponsePartition] = since("0+", factory=list)
 
 
-@response(key=91, versions="0", flexible="0+")
+@response(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, versions="0", flexible="0+")
 class AlterShareGroupOffsetsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -1,5 +1,6 @@
 """AlterUserScramCredentials (key 51): set or remove the SCRAM credentials of users."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -19,7 +20,7 @@ class ScramCredentialUpsertion:
     salted_password: bytes = since("0+", default=b"")
 
 
-@request(key=51, versions="0", flexible="0+")
+@request(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest:
     deletions: list[ScramCredentialDeletion] = since("0+", factory=list)
     upsertions: list[ScramCredentialUpsertion] = since("0+", factory=list)
@@ -32,7 +33,7 @@ class AlterUserScramCredentialsResult:
     error_message: str | None = since("0+", default="")
 
 
-@response(key=51, versions="0", flexible="0+")
+@response(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
 class AlterUserScramCredentialsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     results: list[AlterUserScramCredentialsResult] = since("0+", factory=list)

@@ -4,11 +4,12 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 software (KIP-511); features (KIP-584) · v4 a supported feature may start at level 0.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=18, versions="0-5", flexible="3+")
+@request(key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+")
 class ApiVersionsRequest:
     client_software_name: str = since("3+", default="")
     client_software_version: str = since("3+", default="")
@@ -37,7 +38,7 @@ class FinalizedFeatureKey:
     min_version_level: Int16 = since("3+", default=0)
 
 
-@response(key=18, versions="0-5", flexible="3+")
+@response(key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     error_code: Int16 = since("0+", default=0)
     api_keys: list[ApiVersion] = since("0+", factory=list)

@@ -1,5 +1,6 @@
 """AssignReplicasToDirs (key 73): a broker tells the controller in which directory each replica lies."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -21,7 +22,7 @@ class DirectoryData:
     topics: list[TopicData] = since("0+", factory=list)
 
 
-@request(key=73, versions="0", flexible="0+")
+@request(key=ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions="0", flexible="0+")
 class AssignReplicasToDirsRequest:
     broker_id: Int32 = since("0+", default=0)
     broker_epoch: Int64 = since("0+", default=-1)
@@ -46,7 +47,7 @@ class ResponseDirectoryData:
     topics: list[ResponseTopicData] = since("0+", factory=list)
 
 
-@response(key=73, versions="0", flexible="0+")
+@response(key=ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions="0", flexible="0+")
 class AssignReplicasToDirsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

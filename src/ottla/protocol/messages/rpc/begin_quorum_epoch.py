@@ -3,6 +3,7 @@
 v1 flexible; voters known by id and directory, endpoints (KIP-853).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, UInt16, Uuid
 
@@ -28,7 +29,7 @@ class LeaderEndpoint:
     port: UInt16 = since("1+", default=0)
 
 
-@request(key=53, versions="0-1", flexible="1+")
+@request(key=ApiKey.BEGIN_QUORUM_EPOCH, versions="0-1", flexible="1+")
 class BeginQuorumEpochRequest:
     cluster_id: str | None = since("0+", default=None)
     voter_id: Int32 = since("1+", default=-1)
@@ -57,7 +58,7 @@ class NodeEndpoint:
     port: UInt16 = since("1+", default=0)
 
 
-@response(key=53, versions="0-1", flexible="1+")
+@response(key=ApiKey.BEGIN_QUORUM_EPOCH, versions="0-1", flexible="1+")
 class BeginQuorumEpochResponse:
     error_code: Int16 = since("0+", default=0)
     topics: list[ResponseTopicData] = since("0+", factory=list)

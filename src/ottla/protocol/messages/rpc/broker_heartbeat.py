@@ -3,11 +3,12 @@
 v1 offline log directories (KIP-858) · v2 cordoned log directories (KIP-1066).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32, Int64, Uuid
 
 
-@request(key=63, versions="0-2", flexible="0+")
+@request(key=ApiKey.BROKER_HEARTBEAT, versions="0-2", flexible="0+")
 class BrokerHeartbeatRequest:
     broker_id: Int32 = since("0+", default=0)
     broker_epoch: Int64 = since("0+", default=-1)
@@ -18,7 +19,7 @@ class BrokerHeartbeatRequest:
     cordoned_log_dirs: list[Uuid] | None = since("2+", default=None, tag=1)
 
 
-@response(key=63, versions="0-2", flexible="0+")
+@response(key=ApiKey.BROKER_HEARTBEAT, versions="0-2", flexible="0+")
 class BrokerHeartbeatResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -4,6 +4,7 @@ v1 broker in migration from ZooKeeper (KIP-866) · v2 log directories (KIP-858) 
 shutdown (KIP-966) · v4 a supported feature may start at level 0.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid
 
@@ -23,7 +24,7 @@ class Feature:
     max_supported_version: Int16 = since("0+", default=0)
 
 
-@request(key=62, versions="0-4", flexible="0+")
+@request(key=ApiKey.BROKER_REGISTRATION, versions="0-4", flexible="0+")
 class BrokerRegistrationRequest:
     broker_id: Int32 = since("0+", default=0)
     cluster_id: str = since("0+", default="")
@@ -36,7 +37,7 @@ class BrokerRegistrationRequest:
     previous_broker_epoch: Int64 = since("3+", default=-1)
 
 
-@response(key=62, versions="0-4", flexible="0+")
+@response(key=ApiKey.BROKER_REGISTRATION, versions="0-4", flexible="0+")
 class BrokerRegistrationResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -3,11 +3,12 @@
 v1 tells classic members from new ones (KIP-1099).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Uuid
 
 
-@request(key=69, versions="0-1", flexible="0+")
+@request(key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest:
     group_ids: list[str] = since("0+", factory=list)
     include_authorized_operations: bool = since("0+", default=False)
@@ -53,7 +54,7 @@ class DescribedGroup:
     authorized_operations: Int32 = since("0+", default=-2_147_483_648)
 
 
-@response(key=69, versions="0-1", flexible="0+")
+@response(key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     groups: list[DescribedGroup] = since("0+", factory=list)

@@ -3,6 +3,7 @@
 v1 subscription by regular expression (KIP-848); the member makes its own id (KIP-1082).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -13,7 +14,7 @@ class TopicPartitions:
     partitions: list[Int32] = since("0+", factory=list)
 
 
-@request(key=68, versions="0-1", flexible="0+")
+@request(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -32,7 +33,7 @@ class Assignment:
     topic_partitions: list[TopicPartitions] = since("0+", factory=list)
 
 
-@response(key=68, versions="0-1", flexible="0+")
+@response(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

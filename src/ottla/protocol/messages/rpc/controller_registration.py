@@ -1,5 +1,6 @@
 """ControllerRegistration (key 70): a controller tells the active one its endpoints and features."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, UInt16, Uuid
 
@@ -19,7 +20,7 @@ class Feature:
     max_supported_version: Int16 = since("0+", default=0)
 
 
-@request(key=70, versions="0", flexible="0+")
+@request(key=ApiKey.CONTROLLER_REGISTRATION, versions="0", flexible="0+")
 class ControllerRegistrationRequest:
     controller_id: Int32 = since("0+", default=0)
     incarnation_id: Uuid = since("0+", default=ZERO_UUID)
@@ -28,7 +29,7 @@ class ControllerRegistrationRequest:
     features: list[Feature] = since("0+", factory=list)
 
 
-@response(key=70, versions="0", flexible="0+")
+@response(key=ApiKey.CONTROLLER_REGISTRATION, versions="0", flexible="0+")
 class ControllerRegistrationResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -3,6 +3,7 @@
 v2 flexible · v3 users as a resource (KIP-373).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -18,7 +19,7 @@ class AclCreation:
     permission_type: Int8 = since("1+", default=0)
 
 
-@request(key=30, versions="1-3", flexible="2+")
+@request(key=ApiKey.CREATE_ACLS, versions="1-3", flexible="2+")
 class CreateAclsRequest:
     creations: list[AclCreation] = since("1+", factory=list)
 
@@ -29,7 +30,7 @@ class AclCreationResult:
     error_message: str | None = since("1+", default="")
 
 
-@response(key=30, versions="1-3", flexible="2+")
+@response(key=ApiKey.CREATE_ACLS, versions="1-3", flexible="2+")
 class CreateAclsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     results: list[AclCreationResult] = since("1+", factory=list)

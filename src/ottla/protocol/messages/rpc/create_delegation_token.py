@@ -3,6 +3,7 @@
 v2 flexible · v3 on behalf of another owner (KIP-373).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -13,7 +14,7 @@ class CreatableRenewers:
     principal_name: str = since("1+", default="")
 
 
-@request(key=38, versions="1-3", flexible="2+")
+@request(key=ApiKey.CREATE_DELEGATION_TOKEN, versions="1-3", flexible="2+")
 class CreateDelegationTokenRequest:
     owner_principal_type: str | None = since("3+", default="")
     owner_principal_name: str | None = since("3+", default="")
@@ -21,7 +22,7 @@ class CreateDelegationTokenRequest:
     max_lifetime_ms: Int64 = since("1+", default=0)
 
 
-@response(key=38, versions="1-3", flexible="2+")
+@response(key=ApiKey.CREATE_DELEGATION_TOKEN, versions="1-3", flexible="2+")
 class CreateDelegationTokenResponse:
     error_code: Int16 = since("1+", default=0)
     principal_type: str = since("1+", default="")

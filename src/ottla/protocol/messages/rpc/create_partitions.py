@@ -3,6 +3,7 @@
 v1 answers before it throttles (KIP-219) · v2 flexible · v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -19,7 +20,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = since("0+", factory=list)
 
 
-@request(key=37, versions="0-3", flexible="2+")
+@request(key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
     topics: list[CreatePartitionsTopic] = since("0+", factory=list)
     timeout_ms: Int32 = since("0+", default=0)
@@ -33,7 +34,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None = since("0+", default=None)
 
 
-@response(key=37, versions="0-3", flexible="2+")
+@response(key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     results: list[CreatePartitionsTopicResult] = since("0+", factory=list)

@@ -5,6 +5,7 @@ flexible; tells the settings of the new topic (KIP-525) · v6 may answer THROTTL
 the topic's id (KIP-516).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Uuid
 
@@ -30,7 +31,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = since("2+", factory=list)
 
 
-@request(key=19, versions="2-7", flexible="5+")
+@request(key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+")
 class CreateTopicsRequest:
     topics: list[CreatableTopic] = since("2+", factory=list)
     timeout_ms: Int32 = since("2+", default=60_000)
@@ -58,7 +59,7 @@ class CreatableTopicResult:
     topic_config_error_code: Int16 = since("5+", default=0, tag=0)
 
 
-@response(key=19, versions="2-7", flexible="5+")
+@response(key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+")
 class CreateTopicsResponse:
     throttle_time_ms: Int32 = since("2+", default=0)
     topics: list[CreatableTopicResult] = since("2+", factory=list)

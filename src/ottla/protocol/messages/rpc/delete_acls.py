@@ -3,6 +3,7 @@
 v2 flexible · v3 users as a resource (KIP-373).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -18,7 +19,7 @@ class DeleteAclsFilter:
     permission_type: Int8 = since("1+", default=0)
 
 
-@request(key=31, versions="1-3", flexible="2+")
+@request(key=ApiKey.DELETE_ACLS, versions="1-3", flexible="2+")
 class DeleteAclsRequest:
     filters: list[DeleteAclsFilter] = since("1+", factory=list)
 
@@ -43,7 +44,7 @@ class DeleteAclsFilterResult:
     matching_acls: list[DeleteAclsMatchingAcl] = since("1+", factory=list)
 
 
-@response(key=31, versions="1-3", flexible="2+")
+@response(key=ApiKey.DELETE_ACLS, versions="1-3", flexible="2+")
 class DeleteAclsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     filter_results: list[DeleteAclsFilterResult] = since("1+", factory=list)

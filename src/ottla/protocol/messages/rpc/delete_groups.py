@@ -3,11 +3,12 @@
 v1 answers before it throttles (KIP-219) · v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
 
-@request(key=42, versions="0-2", flexible="2+")
+@request(key=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+")
 class DeleteGroupsRequest:
     groups_names: list[str] = since("0+", factory=list)
 
@@ -18,7 +19,7 @@ class DeletableGroupResult:
     error_code: Int16 = since("0+", default=0)
 
 
-@response(key=42, versions="0-2", flexible="2+")
+@response(key=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+")
 class DeleteGroupsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     results: list[DeletableGroupResult] = since("0+", factory=list)

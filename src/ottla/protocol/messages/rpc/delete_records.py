@@ -3,6 +3,7 @@
 v1 answers before it throttles (KIP-219) · v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -19,7 +20,7 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition] = since("0+", factory=list)
 
 
-@request(key=21, versions="0-2", flexible="2+")
+@request(key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+")
 class DeleteRecordsRequest:
     topics: list[DeleteRecordsTopic] = since("0+", factory=list)
     timeout_ms: Int32 = since("0+", default=0)
@@ -38,7 +39,7 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult] = since("0+", factory=list)
 
 
-@response(key=21, versions="0-2", flexible="2+")
+@response(key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+")
 class DeleteRecordsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     topics: list[DeleteRecordsTopicResult] = since("0+", factory=list)

@@ -1,5 +1,6 @@
 """DeleteShareGroupOffsets (key 92): forget where an empty share group stands in its topics."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -9,7 +10,7 @@ class DeleteShareGroupOffsetsRequestTopic:
     topic_name: str = since("0+", default="")
 
 
-@request(key=92, versions="0", flexible="0+")
+@request(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, versions="0", flexible="0+")
 class DeleteShareGroupOffsetsRequest:
     group_id: str = since("0+", default="")
     topics: list[DeleteShareGroupOffsetsRequestTopic] = since("0+", factory=list)
@@ -23,7 +24,7 @@ class DeleteShareGroupOffsetsResponseTopic:
     error_message: str | None = since("0+", default=None)
 
 
-@response(key=92, versions="0", flexible="0+")
+@response(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, versions="0", flexible="0+")
 class DeleteShareGroupOffsetsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -1,5 +1,6 @@
 """DeleteShareGroupState (key 86): forget the state of share partitions at their coordinator."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -15,7 +16,7 @@ class DeleteStateData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=86, versions="0", flexible="0+")
+@request(key=ApiKey.DELETE_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class DeleteShareGroupStateRequest:
     group_id: str = since("0+", default="")
     topics: list[DeleteStateData] = since("0+", factory=list)
@@ -34,6 +35,6 @@ class DeleteStateResult:
     partitions: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=86, versions="0", flexible="0+")
+@response(key=ApiKey.DELETE_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class DeleteShareGroupStateResponse:
     results: list[DeleteStateResult] = since("0+", factory=list)

@@ -4,6 +4,7 @@ v2 answers before it throttles (KIP-219) · v3 says when deletion is switched of
 messages; may answer THROTTLING_QUOTA_EXCEEDED (KIP-599) · v6 by name or by id (KIP-516).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -14,7 +15,7 @@ class DeleteTopicState:
     topic_id: Uuid = since("6+", default=ZERO_UUID)
 
 
-@request(key=20, versions="1-6", flexible="4+")
+@request(key=ApiKey.DELETE_TOPICS, versions="1-6", flexible="4+")
 class DeleteTopicsRequest:
     topic_names: list[str] = since("1-5", factory=list)
     topics: list[DeleteTopicState] = since("6+", factory=list)
@@ -29,7 +30,7 @@ class DeletableTopicResult:
     error_message: str | None = since("5+", default=None)
 
 
-@response(key=20, versions="1-6", flexible="4+")
+@response(key=ApiKey.DELETE_TOPICS, versions="1-6", flexible="4+")
 class DeleteTopicsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     responses: list[DeletableTopicResult] = since("1+", factory=list)

@@ -3,11 +3,12 @@
 v2 flexible · v3 users as a resource (KIP-373).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
 
-@request(key=29, versions="1-3", flexible="2+")
+@request(key=ApiKey.DESCRIBE_ACLS, versions="1-3", flexible="2+")
 class DescribeAclsRequest:
     resource_type_filter: Int8 = since("1+", default=0)
     resource_name_filter: str | None = since("1+", default="")
@@ -34,7 +35,7 @@ class DescribeAclsResource:
     acls: list[AclDescription] = since("1+", factory=list)
 
 
-@response(key=29, versions="1-3", flexible="2+")
+@response(key=ApiKey.DESCRIBE_ACLS, versions="1-3", flexible="2+")
 class DescribeAclsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("1+", default=0)

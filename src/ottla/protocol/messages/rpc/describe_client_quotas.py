@@ -3,6 +3,7 @@
 v1 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Float64, Int8, Int16, Int32
 
@@ -14,7 +15,7 @@ class ComponentData:
     match: str | None = since("0+", default="")
 
 
-@request(key=48, versions="0-1", flexible="1+")
+@request(key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest:
     components: list[ComponentData] = since("0+", factory=list)
     strict: bool = since("0+", default=False)
@@ -38,7 +39,7 @@ class EntryData:
     values: list[ValueData] = since("0+", factory=list)
 
 
-@response(key=48, versions="0-1", flexible="1+")
+@response(key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+")
 class DescribeClientQuotasResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -3,11 +3,12 @@
 v1 brokers or controllers (KIP-919) · v2 fenced brokers too (KIP-1073).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
 
-@request(key=60, versions="0-2", flexible="0+")
+@request(key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+")
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = since("0+", default=False)
     endpoint_type: Int8 = since("1+", default=1)
@@ -23,7 +24,7 @@ class DescribeClusterBroker:
     is_fenced: bool = since("2+", default=False)
 
 
-@response(key=60, versions="0-2", flexible="0+")
+@response(key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

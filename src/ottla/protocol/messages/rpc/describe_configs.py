@@ -3,6 +3,7 @@
 v2 answers before it throttles (KIP-219) · v3 type and documentation of a setting (KIP-569) · v4 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -14,7 +15,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = since("1+", factory=list)
 
 
-@request(key=32, versions="1-4", flexible="4+")
+@request(key=ApiKey.DESCRIBE_CONFIGS, versions="1-4", flexible="4+")
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsResource] = since("1+", factory=list)
     include_synonyms: bool = since("1+", default=False)
@@ -49,7 +50,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = since("1+", factory=list)
 
 
-@response(key=32, versions="1-4", flexible="4+")
+@response(key=ApiKey.DESCRIBE_CONFIGS, versions="1-4", flexible="4+")
 class DescribeConfigsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     results: list[DescribeConfigsResult] = since("1+", factory=list)

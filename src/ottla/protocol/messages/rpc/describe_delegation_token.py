@@ -3,6 +3,7 @@
 v2 flexible · v3 tells who requested a token (KIP-373).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -13,7 +14,7 @@ class DescribeDelegationTokenOwner:
     principal_name: str = since("1+", default="")
 
 
-@request(key=41, versions="1-3", flexible="2+")
+@request(key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="1-3", flexible="2+")
 class DescribeDelegationTokenRequest:
     owners: list[DescribeDelegationTokenOwner] | None = since("1+", factory=list)
 
@@ -38,7 +39,7 @@ class DescribedDelegationToken:
     renewers: list[DescribedDelegationTokenRenewer] = since("1+", factory=list)
 
 
-@response(key=41, versions="1-3", flexible="2+")
+@response(key=ApiKey.DESCRIBE_DELEGATION_TOKEN, versions="1-3", flexible="2+")
 class DescribeDelegationTokenResponse:
     error_code: Int16 = since("1+", default=0)
     tokens: list[DescribedDelegationToken] = since("1+", factory=list)

@@ -4,11 +4,12 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 v4 instance ids (KIP-345) · v5 flexible · v6 a missing group is an error, with a message (KIP-1043).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
 
-@request(key=15, versions="0-6", flexible="5+")
+@request(key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")
 class DescribeGroupsRequest:
     groups: list[str] = since("0+", factory=list)
     include_authorized_operations: bool = since("3+", default=False)
@@ -36,7 +37,7 @@ class DescribedGroup:
     authorized_operations: Int32 = since("3+", default=-2_147_483_648)
 
 
-@response(key=15, versions="0-6", flexible="5+")
+@response(key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+")
 class DescribeGroupsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     groups: list[DescribedGroup] = since("0+", factory=list)

@@ -4,6 +4,7 @@ v2 flexible · v3 error for the whole answer (KIP-784) · v4 total and usable by
 the directory takes no new replicas (KIP-1066).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -14,7 +15,7 @@ class DescribableLogDirTopic:
     partitions: list[Int32] = since("1+", factory=list)
 
 
-@request(key=35, versions="1-5", flexible="2+")
+@request(key=ApiKey.DESCRIBE_LOG_DIRS, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
     topics: list[DescribableLogDirTopic] | None = since("1+", factory=list)
 
@@ -43,7 +44,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = since("5+", default=False)
 
 
-@response(key=35, versions="1-5", flexible="2+")
+@response(key=ApiKey.DESCRIBE_LOG_DIRS, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("3+", default=0)

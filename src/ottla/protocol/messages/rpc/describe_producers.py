@@ -1,5 +1,6 @@
 """DescribeProducers (key 61): the producers that a partition remembers, and their open transactions."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -10,7 +11,7 @@ class TopicRequest:
     partition_indexes: list[Int32] = since("0+", factory=list)
 
 
-@request(key=61, versions="0", flexible="0+")
+@request(key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+")
 class DescribeProducersRequest:
     topics: list[TopicRequest] = since("0+", factory=list)
 
@@ -39,7 +40,7 @@ class TopicResponse:
     partitions: list[PartitionResponse] = since("0+", factory=list)
 
 
-@response(key=61, versions="0", flexible="0+")
+@response(key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+")
 class DescribeProducersResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     topics: list[TopicResponse] = since("0+", factory=list)

@@ -3,6 +3,7 @@
 v1 when each last fetched and was caught up (KIP-836) · v2 directories, endpoints and error messages (KIP-853).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid
 
@@ -18,7 +19,7 @@ class TopicData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=55, versions="0-2", flexible="0+")
+@request(key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+")
 class DescribeQuorumRequest:
     topics: list[TopicData] = since("0+", factory=list)
 
@@ -63,7 +64,7 @@ class Node:
     listeners: list[Listener] = since("2+", factory=list)
 
 
-@response(key=55, versions="0-2", flexible="0+")
+@response(key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+")
 class DescribeQuorumResponse:
     error_code: Int16 = since("0+", default=0)
     error_message: str | None = since("2+", default="")

@@ -3,6 +3,7 @@
 v1 tells the lag (KIP-1226).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -19,7 +20,7 @@ class DescribeShareGroupOffsetsRequestGroup:
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = since("0+", factory=list)
 
 
-@request(key=90, versions="0-1", flexible="0+")
+@request(key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsRequest:
     groups: list[DescribeShareGroupOffsetsRequestGroup] = since("0+", factory=list)
 
@@ -49,7 +50,7 @@ class DescribeShareGroupOffsetsResponseGroup:
     error_message: str | None = since("0+", default=None)
 
 
-@response(key=90, versions="0-1", flexible="0+")
+@response(key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     groups: list[DescribeShareGroupOffsetsResponseGroup] = since("0+", factory=list)

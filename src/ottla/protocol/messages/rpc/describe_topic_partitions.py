@@ -1,5 +1,6 @@
 """DescribeTopicPartitions (key 75): the partitions of topics page by page, with eligible leader replicas."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -15,7 +16,7 @@ class Cursor:
     partition_index: Int32 = since("0+", default=0)
 
 
-@request(key=75, versions="0", flexible="0+")
+@request(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest:
     topics: list[TopicRequest] = since("0+", factory=list)
     response_partition_limit: Int32 = since("0+", default=2000)
@@ -45,7 +46,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: Int32 = since("0+", default=-2_147_483_648)
 
 
-@response(key=75, versions="0", flexible="0+")
+@response(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     topics: list[DescribeTopicPartitionsResponseTopic] = since("0+", factory=list)

@@ -1,10 +1,11 @@
 """DescribeTransactions (key 65): the state and the partitions of transactions."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=65, versions="0", flexible="0+")
+@request(key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
     transactional_ids: list[str] = since("0+", factory=list)
 
@@ -27,7 +28,7 @@ class TransactionState:
     topics: list[TopicData] = since("0+", factory=list)
 
 
-@response(key=65, versions="0", flexible="0+")
+@response(key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+")
 class DescribeTransactionsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     transaction_states: list[TransactionState] = since("0+", factory=list)

@@ -1,5 +1,6 @@
 """DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, never their secrets."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -9,7 +10,7 @@ class UserName:
     name: str = since("0+", default="")
 
 
-@request(key=50, versions="0", flexible="0+")
+@request(key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest:
     users: list[UserName] | None = since("0+", factory=list)
 
@@ -28,7 +29,7 @@ class DescribeUserScramCredentialsResult:
     credential_infos: list[CredentialInfo] = since("0+", factory=list)
 
 
-@response(key=50, versions="0", flexible="0+")
+@response(key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+")
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

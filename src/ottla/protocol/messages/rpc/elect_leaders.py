@@ -3,6 +3,7 @@
 v1 unclean elections, and an error for the whole answer (KIP-460) · v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -13,7 +14,7 @@ class TopicPartitions:
     partitions: list[Int32] = since("0+", factory=list)
 
 
-@request(key=43, versions="0-2", flexible="2+")
+@request(key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
     election_type: Int8 = since("1+", default=0)
     topic_partitions: list[TopicPartitions] | None = since("0+", factory=list)
@@ -33,7 +34,7 @@ class ReplicaElectionResult:
     partition_result: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=43, versions="0-2", flexible="2+")
+@response(key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("1+", default=0)

@@ -4,11 +4,12 @@ v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FE
 answer TRANSACTION_ABORTABLE (KIP-890) · v5 gives the producer its next id and epoch (KIP-890).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=26, versions="0-5", flexible="3+")
+@request(key=ApiKey.END_TXN, versions="0-5", flexible="3+")
 class EndTxnRequest:
     transactional_id: str = since("0+", default="")
     producer_id: Int64 = since("0+", default=0)
@@ -16,7 +17,7 @@ class EndTxnRequest:
     committed: bool = since("0+", default=False)
 
 
-@response(key=26, versions="0-5", flexible="3+")
+@response(key=ApiKey.END_TXN, versions="0-5", flexible="3+")
 class EndTxnResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -8,6 +8,7 @@ rack of the client and preferred read replica (KIP-392) · v12 flexible; truncat
 the replica (KIP-853) · v18 high watermark that the follower knows (KIP-1166).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid
 
@@ -44,7 +45,7 @@ class ReplicaState:
     replica_epoch: Int64 = since("15+", default=-1)
 
 
-@request(key=1, versions="4-18", flexible="12+")
+@request(key=ApiKey.FETCH, versions="4-18", flexible="12+")
 class FetchRequest:
     replica_id: Int32 = since("4-14", default=-1)
     max_wait_ms: Int32 = since("4+", default=0)
@@ -114,7 +115,7 @@ class NodeEndpoint:
     rack: str | None = since("16+", default=None)
 
 
-@response(key=1, versions="4-18", flexible="12+")
+@response(key=ApiKey.FETCH, versions="4-18", flexible="12+")
 class FetchResponse:
     throttle_time_ms: Int32 = since("4+", default=0)
     error_code: Int16 = since("7+", default=0)

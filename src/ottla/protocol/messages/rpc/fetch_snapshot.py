@@ -3,6 +3,7 @@
 v1 directory of the replica, endpoints of the leader (KIP-853).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Records, UInt16, Uuid
 
@@ -28,7 +29,7 @@ class TopicSnapshot:
     partitions: list[PartitionSnapshot] = since("0+", factory=list)
 
 
-@request(key=59, versions="0-1", flexible="0+")
+@request(key=ApiKey.FETCH_SNAPSHOT, versions="0-1", flexible="0+")
 class FetchSnapshotRequest:
     replica_id: Int32 = since("0+", default=-1)
     max_bytes: Int32 = since("0+", default=2_147_483_647)
@@ -66,7 +67,7 @@ class NodeEndpoint:
     port: UInt16 = since("1+", default=0)
 
 
-@response(key=59, versions="0-1", flexible="0+")
+@response(key=ApiKey.FETCH_SNAPSHOT, versions="0-1", flexible="0+")
 class FetchSnapshotResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -5,11 +5,12 @@ v3 flexible · v4 many keys at once (KIP-699) · v5 may answer TRANSACTION_ABORT
 (KIP-932).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
 
-@request(key=10, versions="0-6", flexible="3+")
+@request(key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
     key: str = since("0-3", default="")
     key_type: Int8 = since("1+", default=0)
@@ -26,7 +27,7 @@ class Coordinator:
     error_message: str | None = since("4+", default="")
 
 
-@response(key=10, versions="0-6", flexible="3+")
+@response(key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("0-3", default=0)

@@ -1,15 +1,16 @@
 """GetTelemetrySubscriptions (key 71): which metrics a client should push, and how often."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Uuid
 
 
-@request(key=71, versions="0", flexible="0+")
+@request(key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsRequest:
     client_instance_id: Uuid = since("0+", default=ZERO_UUID)
 
 
-@response(key=71, versions="0", flexible="0+")
+@response(key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+")
 class GetTelemetrySubscriptionsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

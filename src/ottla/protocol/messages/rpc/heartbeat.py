@@ -4,11 +4,12 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32
 
 
-@request(key=12, versions="0-4", flexible="4+")
+@request(key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
 class HeartbeatRequest:
     group_id: str = since("0+", default="")
     generation_id: Int32 = since("0+", default=0)
@@ -16,7 +17,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = since("3+", default=None)
 
 
-@response(key=12, versions="0-4", flexible="4+")
+@response(key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+")
 class HeartbeatResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("0+", default=0)

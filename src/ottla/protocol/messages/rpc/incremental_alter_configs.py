@@ -3,6 +3,7 @@
 v1 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -21,7 +22,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = since("0+", factory=list)
 
 
-@request(key=44, versions="0-1", flexible="1+")
+@request(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest:
     resources: list[AlterConfigsResource] = since("0+", factory=list)
     validate_only: bool = since("0+", default=False)
@@ -35,7 +36,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = since("0+", default="")
 
 
-@response(key=44, versions="0-1", flexible="1+")
+@response(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     responses: list[AlterConfigsResourceResponse] = since("0+", factory=list)

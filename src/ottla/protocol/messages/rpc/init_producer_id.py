@@ -5,11 +5,12 @@ producers hear PRODUCER_FENCED (KIP-588) · v5 may answer TRANSACTION_ABORTABLE 
 stable yet (KIP-939).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=22, versions="0-6", flexible="2+")
+@request(key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+")
 class InitProducerIdRequest:
     transactional_id: str | None = since("0+", default="")
     transaction_timeout_ms: Int32 = since("0+", default=0)
@@ -19,7 +20,7 @@ class InitProducerIdRequest:
     keep_prepared_txn: bool = since("6+", default=False)
 
 
-@response(key=22, versions="0-6", flexible="2+")
+@response(key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

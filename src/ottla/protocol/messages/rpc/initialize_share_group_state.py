@@ -1,5 +1,6 @@
 """InitializeShareGroupState (key 83): begin to keep the state of share partitions at their coordinator."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -17,7 +18,7 @@ class InitializeStateData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=83, versions="0", flexible="0+")
+@request(key=ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class InitializeShareGroupStateRequest:
     group_id: str = since("0+", default="")
     topics: list[InitializeStateData] = since("0+", factory=list)
@@ -36,6 +37,6 @@ class InitializeStateResult:
     partitions: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=83, versions="0", flexible="0+")
+@response(key=ApiKey.INITIALIZE_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class InitializeShareGroupStateResponse:
     results: list[InitializeStateResult] = since("0+", factory=list)

@@ -6,6 +6,7 @@ protocol type; the protocol may be null (KIP-559) · v8 reason to join (KIP-800)
 skip the assignment (KIP-814).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -16,7 +17,7 @@ class JoinGroupRequestProtocol:
     metadata: bytes = since("0+", default=b"")
 
 
-@request(key=11, versions="0-9", flexible="6+")
+@request(key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
 class JoinGroupRequest:
     group_id: str = since("0+", default="")
     session_timeout_ms: Int32 = since("0+", default=0)
@@ -35,7 +36,7 @@ class JoinGroupResponseMember:
     metadata: bytes = since("0+", default=b"")
 
 
-@response(key=11, versions="0-9", flexible="6+")
+@response(key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+")
 class JoinGroupResponse:
     throttle_time_ms: Int32 = since("2+", default=0)
     error_code: Int16 = since("0+", default=0)

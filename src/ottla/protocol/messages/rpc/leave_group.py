@@ -4,6 +4,7 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 too (KIP-345) · v4 flexible · v5 reason to leave (KIP-800).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -15,7 +16,7 @@ class MemberIdentity:
     reason: str | None = since("5+", default=None)
 
 
-@request(key=13, versions="0-5", flexible="4+")
+@request(key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+")
 class LeaveGroupRequest:
     group_id: str = since("0+", default="")
     member_id: str = since("0-2", default="")
@@ -29,7 +30,7 @@ class MemberResponse:
     error_code: Int16 = since("3+", default=0)
 
 
-@response(key=13, versions="0-5", flexible="4+")
+@response(key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("0+", default=0)

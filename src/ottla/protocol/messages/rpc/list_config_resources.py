@@ -3,11 +3,12 @@
 v1 all kinds of resource, not only client metrics (KIP-1142).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
 
-@request(key=74, versions="0-1", flexible="0+")
+@request(key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
     resource_types: list[Int8] = since("1+", factory=list)
 
@@ -18,7 +19,7 @@ class ConfigResource:
     resource_type: Int8 = since("1+", default=16)
 
 
-@response(key=74, versions="0-1", flexible="0+")
+@response(key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+")
 class ListConfigResourcesResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

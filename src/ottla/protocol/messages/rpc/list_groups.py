@@ -4,11 +4,12 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 (KIP-518) · v5 filter by type (KIP-848).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
 
-@request(key=16, versions="0-5", flexible="3+")
+@request(key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
 class ListGroupsRequest:
     states_filter: list[str] = since("4+", factory=list)
     types_filter: list[str] = since("5+", factory=list)
@@ -22,7 +23,7 @@ class ListedGroup:
     group_type: str = since("5+", default="")
 
 
-@response(key=16, versions="0-5", flexible="3+")
+@response(key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+")
 class ListGroupsResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -7,6 +7,7 @@ asks for the latest offset in tiered storage (KIP-1005) · v10 time limit for as
 timestamp -6 asks for the earliest offset yet to be uploaded (KIP-1023).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32, Int64
 
@@ -24,7 +25,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = since("1+", factory=list)
 
 
-@request(key=2, versions="1-11", flexible="6+")
+@request(key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+")
 class ListOffsetsRequest:
     replica_id: Int32 = since("1+", default=0)
     isolation_level: Int8 = since("2+", default=0)
@@ -47,7 +48,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = since("1+", factory=list)
 
 
-@response(key=2, versions="1-11", flexible="6+")
+@response(key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
     throttle_time_ms: Int32 = since("2+", default=0)
     topics: list[ListOffsetsTopicResponse] = since("1+", factory=list)

@@ -1,5 +1,6 @@
 """ListPartitionReassignments (key 46): the moves of replicas that are under way."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -10,7 +11,7 @@ class ListPartitionReassignmentsTopics:
     partition_indexes: list[Int32] = since("0+", factory=list)
 
 
-@request(key=46, versions="0", flexible="0+")
+@request(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
     timeout_ms: Int32 = since("0+", default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = since("0+", default=None)
@@ -30,7 +31,7 @@ class OngoingTopicReassignment:
     partitions: list[OngoingPartitionReassignment] = since("0+", factory=list)
 
 
-@response(key=46, versions="0", flexible="0+")
+@response(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

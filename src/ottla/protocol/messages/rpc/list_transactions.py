@@ -3,11 +3,12 @@
 v1 filter by how long they run (KIP-994) · v2 filter by a pattern of the transactional id (KIP-1152).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=66, versions="0-2", flexible="0+")
+@request(key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+")
 class ListTransactionsRequest:
     state_filters: list[str] = since("0+", factory=list)
     producer_id_filters: list[Int64] = since("0+", factory=list)
@@ -22,7 +23,7 @@ class TransactionState:
     transaction_state: str = since("0+", default="")
 
 
-@response(key=66, versions="0-2", flexible="0+")
+@response(key=ApiKey.LIST_TRANSACTIONS, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

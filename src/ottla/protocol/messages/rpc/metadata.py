@@ -7,6 +7,7 @@ answers before it throttles (KIP-219) · v7 leader epochs (KIP-320) · v8 author
 topics by id alone (KIP-516) · v13 error for the whole answer, to rebootstrap (KIP-1102).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
@@ -17,7 +18,7 @@ class MetadataRequestTopic:
     name: str | None = since("0+", default="", nullable="10+")
 
 
-@request(key=3, versions="0-13", flexible="9+")
+@request(key=ApiKey.METADATA, versions="0-13", flexible="9+")
 class MetadataRequest:
     topics: list[MetadataRequestTopic] | None = since("0+", factory=list, nullable="1+")
     allow_auto_topic_creation: bool = since("4+", default=True)
@@ -54,7 +55,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: Int32 = since("8+", default=-2_147_483_648)
 
 
-@response(key=3, versions="0-13", flexible="9+")
+@response(key=ApiKey.METADATA, versions="0-13", flexible="9+")
 class MetadataResponse:
     throttle_time_ms: Int32 = since("3+", default=0)
     brokers: list[MetadataResponseBroker] = since("0+", factory=list)

@@ -5,6 +5,7 @@ v3 tells the throttle time (KIP-124) · v4 answers before it throttles (KIP-219)
 of a consumer group (KIP-848) · v10 topic ids instead of names (KIP-848).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -24,7 +25,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = since("2+", factory=list)
 
 
-@request(key=8, versions="2-10", flexible="8+")
+@request(key=ApiKey.OFFSET_COMMIT, versions="2-10", flexible="8+")
 class OffsetCommitRequest:
     group_id: str = since("2+", default="")
     generation_id_or_member_epoch: Int32 = since("2+", default=-1)
@@ -47,7 +48,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = since("2+", factory=list)
 
 
-@response(key=8, versions="2-10", flexible="8+")
+@response(key=ApiKey.OFFSET_COMMIT, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
     throttle_time_ms: Int32 = since("3+", default=0)
     topics: list[OffsetCommitResponseTopic] = since("2+", factory=list)

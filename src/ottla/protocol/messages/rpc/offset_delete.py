@@ -1,5 +1,6 @@
 """OffsetDelete (key 47): delete offsets that a group committed for topics it no longer reads."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -15,7 +16,7 @@ class OffsetDeleteRequestTopic:
     partitions: list[OffsetDeleteRequestPartition] = since("0+", factory=list)
 
 
-@request(key=47, versions="0")
+@request(key=ApiKey.OFFSET_DELETE, versions="0")
 class OffsetDeleteRequest:
     group_id: str = since("0+", default="")
     topics: list[OffsetDeleteRequestTopic] = since("0+", factory=list)
@@ -33,7 +34,7 @@ class OffsetDeleteResponseTopic:
     partitions: list[OffsetDeleteResponsePartition] = since("0+", factory=list)
 
 
-@response(key=47, versions="0")
+@response(key=ApiKey.OFFSET_DELETE, versions="0")
 class OffsetDeleteResponse:
     error_code: Int16 = since("0+", default=0)
     throttle_time_ms: Int32 = since("0+", default=0)

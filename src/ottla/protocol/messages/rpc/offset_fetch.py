@@ -6,6 +6,7 @@ answers before it throttles (KIP-219) · v5 leader epochs (KIP-320) · v6 flexib
 (KIP-848).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -31,7 +32,7 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = since("8+", factory=list)
 
 
-@request(key=9, versions="1-10", flexible="6+")
+@request(key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+")
 class OffsetFetchRequest:
     group_id: str = since("1-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = since("1-7", factory=list, nullable="2-7")
@@ -77,7 +78,7 @@ class OffsetFetchResponseGroup:
     error_code: Int16 = since("8+", default=0)
 
 
-@response(key=9, versions="1-10", flexible="6+")
+@response(key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
     throttle_time_ms: Int32 = since("3+", default=0)
     topics: list[OffsetFetchResponseTopic] = since("1-7", factory=list)

@@ -3,6 +3,7 @@
 v3 tells consumers and followers apart (KIP-392) · v4 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -20,7 +21,7 @@ class OffsetForLeaderTopic:
     partitions: list[OffsetForLeaderPartition] = since("2+", factory=list)
 
 
-@request(key=23, versions="2-4", flexible="4+")
+@request(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochRequest:
     replica_id: Int32 = since("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = since("2+", factory=list)
@@ -40,7 +41,7 @@ class OffsetForLeaderTopicResult:
     partitions: list[EpochEndOffset] = since("2+", factory=list)
 
 
-@response(key=23, versions="2-4", flexible="4+")
+@response(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
     throttle_time_ms: Int32 = since("2+", default=0)
     topics: list[OffsetForLeaderTopicResult] = since("2+", factory=list)

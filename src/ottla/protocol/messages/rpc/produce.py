@@ -6,6 +6,7 @@ leader (KIP-951) · v11 may answer TRANSACTION_ABORTABLE (KIP-890) · v12 adds t
 itself (KIP-890) · v13 topic ids instead of names (KIP-516).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Records, Uuid
 
@@ -23,7 +24,7 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = since("3+", factory=list)
 
 
-@request(key=0, versions="3-13", flexible="9+")
+@request(key=ApiKey.PRODUCE, versions="3-13", flexible="9+")
 class ProduceRequest:
     transactional_id: str | None = since("3+", default=None)
     acks: Int16 = since("3+", default=0)
@@ -70,7 +71,7 @@ class NodeEndpoint:
     rack: str | None = since("10+", default=None)
 
 
-@response(key=0, versions="3-13", flexible="9+")
+@response(key=ApiKey.PRODUCE, versions="3-13", flexible="9+")
 class ProduceResponse:
     responses: list[TopicProduceResponse] = since("3+", factory=list)
     throttle_time_ms: Int32 = since("3+", default=0)

@@ -1,5 +1,6 @@
 """ReadShareGroupState (key 84): a partition's leader loads the state of share partitions from their coordinator."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid
 
@@ -16,7 +17,7 @@ class ReadStateData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=84, versions="0", flexible="0+")
+@request(key=ApiKey.READ_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class ReadShareGroupStateRequest:
     group_id: str = since("0+", default="")
     topics: list[ReadStateData] = since("0+", factory=list)
@@ -46,6 +47,6 @@ class ReadStateResult:
     partitions: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=84, versions="0", flexible="0+")
+@response(key=ApiKey.READ_SHARE_GROUP_STATE, versions="0", flexible="0+")
 class ReadShareGroupStateResponse:
     results: list[ReadStateResult] = since("0+", factory=list)

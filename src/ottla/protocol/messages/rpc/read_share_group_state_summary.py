@@ -3,6 +3,7 @@
 v1 number of records done past the start offset (KIP-1226).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, Uuid
 
@@ -19,7 +20,7 @@ class ReadStateSummaryData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=87, versions="0-1", flexible="0+")
+@request(key=ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest:
     group_id: str = since("0+", default="")
     topics: list[ReadStateSummaryData] = since("0+", factory=list)
@@ -42,6 +43,6 @@ class ReadStateSummaryResult:
     partitions: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=87, versions="0-1", flexible="0+")
+@response(key=ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryResponse:
     results: list[ReadStateSummaryResult] = since("0+", factory=list)

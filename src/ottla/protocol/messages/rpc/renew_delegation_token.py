@@ -3,17 +3,18 @@
 v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
 
-@request(key=39, versions="1-2", flexible="2+")
+@request(key=ApiKey.RENEW_DELEGATION_TOKEN, versions="1-2", flexible="2+")
 class RenewDelegationTokenRequest:
     hmac: bytes = since("1+", default=b"")
     renew_period_ms: Int64 = since("1+", default=0)
 
 
-@response(key=39, versions="1-2", flexible="2+")
+@response(key=ApiKey.RENEW_DELEGATION_TOKEN, versions="1-2", flexible="2+")
 class RenewDelegationTokenResponse:
     error_code: Int16 = since("1+", default=0)
     expiry_timestamp_ms: Int64 = since("1+", default=0)

@@ -3,16 +3,17 @@
 v1 tells when the session must be authenticated again (KIP-368) · v2 flexible.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int64
 
 
-@request(key=36, versions="0-2", flexible="2+")
+@request(key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest:
     auth_bytes: bytes = since("0+", default=b"")
 
 
-@response(key=36, versions="0-2", flexible="2+")
+@response(key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
     error_code: Int16 = since("0+", default=0)
     error_message: str | None = since("0+", default="")

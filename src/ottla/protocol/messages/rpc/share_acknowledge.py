@@ -3,6 +3,7 @@
 v2 locks can be renewed, tells how long they last (KIP-1222).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid
 
@@ -26,7 +27,7 @@ class AcknowledgeTopic:
     partitions: list[AcknowledgePartition] = since("1+", factory=list)
 
 
-@request(key=79, versions="1-2", flexible="1+")
+@request(key=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="1+")
 class ShareAcknowledgeRequest:
     group_id: str | None = since("1+", default=None)
     member_id: str | None = since("1+", default="")
@@ -63,7 +64,7 @@ class NodeEndpoint:
     rack: str | None = since("1+", default=None)
 
 
-@response(key=79, versions="1-2", flexible="1+")
+@response(key=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="1+")
 class ShareAcknowledgeResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("1+", default=0)

@@ -3,6 +3,7 @@
 v2 strict record limit (KIP-1206); locks can be renewed (KIP-1222).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, Uuid
 
@@ -32,7 +33,7 @@ class ForgottenTopic:
     partitions: list[Int32] = since("1+", factory=list)
 
 
-@request(key=78, versions="1-2", flexible="1+")
+@request(key=ApiKey.SHARE_FETCH, versions="1-2", flexible="1+")
 class ShareFetchRequest:
     group_id: str | None = since("1+", default=None)
     member_id: str | None = since("1+", default="")
@@ -87,7 +88,7 @@ class NodeEndpoint:
     rack: str | None = since("1+", default=None)
 
 
-@response(key=78, versions="1-2", flexible="1+")
+@response(key=ApiKey.SHARE_FETCH, versions="1-2", flexible="1+")
 class ShareFetchResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("1+", default=0)

@@ -1,10 +1,11 @@
 """ShareGroupDescribe (key 77): the state, the members and the assignments of share groups."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
 
-@request(key=77, versions="1", flexible="1+")
+@request(key=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="1+")
 class ShareGroupDescribeRequest:
     group_ids: list[str] = since("1+", factory=list)
     include_authorized_operations: bool = since("1+", default=False)
@@ -46,7 +47,7 @@ class DescribedGroup:
     authorized_operations: Int32 = since("1+", default=-2_147_483_648)
 
 
-@response(key=77, versions="1", flexible="1+")
+@response(key=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="1+")
 class ShareGroupDescribeResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     groups: list[DescribedGroup] = since("1+", factory=list)

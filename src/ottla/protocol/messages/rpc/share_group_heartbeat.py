@@ -1,10 +1,11 @@
 """ShareGroupHeartbeat (key 76): a member joins, stays in or leaves a share group, and gets its partitions."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Uuid
 
 
-@request(key=76, versions="1", flexible="1+")
+@request(key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="1+")
 class ShareGroupHeartbeatRequest:
     group_id: str = since("1+", default="")
     member_id: str = since("1+", default="")
@@ -24,7 +25,7 @@ class Assignment:
     topic_partitions: list[TopicPartitions] = since("1+", factory=list)
 
 
-@response(key=76, versions="1", flexible="1+")
+@response(key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="1+")
 class ShareGroupHeartbeatResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("1+", default=0)

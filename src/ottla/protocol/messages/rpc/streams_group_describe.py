@@ -1,10 +1,11 @@
 """StreamsGroupDescribe (key 89): the state, the topology, the members and the tasks of streams groups."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64, UInt16
 
 
-@request(key=89, versions="0", flexible="0+")
+@request(key=ApiKey.STREAMS_GROUP_DESCRIBE, versions="0", flexible="0+")
 class StreamsGroupDescribeRequest:
     group_ids: list[str] = since("0+", factory=list)
     include_authorized_operations: bool = since("0+", default=False)
@@ -97,7 +98,7 @@ class DescribedGroup:
     authorized_operations: Int32 = since("0+", default=-2_147_483_648)
 
 
-@response(key=89, versions="0", flexible="0+")
+@response(key=ApiKey.STREAMS_GROUP_DESCRIBE, versions="0", flexible="0+")
 class StreamsGroupDescribeResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     groups: list[DescribedGroup] = since("0+", factory=list)

@@ -1,5 +1,6 @@
 """StreamsGroupHeartbeat (key 88): a member joins, stays in or leaves a streams group, and gets its tasks."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32, Int64, UInt16
 
@@ -61,7 +62,7 @@ class TaskOffset:
     offset: Int64 = since("0+", default=0)
 
 
-@request(key=88, versions="0", flexible="0+")
+@request(key=ApiKey.STREAMS_GROUP_HEARTBEAT, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest:
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -101,7 +102,7 @@ class EndpointToPartitions:
     standby_partitions: list[TopicPartition] = since("0+", factory=list)
 
 
-@response(key=88, versions="0", flexible="0+")
+@response(key=ApiKey.STREAMS_GROUP_HEARTBEAT, versions="0", flexible="0+")
 class StreamsGroupHeartbeatResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -4,6 +4,7 @@ v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219)
 flexible · v5 protocol type and name both ways, to be checked (KIP-559).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32
 
@@ -14,7 +15,7 @@ class SyncGroupRequestAssignment:
     assignment: bytes = since("0+", default=b"")
 
 
-@request(key=14, versions="0-5", flexible="4+")
+@request(key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+")
 class SyncGroupRequest:
     group_id: str = since("0+", default="")
     generation_id: Int32 = since("0+", default=0)
@@ -25,7 +26,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupRequestAssignment] = since("0+", factory=list)
 
 
-@response(key=14, versions="0-5", flexible="4+")
+@response(key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+")
 class SyncGroupResponse:
     throttle_time_ms: Int32 = since("1+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -5,6 +5,7 @@ generation fence old members (KIP-447) · v4 may answer TRANSACTION_ABORTABLE (K
 transaction by itself (KIP-890).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int16, Int32, Int64
 
@@ -23,7 +24,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: list[TxnOffsetCommitRequestPartition] = since("0+", factory=list)
 
 
-@request(key=28, versions="0-5", flexible="3+")
+@request(key=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
     transactional_id: str = since("0+", default="")
     group_id: str = since("0+", default="")
@@ -47,7 +48,7 @@ class TxnOffsetCommitResponseTopic:
     partitions: list[TxnOffsetCommitResponsePartition] = since("0+", factory=list)
 
 
-@response(key=28, versions="0-5", flexible="3+")
+@response(key=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     topics: list[TxnOffsetCommitResponseTopic] = since("0+", factory=list)

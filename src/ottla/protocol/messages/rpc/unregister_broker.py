@@ -1,15 +1,16 @@
 """UnregisterBroker (key 64): take a broker out of the cluster's metadata for good."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since
 from ottla.protocol.wire.types import Int16, Int32
 
 
-@request(key=64, versions="0", flexible="0+")
+@request(key=ApiKey.UNREGISTER_BROKER, versions="0", flexible="0+")
 class UnregisterBrokerRequest:
     broker_id: Int32 = since("0+", default=0)
 
 
-@response(key=64, versions="0", flexible="0+")
+@response(key=ApiKey.UNREGISTER_BROKER, versions="0", flexible="0+")
 class UnregisterBrokerResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

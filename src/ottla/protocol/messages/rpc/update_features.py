@@ -3,6 +3,7 @@
 v1 dry runs, safe and unsafe downgrades (KIP-778) · v2 one result for all features.
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32
 
@@ -15,7 +16,7 @@ class FeatureUpdateKey:
     upgrade_type: Int8 = since("1+", default=1)
 
 
-@request(key=57, versions="0-2", flexible="0+")
+@request(key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+")
 class UpdateFeaturesRequest:
     timeout_ms: Int32 = since("0+", default=60_000)
     feature_updates: list[FeatureUpdateKey] = since("0+", factory=list)
@@ -29,7 +30,7 @@ class UpdatableFeatureResult:
     error_message: str | None = since("0-1", default="")
 
 
-@response(key=57, versions="0-2", flexible="0+")
+@response(key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -1,5 +1,6 @@
 """UpdateRaftVoter (key 82): a voter tells the leader of the quorum its endpoints and Raft version."""
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, UInt16, Uuid
 
@@ -17,7 +18,7 @@ class KRaftVersionFeature:
     max_supported_version: Int16 = since("0+", default=0)
 
 
-@request(key=82, versions="0", flexible="0+")
+@request(key=ApiKey.UPDATE_RAFT_VOTER, versions="0", flexible="0+")
 class UpdateRaftVoterRequest:
     cluster_id: str | None = since("0+", default="")
     current_leader_epoch: Int32 = since("0+", default=0)
@@ -35,7 +36,7 @@ class CurrentLeader:
     port: Int32 = since("0+", default=0)
 
 
-@response(key=82, versions="0", flexible="0+")
+@response(key=ApiKey.UPDATE_RAFT_VOTER, versions="0", flexible="0+")
 class UpdateRaftVoterResponse:
     throttle_time_ms: Int32 = since("0+", default=0)
     error_code: Int16 = since("0+", default=0)

@@ -3,6 +3,7 @@
 v1 voters known by id and directory, endpoints of the leader (KIP-853) · v2 pre-votes (KIP-996).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid
 
@@ -25,7 +26,7 @@ class TopicData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=52, versions="0-2", flexible="0+")
+@request(key=ApiKey.VOTE, versions="0-2", flexible="0+")
 class VoteRequest:
     cluster_id: str | None = since("0+", default=None)
     voter_id: Int32 = since("1+", default=-1)
@@ -54,7 +55,7 @@ class NodeEndpoint:
     port: UInt16 = since("1+", default=0)
 
 
-@response(key=52, versions="0-2", flexible="0+")
+@response(key=ApiKey.VOTE, versions="0-2", flexible="0+")
 class VoteResponse:
     error_code: Int16 = since("0+", default=0)
     topics: list[ResponseTopicData] = since("0+", factory=list)

@@ -3,6 +3,7 @@
 v1 number of records done past the start offset (KIP-1226).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid
 
@@ -31,7 +32,7 @@ class WriteStateData:
     partitions: list[PartitionData] = since("0+", factory=list)
 
 
-@request(key=85, versions="0-1", flexible="0+")
+@request(key=ApiKey.WRITE_SHARE_GROUP_STATE, versions="0-1", flexible="0+")
 class WriteShareGroupStateRequest:
     group_id: str = since("0+", default="")
     topics: list[WriteStateData] = since("0+", factory=list)
@@ -50,6 +51,6 @@ class WriteStateResult:
     partitions: list[PartitionResult] = since("0+", factory=list)
 
 
-@response(key=85, versions="0-1", flexible="0+")
+@response(key=ApiKey.WRITE_SHARE_GROUP_STATE, versions="0-1", flexible="0+")
 class WriteShareGroupStateResponse:
     results: list[WriteStateResult] = since("0+", factory=list)

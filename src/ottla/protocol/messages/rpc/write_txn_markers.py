@@ -3,6 +3,7 @@
 v2 transaction version, for a stricter check of epochs (KIP-1228).
 """
 
+from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct
 from ottla.protocol.wire.types import Int8, Int16, Int32, Int64
 
@@ -23,7 +24,7 @@ class WritableTxnMarker:
     transaction_version: Int8 = since("2+", default=0)
 
 
-@request(key=27, versions="1-2", flexible="1+")
+@request(key=ApiKey.WRITE_TXN_MARKERS, versions="1-2", flexible="1+")
 class WriteTxnMarkersRequest:
     markers: list[WritableTxnMarker] = since("1+", factory=list)
 
@@ -46,6 +47,6 @@ class WritableTxnMarkerResult:
     topics: list[WritableTxnMarkerTopicResult] = since("1+", factory=list)
 
 
-@response(key=27, versions="1-2", flexible="1+")
+@response(key=ApiKey.WRITE_TXN_MARKERS, versions="1-2", flexible="1+")
 class WriteTxnMarkersResponse:
     markers: list[WritableTxnMarkerResult] = since("1+", factory=list)
