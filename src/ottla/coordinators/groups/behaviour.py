@@ -19,6 +19,7 @@ from ottla.coordinators.groups.consumer.timers import take_over as take_over_con
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.expiry import expire_offsets, forget_topics, next_expiry
 from ottla.coordinators.groups.offset_records import replay_marker, replay_offset
+from ottla.coordinators.groups.replayed import Replay
 from ottla.coordinators.groups.share import metadata_changes as share_published
 from ottla.coordinators.groups.share import timers as share_timers
 from ottla.coordinators.groups.share.group import ShareGroup
@@ -42,10 +43,8 @@ from ottla.protocol.messages.records.group_records import (
 from ottla.protocol.messages.records.share_group_records import SHARE_GROUP_RECORDS
 from ottla.protocol.messages.records.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla.storage.state_machine.decision import Decision, Ticket
-from ottla.storage.state_machine.entries import Entry, Marker, Stored
+from ottla.storage.state_machine.entries import Entry, Marker
 
-Replay = Callable[[GroupsState, Stored, int], GroupsState]
-"""Takes the state, a record and the time; gives the state after it."""
 Expire = Callable[[GroupsState, TimerKey, Context], Decision[Any]]
 """Decides what is done when a time has come; it may have lost its reason since."""
 

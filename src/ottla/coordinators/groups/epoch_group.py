@@ -14,6 +14,7 @@ from ottla.protocol.errors import NonEmptyGroup, UnknownMemberId
 from ottla.storage.state_machine.decision import Ticket
 
 FIRST_EPOCH: Final = 1
+_REFRESH_MS: Final = 2**31 - 1
 NO_ASSIGNMENT: Final = -1
 """The target's epoch after its record was deleted."""
 FIRST_COMMIT_WITH_EPOCH: Final = 9
@@ -29,6 +30,11 @@ class Refresh(NamedTuple):
     epoch: int
     """The group's epoch then; the look counts only if that was written."""
 
+    @classmethod
+    def after(cls, now_ms: int, epoch: int) -> Refresh:
+        """Return the deadline of a group whose topics were looked at now."""
+        return cls(now_ms + _REFRESH_MS, epoch)
+
 
 NEVER_REFRESHED: Final = Refresh(0, 0)
 
@@ -42,6 +48,8 @@ class EpochGroup(Generic[M]):
     id: str
     epoch: int
     target_epoch: int
+    target_timestamp: int
+    refresh: Refresh
     members: Map[str, M]
 
     @property
@@ -51,6 +59,14 @@ class EpochGroup(Generic[M]):
     @property
     def is_empty(self) -> bool:
         return not self.members
+
+    def must_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be looked at, because they may have changed."""
+        return now_ms >= self.refresh.until_ms or self.epoch < self.refresh.epoch
+
+    def may_replace_target(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether the target is old enough; an interval of 0 allows it even after the clock was set back."""
+        return self.target_timestamp == 0 or interval_ms == 0 or now_ms >= self.target_timestamp + interval_ms
 
     def check_delete(self) -> None:
         if self.members:
@@ -82,6 +98,22 @@ def progress(group: EpochGroup[R]) -> str:
     if all(member.is_reconciled_to(group.target_epoch) for member in group.members.values()):
         return "Stable"
     return "Reconciling"
+
+
+def update_counts(counts: Map[str, int], old: Collection[str], new: Collection[str]) -> Map[str, int]:
+    """Return the counts after one member replaced its names by others."""
+    if old == new:
+        return counts
+    changed = counts.mutate()
+    for name in old:
+        left = changed.get(name, 0) - 1
+        if left > 0:
+            changed[name] = left
+        else:
+            changed.pop(name, None)
+    for name in new:
+        changed[name] = changed.get(name, 0) + 1
+    return changed.finish()
 
 
 def have_common(some: Collection[str], others: Collection[str]) -> bool:

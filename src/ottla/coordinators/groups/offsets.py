@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 from ottla.coordinators.groups.classic.group import ClassicGroup, State
-from ottla.coordinators.groups.consumer.group import CommittedPartition, ConsumerGroup
+from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.offset_records import offset_record, offset_tombstone
 from ottla.coordinators.groups.state import (
@@ -19,6 +19,7 @@ from ottla.coordinators.groups.state import (
     NO_OFFSETS,
     NO_TIMESTAMP,
     Committed,
+    CommittedPartition,
     GroupsState,
     OffsetKey,
 )
@@ -127,7 +128,7 @@ def commit_in_transaction(
             )
             if isinstance(group, ConsumerGroup | StreamsGroup) and request.member_id:
                 named = (
-                    CommittedPartition(asked.name, _id_of(asked.name, context), partition.partition_index)
+                    CommittedPartition(asked.name, _topic_id(context, asked.name), partition.partition_index)
                     for asked in request.topics
                     for partition in asked.partitions
                 )
@@ -255,11 +256,6 @@ def _check_commit(state: GroupsState, request: OffsetCommitRequest, context: Con
         member = group.members[request.member_id]
         return ((session_of(group.id, member.id), context.now_ms + member.session_timeout_ms),)
     return ()
-
-
-def _id_of(name: str, context: Context) -> bytes:
-    topic = context.image.topic(name)
-    return ZERO_UUID if topic is None else topic.id
 
 
 def _partitions(request: OffsetCommitRequest, context: Context) -> Iterator[CommittedPartition]:

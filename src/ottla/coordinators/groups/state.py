@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 from immutables import Map
 
+from ottla.protocol.errors import GroupIdNotFound
 from ottla.protocol.wire.types import ZERO_UUID
 from ottla.storage.state_machine.decision import Ticket
 from ottla.storage.state_machine.entries import Stored
@@ -35,6 +36,14 @@ class Committed(NamedTuple):
     topic_id: bytes = ZERO_UUID
     order: int = 0
     """Rises with every commit on this partition of the topic: of two, the later one counts, whenever it was decided."""
+
+
+class CommittedPartition(NamedTuple):
+    """A partition whose offset somebody wants to commit."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
 
 
 Offsets = Map[OffsetKey, Committed]
@@ -130,3 +139,20 @@ class GroupsState:
         return producers is not None and any(
             key in self.pending[producer].get(group_id, NO_OFFSETS) for producer in producers
         )
+
+
+class _EpochGroupClass(Protocol):
+    kind: ClassVar[str]
+
+
+G = TypeVar("G", bound=_EpochGroupClass)
+
+
+def find_group(state: GroupsState, group_id: str, group_class: type[G]) -> G:
+    """Return the group with this id; raise GroupIdNotFound if there is none or it is of another kind."""
+    group = state.groups.get(group_id)
+    if group is None:
+        raise GroupIdNotFound(f"Group {group_id} not found.")
+    if not isinstance(group, group_class):
+        raise GroupIdNotFound(f"Group {group_id} is not a {group_class.kind} group.")
+    return group

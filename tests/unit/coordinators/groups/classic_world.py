@@ -8,7 +8,6 @@ from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.classic_protocol import heartbeat, join_group, leave_group, sync_group
 from ottla.coordinators.groups.offsets import commit_in_transaction, commit_offsets, fetch_offsets
 from ottla.coordinators.groups.state import NO_OFFSETS, OffsetKey
-from ottla.coordinators.groups.transactions import complete_transaction
 from ottla.protocol.errors import ApiError, CoordinatorNotAvailable, NotCoordinator
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest
@@ -28,7 +27,7 @@ from ottla.protocol.messages.rpc.txn_offset_commit import (
 )
 from ottla.protocol.wire.codec import encode
 from ottla.protocol.wire.control import transaction_marker
-from ottla.storage.state_machine.decision import PARKED
+from ottla.storage.state_machine.decision import PARKED, Decision
 from ottla.storage.state_machine.entries import Entry, Marker
 from tests.unit.coordinators.groups.consumer.world import World
 
@@ -209,7 +208,7 @@ class ClassicWorld(World):
 
     def end_transaction(self, producer: int, *, commit: bool) -> None:
         marker = Marker(producer, 0, commit, 0)
-        self.decide(lambda state: complete_transaction(state, marker))
+        self.decide(lambda _: Decision([marker], None))
 
     def fetch(self, *, stable: bool = False) -> dict[int, int]:
         """The group's offsets in the topic; those that are unstable are -88."""

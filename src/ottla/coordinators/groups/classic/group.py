@@ -133,11 +133,6 @@ class ClassicGroup:
         return self.state is State.EMPTY
 
     @property
-    def is_simple(self) -> bool:
-        """Whether it never had members, and only keeps offsets."""
-        return self.type is None and self.is_empty and not self.pending
-
-    @property
     def has_all_joined(self) -> bool:
         return not self.pending and all(member.joining is not None for member in self.members.values())
 

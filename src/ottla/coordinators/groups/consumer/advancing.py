@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ottla.coordinators.groups.consumer import regexes
 from ottla.coordinators.groups.consumer.group import Matching
 from ottla.coordinators.groups.consumer.group_lookup import Found
 from ottla.coordinators.groups.consumer.joining import Speaker, replacement, with_speaker
 from ottla.coordinators.groups.consumer.member import Member, MemberState, Target
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.consumer.reconciling import Reported, reconcile
 from ottla.coordinators.groups.consumer.records import (
     current_record,
@@ -31,13 +30,12 @@ from ottla.coordinators.groups.consumer.targets import new_targets
 from ottla.coordinators.groups.consumer.timer_keys import Timers, rebalance_of
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Stored
 
 R = TypeVar("R")
-
-_REFRESH_MS: Final = 2**31 - 1
 
 
 class _Regex(Enum):
@@ -86,13 +84,14 @@ class Advance:
         self.is_changed = names_changed or regex is not _Regex.SAME
         # An expression that is not resolved yet raises the epoch when it is.
         bumps = names_changed or regex is _Regex.CHANGED_AND_RESOLVED or (is_classic and self.is_changed)
-        if bumps or self._has_expired():
+        if bumps or group.must_refresh(self.context.now_ms):
             self._update_epoch(bumps)
 
     def targeted(self) -> tuple[int, Target]:
         """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
         group, context = self.group, self.context
-        if group.target_epoch >= self.epoch or not self._is_time():
+        is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
+        if group.target_epoch >= self.epoch or not is_due:
             return group.target_epoch, group.target_of(self.member)
         after = replace(self.after, epoch=self.epoch)
         is_new = self.member.id not in group.members
@@ -183,11 +182,6 @@ class Advance:
             self.timers.append((regexes.match_of(group.id), self.context.now_ms))
         return change
 
-    def _has_expired(self) -> bool:
-        """Whether the topics must be looked at, for they may have changed."""
-        refresh = self.group.refresh
-        return self.context.now_ms >= refresh.until_ms or self.group.epoch < refresh.epoch
-
     def _update_epoch(self, bumps: bool) -> None:
         group = self.group
         metadata_hash = topics_hash(self.after.subscribed_topics(), self.context.image)
@@ -195,11 +189,6 @@ class Advance:
         if self.is_bumped:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = Refresh(self.context.now_ms + _REFRESH_MS, self.epoch)
+        self._refresh = Refresh.after(self.context.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.records.append(partition_metadata_tombstone(group.id))
-
-    def _is_time(self) -> bool:
-        """Whether the last target has lasted long enough; an interval of 0 helps if the clock was set back."""
-        made_ms, interval_ms = self.group.target_timestamp, assignment_interval_ms(self.group.id, self.context)
-        return made_ms == 0 or interval_ms == 0 or self.context.now_ms >= made_ms + interval_ms

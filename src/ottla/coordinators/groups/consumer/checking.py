@@ -7,6 +7,7 @@ from typing import Final
 from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC
 from ottla.coordinators.groups.consumer.settings import assignors
 from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -19,10 +20,10 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
     """Raise InvalidRequest or UnsupportedAssignor, with Kafka's words."""
     epoch = request.member_epoch
     if context.version >= _FIRST_WITH_OWN_ID or epoch > JOINING or epoch == LEAVING:
-        _check_text(request.member_id, "MemberId can't be empty.")
-    _check_text(request.group_id, "GroupId can't be empty.")
-    _check_text(request.instance_id, "InstanceId can't be empty.")
-    _check_text(request.rack_id, "RackId can't be empty.")
+        check_not_blank(request.member_id, "MemberId")
+    check_not_blank(request.group_id, "GroupId")
+    check_not_blank(request.instance_id, "InstanceId")
+    check_not_blank(request.rack_id, "RackId")
     if epoch == JOINING:
         if request.rebalance_timeout_ms == -1:
             raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
@@ -43,8 +44,3 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
         raise UnsupportedAssignor(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {named}."
         )
-
-
-def _check_text(text: str | None, words: str) -> None:
-    if text is not None and not text.strip():
-        raise InvalidRequest(words)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.leaving import consumer_group
 from ottla.coordinators.groups.consumer.member import NO_TARGET
 from ottla.coordinators.groups.consumer.member import Member as GroupMember
 from ottla.coordinators.groups.consumer.settings import assignor_of
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import versioned_order
 from ottla.protocol.messages.rpc.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
@@ -21,7 +20,7 @@ _CONSUMER = 1
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
     """Tell all of a consumer group; raises GroupIdNotFound if it is none."""
-    group = consumer_group(state, group_id)
+    group = find_group(state, group_id, ConsumerGroup)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,

@@ -25,8 +25,9 @@ from ottla.coordinators.groups.epoch_group import (
     Refresh,
     have_common,
     progress,
+    update_counts,
 )
-from ottla.coordinators.groups.state import Committed
+from ottla.coordinators.groups.state import Committed, CommittedPartition
 from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import (
     IllegalGeneration,
@@ -43,14 +44,6 @@ class Resolved(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp: int
-
-
-class CommittedPartition(NamedTuple):
-    """A partition whose offset somebody wants to commit."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
 
 
 class Matching(NamedTuple):
@@ -245,8 +238,8 @@ class ConsumerGroup(EpochGroup[Member]):
             members=self.members.set(new.id, new),
             static=static,
             owners=_owners(self.owners, old, new),
-            names=_counted(self.names, old.topics if old else (), new.topics),
-            regexes=_counted(self.regexes, _regex_of(old), _regex_of(new)),
+            names=update_counts(self.names, old.topics if old else (), new.topics),
+            regexes=update_counts(self.regexes, _regex_of(old), _regex_of(new)),
         )
 
     def without_member(self, member_id: str) -> ConsumerGroup:
@@ -260,8 +253,8 @@ class ConsumerGroup(EpochGroup[Member]):
             members=self.members.delete(member_id),
             static=static,
             owners=_owners(self.owners, old, None),
-            names=_counted(self.names, old.topics, ()),
-            regexes=_counted(self.regexes, _regex_of(old), ()),
+            names=update_counts(self.names, old.topics, ()),
+            regexes=update_counts(self.regexes, _regex_of(old), ()),
         )
 
     def with_target(self, member_id: str, target: Target) -> ConsumerGroup:
@@ -278,22 +271,6 @@ def _refusal(member: Member) -> tuple[type[IllegalGeneration | StaleMemberEpoch]
 
 def _regex_of(member: Member | None) -> tuple[str, ...]:
     return (member.regex,) if member is not None and member.regex else ()
-
-
-def _counted(counts: Map[str, int], old: Iterable[str], new: Iterable[str]) -> Map[str, int]:
-    """Counts after some were replaced by others."""
-    if old == new:
-        return counts
-    changed = counts.mutate()
-    for name in old:
-        left = changed.get(name, 0) - 1
-        if left > 0:
-            changed[name] = left
-        else:
-            changed.pop(name, None)
-    for name in new:
-        changed[name] = changed.get(name, 0) + 1
-    return changed.finish()
 
 
 def _owners(owners: Map[tuple[bytes, int], str], old: Member | None, new: Member | None) -> Map[tuple[bytes, int], str]:

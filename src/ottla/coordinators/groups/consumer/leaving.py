@@ -9,12 +9,12 @@ from typing import TypeVar
 from ottla.coordinators.groups.consumer.downgrading import downgrade, must_downgrade
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import LEAVING_STATIC, NOTHING_OWNED, Member
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.consumer.records import current_record, epoch_record, member_tombstones, regex_tombstone
 from ottla.coordinators.groups.consumer.timer_keys import Timers, all_cancelled
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.state import GroupsState
-from ottla.protocol.errors import FencedInstanceId, GroupIdNotFound, UnknownMemberId
+from ottla.coordinators.groups.metadata_hash import topics_hash
+from ottla.coordinators.groups.state import GroupsState, find_group
+from ottla.protocol.errors import FencedInstanceId, UnknownMemberId
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -29,7 +29,7 @@ def leave(
     state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
     """A member goes: for good, or as a static member that may come back."""
-    group = consumer_group(state, request.group_id)
+    group = find_group(state, request.group_id, ConsumerGroup)
     reply = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence(state, group, [group.member(request.member_id)], reply, context)
@@ -68,16 +68,6 @@ def fence(
             left = replace(left, resolved=left.resolved.delete(regex))
     records.append(epoch_record(group.id, group.epoch + 1, topics_hash(left.subscribed_topics(), context.image)))
     return Decision(records, reply, timers=timers)
-
-
-def consumer_group(state: GroupsState, group_id: str) -> ConsumerGroup:
-    """The consumer group of that name; raises GroupIdNotFound if it is none."""
-    group = state.groups.get(group_id)
-    if group is None:
-        raise GroupIdNotFound(f"Group {group_id} not found.")
-    if not isinstance(group, ConsumerGroup):
-        raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
-    return group
 
 
 def holder(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:

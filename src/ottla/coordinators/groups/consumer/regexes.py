@@ -15,9 +15,9 @@ from typing import Any, Final
 import re2
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup, Matching, Resolved
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.consumer.records import epoch_record, regex_record
 from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.timers import TimerKey
 from ottla.protocol.errors import InvalidRegularExpression

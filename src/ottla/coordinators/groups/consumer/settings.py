@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.context import Context
-from ottla.metadata.image.values import ResourceType
+from ottla.coordinators.groups.group_settings import group_setting
 
 MAX_SIZE: Final = "group.consumer.max.size"
 CLASSIC_MAX_SIZE: Final = "group.max.size"
@@ -19,46 +19,19 @@ _CLASSES: Final = {
 }
 
 
-class _Bounded(NamedTuple):
-    own: str
-    broker: str
-    least: str
-    most: str
-
-
-_SESSION_TIMEOUT: Final = _Bounded(
-    "consumer.session.timeout.ms",
-    "group.consumer.session.timeout.ms",
-    "group.consumer.min.session.timeout.ms",
-    "group.consumer.max.session.timeout.ms",
-)
-_HEARTBEAT_INTERVAL: Final = _Bounded(
-    "consumer.heartbeat.interval.ms",
-    "group.consumer.heartbeat.interval.ms",
-    "group.consumer.min.heartbeat.interval.ms",
-    "group.consumer.max.heartbeat.interval.ms",
-)
-_ASSIGNMENT_INTERVAL: Final = _Bounded(
-    "consumer.assignment.interval.ms",
-    "group.consumer.assignment.interval.ms",
-    "group.consumer.min.assignment.interval.ms",
-    "group.consumer.max.assignment.interval.ms",
-)
-
-
 def session_timeout_ms(group_id: str, context: Context) -> int:
     """After how long a silent member is fenced."""
-    return _in_force(_SESSION_TIMEOUT, group_id, context)
+    return group_setting(context, "consumer", group_id, "session.timeout.ms")
 
 
 def heartbeat_interval_ms(group_id: str, context: Context) -> int:
     """How often members are asked to speak."""
-    return _in_force(_HEARTBEAT_INTERVAL, group_id, context)
+    return group_setting(context, "consumer", group_id, "heartbeat.interval.ms")
 
 
 def assignment_interval_ms(group_id: str, context: Context) -> int:
     """How long a target lasts at least, so that many members who come at once cost one new target."""
-    return _in_force(_ASSIGNMENT_INTERVAL, group_id, context)
+    return group_setting(context, "consumer", group_id, "assignment.interval.ms")
 
 
 def built_in(name: str) -> str | None:
@@ -102,11 +75,3 @@ def may_mix(context: Context) -> bool:
 
 def _policy(context: Context) -> str:
     return str(context.settings(MIGRATION_POLICY)).upper()
-
-
-def _in_force(setting: _Bounded, group_id: str, context: Context) -> int:
-    own = context.image.config(ResourceType.GROUP, group_id).get(setting.own)
-    if own is None:
-        return int(context.settings(setting.broker))
-    # The bounds may have changed since it was set.
-    return max(int(context.settings(setting.least)), min(int(own), int(context.settings(setting.most))))

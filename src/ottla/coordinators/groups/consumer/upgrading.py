@@ -15,7 +15,6 @@ from ottla.coordinators.groups.classic import group as classic
 from ottla.coordinators.groups.consumer.embedded import read_assignment, read_subscription
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import ClassicProtocol, ClassicSide, Member, Target, owned_in
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.consumer.records import (
     current_record,
     epoch_record,
@@ -26,6 +25,7 @@ from ottla.coordinators.groups.consumer.records import (
 from ottla.coordinators.groups.consumer.settings import MAX_SIZE, may_upgrade
 from ottla.coordinators.groups.consumer.timer_keys import Timers
 from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.timers import join_of, session_of, sync_of
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import GroupIdNotFound, RebalanceInProgress

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.share.group import share_group
+from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.member import Member as GroupMember
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import versioned_order
 from ottla.protocol.messages.rpc.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
@@ -17,7 +17,7 @@ ASSIGNOR: Final = "simple"
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
     """Tell all of a share group; raises GroupIdNotFound if it is none."""
-    group = share_group(state.groups, group_id)
+    group = find_group(state, group_id, ShareGroup)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,

@@ -8,12 +8,19 @@ target with its next heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from ottla.coordinators.groups.epoch_group import FIRST_EPOCH, NEVER_REFRESHED, EpochGroup, Refresh, have_common
+from ottla.coordinators.groups.epoch_group import (
+    FIRST_EPOCH,
+    NEVER_REFRESHED,
+    EpochGroup,
+    Refresh,
+    have_common,
+    update_counts,
+)
 from ottla.coordinators.groups.share.member import NO_TARGET, Member, Target
 from ottla.coordinators.groups.share.partitions import SharePartitions
 from ottla.coordinators.groups.share.records import group_tombstones
@@ -104,39 +111,18 @@ class ShareGroup(EpochGroup[Member]):
     def with_member(self, new: Member) -> ShareGroup:
         """With a member added or changed."""
         old = self.members.get(new.id)
-        names = self.names if old is not None and old.topics == new.topics else _counted(self.names, old, new)
+        names = update_counts(self.names, old.topics if old is not None else frozenset(), new.topics)
         return replace(self, members=self.members.set(new.id, new), names=names)
 
     def without_member(self, member_id: str) -> ShareGroup:
         """Without a member."""
         old = self.members[member_id]
-        return replace(self, members=self.members.delete(member_id), names=_counted(self.names, old, None))
+        return replace(
+            self, members=self.members.delete(member_id), names=update_counts(self.names, old.topics, frozenset())
+        )
 
     def with_target(self, member_id: str, target: Target) -> ShareGroup:
         return replace(self, targets=self.targets.set(member_id, target))
 
     def without_target(self, member_id: str) -> ShareGroup:
         return replace(self, targets=self.targets.delete(member_id)) if member_id in self.targets else self
-
-
-def _counted(counts: Map[str, int], old: Member | None, new: Member | None) -> Map[str, int]:
-    changed = counts.mutate()
-    for name in old.topics if old is not None else ():
-        left = changed[name] - 1
-        if left:
-            changed[name] = left
-        else:
-            del changed[name]
-    for name in new.topics if new is not None else ():
-        changed[name] = changed.get(name, 0) + 1
-    return changed.finish()
-
-
-def share_group(groups: Mapping[str, object], group_id: str) -> ShareGroup:
-    """The share group of that name; raises GroupIdNotFound if it is none."""
-    group = groups.get(group_id)
-    if group is None:
-        raise GroupIdNotFound(f"Group {group_id} not found.")
-    if not isinstance(group, ShareGroup):
-        raise GroupIdNotFound(f"Group {group_id} is not a share group.")
-    return group

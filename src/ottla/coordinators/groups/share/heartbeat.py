@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.epoch_group import Refresh
-from ottla.coordinators.groups.share.group import ShareGroup, share_group
+from ottla.coordinators.groups.metadata_hash import topics_hash
+from ottla.coordinators.groups.request_checks import check_not_blank
+from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.member import JOINING, LEAVING, Member, Target
 from ottla.coordinators.groups.share.partitions import NO_PARTITIONS
 from ottla.coordinators.groups.share.records import (
@@ -35,7 +36,7 @@ from ottla.coordinators.groups.share.settings import (
     session_timeout_ms,
 )
 from ottla.coordinators.groups.share.targets import new_targets
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.timers import session_of
 from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
 from ottla.protocol.messages.rpc.share_group_heartbeat import (
@@ -49,7 +50,6 @@ from ottla.storage.state_machine.entries import Stored
 
 R = TypeVar("R")
 
-_REFRESH_MS: Final = 2**31 - 1
 _LONGEST_ID: Final = 36
 
 
@@ -71,8 +71,7 @@ class Beat(NamedTuple):
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """Raise InvalidRequest, with Kafka's words, before any group is looked at."""
     for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
-        if text is not None and not text.strip():
-            raise InvalidRequest(f"{name} can't be empty.")
+        check_not_blank(text, name)
     if request.member_epoch == JOINING:
         if not request.subscribed_topic_names:
             raise InvalidRequest("SubscribedTopicNames must be set in first request.")
@@ -89,7 +88,7 @@ def check_member_id(member_id: str | None) -> None:
 def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> Decision[Beat]:
     """Decide on a heartbeat that was found to be well formed."""
     if request.member_epoch == LEAVING:
-        group = share_group(state.groups, request.group_id)
+        group = find_group(state, request.group_id, ShareGroup)
         response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         return fence(group, group.member(request.member_id), Beat(response), context)
     turn = _Turn(state, request, context)
@@ -158,15 +157,14 @@ class _Turn:
         self.is_bumped = new.topics != old.topics
         if group.target_epoch >= group.epoch:
             self.is_bumped |= group.lacks_assignment()
-        has_expired = self.context.now_ms >= group.refresh.until_ms or group.epoch < group.refresh.epoch
-        if not self.is_bumped and not has_expired:
+        if not self.is_bumped and not group.must_refresh(self.context.now_ms):
             return
         metadata_hash = topics_hash(self.after.names, self.context.image)
         self.is_bumped |= metadata_hash != group.metadata_hash
         if self.is_bumped:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = Refresh(self.context.now_ms + _REFRESH_MS, self.epoch)
+        self._refresh = Refresh.after(self.context.now_ms, self.epoch)
 
     def reconcile(self) -> None:
         """Take the member to the target, which is made anew if it is for an older epoch, and if it is time."""
@@ -201,9 +199,8 @@ class _Turn:
 
     def _targeted(self) -> tuple[int, Target]:
         group, context = self.group, self.context
-        made_ms, interval_ms = group.target_timestamp, assignment_interval_ms(group.id, context)
-        is_time = made_ms == 0 or interval_ms == 0 or context.now_ms >= made_ms + interval_ms
-        if group.target_epoch >= self.epoch or not is_time:
+        is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
+        if group.target_epoch >= self.epoch or not is_due:
             return group.target_epoch, group.target_of(self.member)
         newcomer = None if self.member.id in group.members else self.member.id
         targets = new_targets(self.after, context.image, newcomer=newcomer)

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.share.group import ShareGroup, share_group
+from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.heartbeat import NewStates
 from ottla.coordinators.groups.share.partitions import NO_PARTITIONS, Known, SharePartitions, Wanted
 from ottla.coordinators.groups.share.records import partitions_record
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
@@ -85,7 +85,7 @@ def begin_delete_offsets(
     state: GroupsState, group_id: str, names: Sequence[str], context: Context
 ) -> Decision[Deletion]:
     """What must be deleted for a group without members to know nothing of some topics."""
-    group = share_group(state.groups, group_id)
+    group = find_group(state, group_id, ShareGroup)
     group.check_delete()
     known = group.partitions
     if known is None:

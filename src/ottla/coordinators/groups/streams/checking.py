@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.coordinators.groups.streams.member import JOINING, LEAVING_STATIC
 from ottla.protocol.errors import InvalidRequest, StreamsInvalidTopology
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
@@ -24,9 +25,9 @@ def topics_named(topology: Topology) -> Iterator[str]:
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise InvalidRequest or StreamsInvalidTopology, with Kafka's words."""
     _check_supported(request)
-    _check_text(request.member_id, "MemberId can't be empty.")
-    _check_text(request.group_id, "GroupId can't be empty.")
-    _check_text(request.rack_id, "RackId can't be empty.")
+    check_not_blank(request.member_id, "MemberId")
+    check_not_blank(request.group_id, "GroupId")
+    check_not_blank(request.rack_id, "RackId")
     epoch = request.member_epoch
     if epoch == JOINING:
         _check_joining(request)
@@ -74,8 +75,3 @@ def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
                     f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
                     f"{topic.partitions}."
                 )
-
-
-def _check_text(text: str | None, words: str) -> None:
-    if text is not None and not text.strip():
-        raise InvalidRequest(words)

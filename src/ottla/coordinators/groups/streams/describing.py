@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.streams.configuring import Configured, InternalTopic
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.leaving import streams_group
 from ottla.coordinators.groups.streams.member import Member as GroupMember
 from ottla.coordinators.groups.streams.tasks import TaskEpochs, TaskIds
 from ottla.coordinators.groups.streams.topology import Topology as GroupTopology
@@ -29,7 +28,7 @@ from ottla.protocol.messages.rpc.streams_group_describe import TaskIds as Descri
 
 def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
     """Tell all of a streams group; raises GroupIdNotFound if it is none."""
-    group = streams_group(state, group_id)
+    group = find_group(state, group_id, StreamsGroup)
     if group.topology is None:
         raise UnknownServerError(f"group {group_id} has no topology")
     configured = group.configured

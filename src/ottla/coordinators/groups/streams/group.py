@@ -14,7 +14,6 @@ from typing import Final
 
 from immutables import Map
 
-from ottla.coordinators.groups.consumer.group import CommittedPartition
 from ottla.coordinators.groups.epoch_group import (
     FIRST_COMMIT_WITH_EPOCH,
     FIRST_EPOCH,
@@ -23,7 +22,7 @@ from ottla.coordinators.groups.epoch_group import (
     Refresh,
     progress,
 )
-from ottla.coordinators.groups.state import Committed
+from ottla.coordinators.groups.state import Committed, CommittedPartition
 from ottla.coordinators.groups.streams.configuring import Configured
 from ottla.coordinators.groups.streams.member import Member
 from ottla.coordinators.groups.streams.records import group_tombstones

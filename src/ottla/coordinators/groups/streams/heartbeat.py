@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.streams.configuring import Configured, configure
 from ottla.coordinators.groups.streams.endpoints import endpoints_of
@@ -25,12 +25,13 @@ from ottla.coordinators.groups.streams.partition_counts import Status
 from ottla.coordinators.groups.streams.reconciling import Reported, reconcile
 from ottla.coordinators.groups.streams.records import current_record, epoch_record, member_record, topology_record
 from ottla.coordinators.groups.streams.settings import (
+    assignment_interval_ms,
     assignment_settings,
     heartbeat_interval_ms,
     initial_delay_ms,
     session_timeout_ms,
 )
-from ottla.coordinators.groups.streams.targets import is_time, new_targets, target_records
+from ottla.coordinators.groups.streams.targets import new_targets, target_records
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, TaskEpochs, TaskIds, Tasks
 from ottla.coordinators.groups.streams.timer_keys import Timers, first_target_of, rebalance_of
 from ottla.coordinators.groups.streams.topology import Topology, recorded, topology_of
@@ -44,8 +45,6 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
 )
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Stored
-
-_REFRESH_MS: Final = 2**31 - 1
 
 
 class Heard(NamedTuple):
@@ -124,7 +123,7 @@ class _Advance:
         group, image, topology = self.group, self.context.image, self._topology
         configured = group.configured
         is_new = group.topology is None
-        if is_new or configured is None or self._has_expired():
+        if is_new or configured is None or group.must_refresh(self.context.now_ms):
             self.metadata_hash = topics_hash(topology.required_topics, image)
             if self.metadata_hash != group.metadata_hash:
                 self.bumps = True
@@ -147,7 +146,7 @@ class _Advance:
             self.records.append(
                 epoch_record(group.id, self.epoch, self.metadata_hash, self.validated_epoch, self.settings)
             )
-            refresh = Refresh(self.context.now_ms + _REFRESH_MS, self.epoch)
+            refresh = Refresh.after(self.context.now_ms, self.epoch)
         self.group = replace(group, configured=self.configured, refresh=refresh)
 
     def delay(self) -> None:
@@ -165,7 +164,7 @@ class _Advance:
             return group.target_epoch, NO_TASKS
         if group.target_epoch >= self.epoch:
             return group.target_epoch, group.target_of(self.member.id)
-        if not is_time(group, self.context):
+        if not group.may_replace_target(assignment_interval_ms(group.id, self.context), self.context.now_ms):
             self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
             return group.target_epoch, group.target_of(self.member.id)
         targets = new_targets(group, self.configured, self.settings, self.member)
@@ -233,11 +232,6 @@ class _Advance:
     def _topology(self) -> Topology:
         assert self.topology is not None, "a group has a topology since its first member joined"
         return self.topology
-
-    def _has_expired(self) -> bool:
-        """Whether the topics must be looked at, for they may have changed."""
-        refresh = self.group.refresh
-        return self.context.now_ms >= refresh.until_ms or self.group.epoch < refresh.epoch
 
     def _check_tasks(self, configured: Configured) -> None:
         """Raise if the member reports tasks that there are not."""

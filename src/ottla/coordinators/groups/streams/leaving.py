@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.coordinators.groups.state import GroupsState
+from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import Member
 from ottla.coordinators.groups.streams.records import epoch_record, member_tombstones
 from ottla.coordinators.groups.streams.timer_keys import all_cancelled
-from ottla.protocol.errors import GroupIdNotFound
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -22,7 +21,7 @@ R = TypeVar("R")
 
 def leave(state: GroupsState, request: StreamsGroupHeartbeatRequest) -> Decision[StreamsGroupHeartbeatResponse]:
     """A member goes; it may ask all others to stop, too."""
-    group = streams_group(state, request.group_id)
+    group = find_group(state, request.group_id, StreamsGroup)
     reply = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
     decision = fence(group, group.member(request.member_id), reply)
     if request.shutdown_application and group.shutdown_by is None:
@@ -37,13 +36,3 @@ def fence(group: StreamsGroup, member: Member, reply: R) -> Decision[R]:
         epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.settings),
     ]
     return Decision(records, reply, timers=all_cancelled(group.id, member.id))
-
-
-def streams_group(state: GroupsState, group_id: str) -> StreamsGroup:
-    """The streams group of that name; raises GroupIdNotFound if it is none."""
-    group = state.groups.get(group_id)
-    if group is None:
-        raise GroupIdNotFound(f"Group {group_id} not found.")
-    if not isinstance(group, StreamsGroup):
-        raise GroupIdNotFound(f"Group {group_id} is not a streams group.")
-    return group

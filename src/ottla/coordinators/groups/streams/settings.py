@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.coordinators.groups.context import Context
+from ottla.coordinators.groups.group_settings import group_setting
 from ottla.metadata.image.values import ResourceType
 
 MAX_SIZE: Final = "group.streams.max.size"
@@ -14,17 +15,17 @@ STANDBYS: Final = "num.standby.replicas"
 
 def session_timeout_ms(group_id: str, context: Context) -> int:
     """After how long a silent member is fenced."""
-    return _in_force("session.timeout.ms", group_id, context)
+    return group_setting(context, "streams", group_id, "session.timeout.ms")
 
 
 def heartbeat_interval_ms(group_id: str, context: Context) -> int:
     """How often members are asked to speak."""
-    return _in_force("heartbeat.interval.ms", group_id, context)
+    return group_setting(context, "streams", group_id, "heartbeat.interval.ms")
 
 
 def assignment_interval_ms(group_id: str, context: Context) -> int:
     """How long a target lasts at least."""
-    return _in_force("assignment.interval.ms", group_id, context)
+    return group_setting(context, "streams", group_id, "assignment.interval.ms")
 
 
 def initial_delay_ms(group_id: str, context: Context) -> int:
@@ -43,12 +44,3 @@ def assignment_settings(group_id: str, context: Context) -> dict[str, str]:
 
 def _own(name: str, group_id: str, context: Context) -> str | None:
     return context.image.config(ResourceType.GROUP, group_id).get(f"streams.{name}")
-
-
-def _in_force(name: str, group_id: str, context: Context) -> int:
-    own = _own(name, group_id, context)
-    if own is None:
-        return int(context.settings(f"group.streams.{name}"))
-    # The bounds may have changed since it was set.
-    least, most = context.settings(f"group.streams.min.{name}"), context.settings(f"group.streams.max.{name}")
-    return max(int(least), min(int(own), int(most)))

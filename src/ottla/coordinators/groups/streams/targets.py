@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.streams.configuring import Configured
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import Member
 from ottla.coordinators.groups.streams.records import target_epoch_record, target_record
-from ottla.coordinators.groups.streams.settings import STANDBYS, assignment_interval_ms
+from ottla.coordinators.groups.streams.settings import STANDBYS
 from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
@@ -41,9 +40,3 @@ def target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int
         if group.targets.get(member_id) != target:
             yield target_record(group.id, member_id, target)
     yield target_epoch_record(group.id, epoch, now_ms)
-
-
-def is_time(group: StreamsGroup, context: Context) -> bool:
-    """Whether the last target has lasted long enough; an interval of 0 helps if the clock was set back."""
-    made_ms, interval_ms = group.target_timestamp, assignment_interval_ms(group.id, context)
-    return made_ms == 0 or interval_ms == 0 or context.now_ms >= made_ms + interval_ms

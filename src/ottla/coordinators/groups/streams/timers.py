@@ -11,8 +11,8 @@ from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.leaving import fence
 from ottla.coordinators.groups.streams.member import MemberState
-from ottla.coordinators.groups.streams.settings import session_timeout_ms
-from ottla.coordinators.groups.streams.targets import is_time, new_targets, target_records
+from ottla.coordinators.groups.streams.settings import assignment_interval_ms, session_timeout_ms
+from ottla.coordinators.groups.streams.targets import new_targets, target_records
 from ottla.coordinators.groups.streams.timer_keys import FIRST_TARGET, REBALANCE, Timers, rebalance_of
 from ottla.coordinators.groups.timers import TimerKey, session_of
 from ottla.storage.state_machine.decision import Decision
@@ -35,8 +35,8 @@ def make_first_target(state: GroupsState, key: TimerKey, context: Context) -> De
     if not isinstance(group, StreamsGroup) or not group.is_delayed:
         return Decision((), None)
     after = state.with_group(replace(group, is_delayed=False))
-    is_due = not group.is_empty and group.epoch > group.target_epoch and is_time(group, context)
-    if not is_due or group.configured is None:
+    is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
+    if group.is_empty or group.epoch <= group.target_epoch or not is_due or group.configured is None:
         return Decision((), None, state=after)
     targets = new_targets(group, group.configured, group.settings, None)
     return Decision(list(target_records(group, targets, group.epoch, context.now_ms)), None, state=after)

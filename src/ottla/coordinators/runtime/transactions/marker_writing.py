@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.groups.transactions import complete_transaction
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import (
@@ -28,6 +27,7 @@ from ottla.protocol.errors import (
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Operation, Timer, complete_or_wait
+from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Marker
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
@@ -75,7 +75,7 @@ class MarkerWriter:
             ticket = _Ticket(writing, where)
             try:
                 shard = self._groups.at(where.partition)
-                shard.submit("WriteTxnMarkers", lambda state: complete_transaction(state, marker), ticket)
+                shard.submit("WriteTxnMarkers", lambda _: Decision([marker], None), ticket)
             except ApiError as error:
                 ticket.fail(error)
             return

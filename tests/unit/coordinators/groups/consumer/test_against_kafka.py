@@ -13,9 +13,9 @@ from immutables import Map
 
 from ottla.coordinators.groups.consumer.assignor import Group, Reader
 from ottla.coordinators.groups.consumer.member import Target
-from ottla.coordinators.groups.consumer.metadata_hash import topics_hash
 from ottla.coordinators.groups.consumer.regexes import compiled
 from ottla.coordinators.groups.consumer.targets import ASSIGNORS
+from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Broker, Partition, Topic
 from ottla.protocol.errors import InvalidRegularExpression

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.coordinators.groups.consumer.group import CommittedPartition
 from ottla.coordinators.groups.consumer.member import MemberState
+from ottla.coordinators.groups.state import CommittedPartition
 from ottla.protocol.errors import (
     FencedMemberEpoch,
     GroupIdNotFound,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.coordinators.groups.consumer.group import CommittedPartition
 from ottla.coordinators.groups.describing import delete_group
+from ottla.coordinators.groups.state import CommittedPartition
 from ottla.coordinators.groups.streams.heartbeat import Heard
 from ottla.coordinators.groups.streams.partition_counts import Status
 from ottla.protocol.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
