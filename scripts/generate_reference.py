@@ -18,6 +18,7 @@ from ottla.config.settings.own import own_settings
 from ottla.config.settings.setting import Setting
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
+from ottla.replication.runtime import Runtime
 from ottla.spark.connector.read_options import READING, WRITING
 from ottla.spark.connector.value_options import VALUES
 
@@ -163,7 +164,7 @@ async def families_of_a_node(folder: Path) -> list[Family]:
         "ottla.metrics.listener": "127.0.0.1:0",
         "ottla.metrics.partitions": "true",
     }
-    node = Node(load_settings(None, overrides), asyncio.get_running_loop())
+    node = Node(load_settings(None, overrides), Runtime(asyncio.get_running_loop()))
     await node.start()
     try:
         return node.observation.registry.families()

@@ -51,7 +51,8 @@ from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.purgatory import Timer
+from ottla.replication.runtime import Runtime
 from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.storage.directories.disk_space import Space
 from ottla.storage.directories.log_directory import LogDirectory
@@ -61,7 +62,7 @@ from ottla.storage.disk import FileRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log_environment import Inline
-from tests.support.clock import Clock
+from tests.support.clock import Clock, runtime_on
 from tests.support.logs_in_memory import Slow
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -143,53 +144,40 @@ class Broker:
         self._background = background or Inline()
         self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
         self.logs.load(lambda _: LogSettings(), NOW_MS)
-        self.completions = Completions()
-        self.partitions = Partitions(
-            ME, self.logs, self.completions, settings_of=_settings_of, now_ms=self.clock.now_ms
-        )
+        timer = Timer(self.clock.call_later, self.clock.now_ms)
+        runtime = Runtime(self.loop, now_ms=self.clock.now_ms, timer=timer, spawn=self._spawn)
+        self.completions = runtime.completions
+        self.partitions = Partitions(ME, self.logs, runtime, settings_of=_settings_of)
         self.moves = Moves(
             self.partitions,
-            self.clock,
+            runtime_on(self.clock, self._spawn),
             ask_controller=self._ask_controller,
-            spawn=self._spawn,
             broker_epoch=lambda: BROKER_EPOCH,
-            now_ms=self.clock.now_ms,
             max_bytes_per_s=lambda: self.max_bytes_per_s,
         )
         self.groups = group_coordinators(
             self.partitions,
-            loop=self.loop,
-            completions=self.completions,
-            now_ms=self.clock.now_ms,
+            runtime,
             setting=_setting,
             write_timeout_ms=5000,
         )
         producer_ids = ProducerIds(ME, lambda: BROKER_EPOCH, self._ask_controller)
-        timer = Timer(self.clock.call_later, self.clock.now_ms)
         self.transactions = Transactions(
             self.partitions,
             self.groups,
             producer_ids,
             _setting,
+            runtime,
             listener="PLAINTEXT",
             timeout_ms=30_000,
-            loop=self.loop,
-            spawn=self._spawn,
-            completions=self.completions,
-            timer=timer,
-            now_ms=self.clock.now_ms,
         )
         self.sharing = Sharing(
             self.partitions,
             _setting,
+            runtime,
             listener="PLAINTEXT",
             timeout_ms=30_000,
             write_timeout_ms=5000,
-            loop=self.loop,
-            spawn=self._spawn,
-            completions=self.completions,
-            timer=timer,
-            now_ms=self.clock.now_ms,
         )
         context = group_context(self.partitions, _setting, self.clock.now_ms)
         self.node = BrokerNode(
@@ -198,9 +186,7 @@ class Broker:
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
-            departures=UnavailableLeaders(
-                "PLAINTEXT", self._knock, lambda: self.hung_up, self._spawn, self.clock.now_ms
-            ),
+            departures=UnavailableLeaders("PLAINTEXT", self._knock, lambda: self.hung_up, runtime),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,

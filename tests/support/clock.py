@@ -1,6 +1,12 @@
 """Simulated time for tests of code that asks an event loop to call it later."""
 
+import asyncio
 from collections.abc import Callable
+from typing import cast
+
+from ottla.replication.runtime import Runtime, Spawn
+from ottla.storage.log_environment import Inline
+from ottla.storage.threads import Threads
 
 
 class Call:
@@ -47,3 +53,9 @@ class Clock:
             self.ms = max(self.ms, round(first.due_ms))
             first.callback()
         self.ms = end
+
+
+def runtime_on(clock: Clock, spawn: Spawn | None = None) -> Runtime:
+    """Return a runtime on simulated time, whose threads do their work at once."""
+    loop = cast(asyncio.AbstractEventLoop, clock)
+    return Runtime(loop, now_ms=clock.now_ms, threads=cast(Threads, Inline()), spawn=spawn)

@@ -78,10 +78,11 @@ async def _run(settings: "NodeSettings") -> None:
     import signal
 
     from ottla.node.node import Node
+    from ottla.replication.runtime import Runtime
 
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    node = Node(settings, loop)
+    node = Node(settings, Runtime(loop))
     _collect_seldom()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, stopping)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.broker.authorization.actions import Authorizer
@@ -19,6 +19,7 @@ from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import QuotaEntity, quota_entity
 from ottla.node.plugins import AUTHORIZER, STANDARD
 from ottla.node.quota_hosts import address_of, host_of, spelled_out
+from ottla.replication.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +48,7 @@ class AccessControl:
         self,
         settings: NodeSettings,
         connections: Connections,
-        *,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        now_ms: Callable[[], int],
+        runtime: Runtime,
     ) -> None:
         self._standard = standard_authorizer(settings)
         self.authorizer: Authorizer | None = self._standard
@@ -57,8 +56,8 @@ class AccessControl:
         self._throttled: list[tuple[Dispatch[Any], Throttling]] = []
         """Where clients are held to their quotas, and by what."""
         self._connections = connections
-        self._spawn = spawn
-        self._now_ms = now_ms
+        self._spawn = runtime.spawn
+        self._now_ms = now_ms = runtime.now_ms
         self._quotas = ClientQuotas(
             _windows(settings, "quota"),
             _windows(settings, "controller.quota"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from ottla.broker.network.connection import Connection
@@ -32,6 +32,7 @@ from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.node.port_probe import is_refused
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.replication.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +59,9 @@ class BrokerLivenessMonitor:
         controller: ActiveController,
         quorum: Quorum,
         metadata: MetadataPublisher,
+        runtime: Runtime,
         *,
         is_own_life: Callable[[Broker], bool],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        now_ms: Callable[[], int],
     ) -> None:
         """`is_own_life` tells of a broker with this node's id whether it is the one in this process."""
         self._settings = settings
@@ -69,8 +69,8 @@ class BrokerLivenessMonitor:
         self._quorum = quorum
         self._metadata = metadata
         self._is_own_life = is_own_life
-        self._spawn = spawn
-        self._now_ms = now_ms
+        self._spawn = runtime.spawn
+        self._now_ms = runtime.now_ms
         self._grace_ms = settings.number(DISCONNECT_GRACE_MS)
         self._long_grace_ms = max(self._grace_ms, 2 * settings.number("broker.heartbeat.interval.ms"))
         self._lives: dict[int, _Life] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -11,7 +10,6 @@ from ottla.config.node_settings import NodeSettings
 from ottla.coordinators.groups.behaviour import GroupsBehaviour
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.runtime.broker_links import Spawn
 from ottla.coordinators.runtime.producer_ids import ProducerIds
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.share.groups import ShareGroups
@@ -20,7 +18,7 @@ from ottla.coordinators.runtime.transactions.transactions import Transactions
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.runtime import Runtime
 from ottla.security.settings import SecurityNow
 
 Setting = Callable[[str], Any]
@@ -39,21 +37,17 @@ def group_context(partitions: Partitions, setting: Setting, now_ms: Callable[[],
 
 def group_coordinators(
     partitions: Partitions,
+    runtime: Runtime,
     *,
-    loop: asyncio.AbstractEventLoop,
-    completions: Completions,
-    now_ms: Callable[[], int],
     setting: Setting,
     write_timeout_ms: int,
     compression: Compression = Compression.NONE,
 ) -> Shards[GroupsState]:
     """Those who keep groups and their offsets."""
     return Shards(
-        GroupsBehaviour(group_context(partitions, setting, now_ms)),
+        GroupsBehaviour(group_context(partitions, setting, runtime.now_ms)),
         partitions,
-        loop=loop,
-        completions=completions,
-        now_ms=now_ms,
+        runtime,
         write_timeout_ms=write_timeout_ms,
         compression=compression,
     )
@@ -67,22 +61,17 @@ class Coordinators:
         settings: NodeSettings,
         partitions: Partitions,
         setting: Setting,
+        runtime: Runtime,
         *,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        completions: Completions,
         ask_controller: Callable[[Any], Awaitable[Any]],
         broker_epoch: Callable[[], int],
-        now_ms: Callable[[], int],
         security: SecurityNow,
         in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
         self.producer_ids = ProducerIds(settings.node_id, broker_epoch, ask_controller)
         self.groups = group_coordinators(
             partitions,
-            loop=loop,
-            completions=completions,
-            now_ms=now_ms,
+            runtime,
             setting=setting,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
             compression=Compression(settings.number("offsets.topic.compression.codec")),
@@ -92,32 +81,24 @@ class Coordinators:
             self.groups,
             self.producer_ids,
             setting,
+            runtime,
             listener=settings.inter_broker_listener_name,
             timeout_ms=settings.number("request.timeout.ms"),
-            loop=loop,
-            spawn=spawn,
-            completions=completions,
-            timer=Timer(loop.call_later, now_ms),
-            now_ms=now_ms,
             security=security,
         )
         self.sharing = Sharing(
             partitions,
             setting,
+            runtime,
             listener=settings.inter_broker_listener_name,
             timeout_ms=settings.number("request.timeout.ms"),
             write_timeout_ms=settings.number("share.coordinator.write.timeout.ms"),
             compression=Compression(settings.number("share.coordinator.state.topic.compression.codec")),
-            loop=loop,
-            spawn=spawn,
-            completions=completions,
-            timer=Timer(loop.call_later, now_ms),
-            now_ms=now_ms,
             security=security,
             in_thread=in_thread,
         )
         self.share_groups = ShareGroups(
-            self.groups, self.sharing, partitions, group_context(partitions, setting, now_ms), spawn
+            self.groups, self.sharing, partitions, group_context(partitions, setting, runtime.now_ms), runtime.spawn
         )
         self._all: tuple[Shards[Any], ...] = (self.groups, self.transactions.shards)
 

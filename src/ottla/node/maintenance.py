@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.broker.network.listener import Listener
 from ottla.config.node_settings import NodeSettings
+from ottla.replication.runtime import Runtime
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 
@@ -21,14 +22,14 @@ class Maintenance:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         settings: NodeSettings,
+        runtime: Runtime,
         logs: Logs,
         compaction: Compaction,
         listeners: Sequence[Listener],
-        now_ms: Callable[[], int],
     ) -> None:
-        self._loop = loop
+        now_ms = runtime.now_ms
+        self._loop = runtime.loop
         self._handles: dict[str, asyncio.TimerHandle] = {}
         self._listeners = listeners
         idle_ms = settings.limits.max_idle_ms

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from functools import partial
 from typing import Any
 
@@ -40,7 +38,6 @@ from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.node.access_control import AccessControl
-from ottla.node.background_tasks import Tasks
 from ottla.node.broker_lifecycle import Lifecycle, RegistrationFailed
 from ottla.node.broker_liveness import BrokerLivenessMonitor
 from ottla.node.controller_access import ControllerAccess
@@ -65,74 +62,62 @@ from ottla.protocol.messages.apis import Listeners
 from ottla.replication.directory_moves import Moves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Timer
 from ottla.replication.replica_selector import RACK_AWARE
+from ottla.replication.runtime import Runtime
 from ottla.replication.unavailable_leaders import UnavailableLeaders
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.random_ids import random_id
 from ottla.storage.log_environment import LogEnvironment
-from ottla.storage.threads import Threads
 
 logger = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000_000
 
 
 class Node:
     """A node of the cluster: broker, controller, or both."""
 
-    def __init__(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: NodeSettings, runtime: Runtime) -> None:
         self.settings = settings
-        self._loop = loop
-        self.failed: asyncio.Future[NodeFailed] = loop.create_future()
+        self._runtime = runtime
+        self.failed: asyncio.Future[NodeFailed] = runtime.loop.create_future()
         """Done when the node cannot go on."""
-        self._random = random.Random()  # noqa: S311 (spreads load and makes topic ids; guards nothing)
-        self.observation = Observation(settings, now_ms)
+        self.observation = Observation(settings, runtime)
         self._disk = self.observation.disk
         self._directories = Directories(settings, self._disk)
-        self._spawn = Tasks(loop).spawn
         self._metas = self._directories.metas
         self.cluster_id = next(iter(self._metas.values())).cluster_id
-        self._threads = Threads(lambda action: loop.call_soon_threadsafe(action), loop.call_later, workers=4)
-        self._completions = Completions()
-        self._pools = Pools(self._handle, settings, loop, self._spawn)
+        self._pools = Pools(self._handle, settings, runtime)
         self._counts = Connections()
         self._handlers: dict[str, Handle] = {}
         self._listeners: list[Listener] = []
         self.ports: dict[str, int] = {}
         self.logs = Logs([self._log_directory(path) for path in settings.log_dirs if path in self._metas])
         self._metadata = MetadataPublisher(
-            background=self._threads,
-            now_ms=now_ms,
+            background=runtime.threads,
+            now_ms=runtime.now_ms,
             snapshot_bytes=settings.number("metadata.log.max.record.bytes.between.snapshots"),
             snapshot_interval_ms=settings.number("metadata.log.max.snapshot.interval.ms"),
         )
         self._dynamic = DynamicSettings(settings)
-        self._partitions = Partitions(
-            settings.node_id, self.logs, self._completions, settings_of=self._dynamic.log_settings, now_ms=now_ms
-        )
-        self._securing = ListenerSecurity(settings, lambda: self._metadata.image, now_ms)
-        self._rights = AccessControl(settings, self._counts, spawn=self._spawn, now_ms=now_ms)
+        self._partitions = Partitions(settings.node_id, self.logs, runtime, settings_of=self._dynamic.log_settings)
+        self._securing = ListenerSecurity(settings, lambda: self._metadata.image, runtime.now_ms)
+        self._rights = AccessControl(settings, self._counts, runtime)
         self.observation.watch_quotas(self._rights.exempt_time)
         self._metadata.subscribers += [self._rights.on_update, self._publish]
         self._plugins = Plugins(settings)
-        self._access = ControllerAccess(loop, settings.node_id, self._securing.to_controllers)
+        self._access = ControllerAccess(runtime.loop, settings.node_id, self._securing.to_controllers)
         self._access.throttling = self._rights.throttling
         self._ask = self._access.ask
-        self._make_services(settings, loop)
+        self._make_services(settings, runtime)
         self._controller: ActiveController | None = None
         self._quorum: Quorum | None = None
-        self._peers = QuorumPeers(loop, settings.node_id, self._securing.to_controllers)
+        self._peers = QuorumPeers(runtime.loop, settings.node_id, self._securing.to_controllers)
         self._lifecycle: Lifecycle | None = None
         self._is_registered = False
         self._loading: asyncio.Future[None] | None = None
         compaction = Compaction(self.logs)
-        self._upkeep = Maintenance(loop, settings, self.logs, compaction, self._listeners, now_ms)
+        self._upkeep = Maintenance(settings, runtime, self.logs, compaction, self._listeners)
         self.observation.watch_logs(self.logs, compaction)
         self._reconfiguration = Reconfiguration(
             self._pools.served, self._listeners, self.logs, compaction, self._upkeep
@@ -141,18 +126,15 @@ class Node:
         self._dynamic.checks.append(self._securing.check)
         self._dynamic.on_change += [self._reconfiguration.apply, self._securing.apply, self._replication.reconfigure]
 
-    def _make_services(self, settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def _make_services(self, settings: NodeSettings, runtime: Runtime) -> None:
         """What a broker does with its partitions beside answering for them."""
         self._coordinators = Coordinators(
             settings,
             self._partitions,
             lambda name: self._dynamic.current[name],
-            loop=loop,
-            spawn=self._spawn,
-            completions=self._completions,
+            runtime,
             ask_controller=lambda request: self._ask(request),
             broker_epoch=self._broker_epoch,
-            now_ms=now_ms,
             security=self._securing.between_brokers,
             in_thread=self._pools.broker.in_thread,
         )
@@ -160,27 +142,21 @@ class Node:
             settings.inter_broker_listener_name,
             is_refused,
             lambda: self._replication.fetchers.hung_up,
-            self._spawn,
-            now_ms,
+            runtime,
         )
         self._moves = Moves(
             self._partitions,
-            loop,
+            runtime,
             ask_controller=self._ask,
-            spawn=self._spawn,
             broker_epoch=self._broker_epoch,
-            now_ms=now_ms,
             max_bytes_per_s=lambda: self._dynamic.move_bytes_per_s(self._metadata.image),
         )
         self._replication = Replication(
             settings,
             self._partitions,
-            loop,
+            runtime,
             ask_controller=self._ask,
-            spawn=self._spawn,
             broker_epoch=self._broker_epoch,
-            completions=self._completions,
-            now_ms=now_ms,
             on_lost=self._departures.lost,
             security=self._securing.between_brokers,
         )
@@ -197,12 +173,12 @@ class Node:
         await self._plugins.start()
         self._access.policies, self._access.keeper = self._plugins.policies, self._plugins.authorizer
         self._rights.authorizer = self._rights.authorizer or self._plugins.authorizer
-        await self.observation.start(self._loop, self._pools.served, self._listeners)
+        await self.observation.start(self._pools.served, self._listeners)
         settings_of = partial(self._dynamic.log_settings, Image())
-        self._loading = self._loop.run_in_executor(None, self.logs.load, settings_of, now_ms())
+        self._loading = self._runtime.loop.run_in_executor(None, self.logs.load, settings_of, self._runtime.now_ms())
         await asyncio.shield(self._loading)
         self._make_listeners()
-        await self._plugins.start_authorizer(self.cluster_id, self.ports, self._spawn)
+        await self._plugins.start_authorizer(self.cluster_id, self.ports, self._runtime.spawn)
         self._join_quorum().start()
         await self._plugins.authorizer_ready(*self.settings.controller_listener_names)
         for listener in self._listeners:
@@ -253,11 +229,11 @@ class Node:
         self._access.link.close()
         self._peers.close()
         # Work under way must be over before logs are closed: both sync, and write the same files.
-        await self._loop.run_in_executor(None, self._threads.close)
-        await self._loop.run_in_executor(None, self._pools.close)
+        await self._runtime.loop.run_in_executor(None, self._runtime.threads.close)
+        await self._runtime.loop.run_in_executor(None, self._pools.close)
         if self._quorum is not None:
             self._quorum.log.close()
-        await self._loop.run_in_executor(None, self.logs.close, epoch)
+        await self._runtime.loop.run_in_executor(None, self.logs.close, epoch)
         await self.observation.stop()
         self._directories.release()
 
@@ -268,16 +244,16 @@ class Node:
             path,
             self._metas[path],
             disk=self._disk,
-            background=self._threads,
-            random=self._random,
+            background=self._runtime.threads,
+            random=self._runtime.random,
             on_failure=self._directory_failed,
         )
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Let the controller know at once, which then finds other leaders. Logs are opened in a thread."""
-        self._loop.call_soon_threadsafe(self._partitions.take_offline)
+        self._runtime.loop.call_soon_threadsafe(self._partitions.take_offline)
         if self._lifecycle is not None:
-            self._loop.call_soon_threadsafe(self._lifecycle.beat_now)
+            self._runtime.loop.call_soon_threadsafe(self._lifecycle.beat_now)
 
     # -- sockets --
 
@@ -291,7 +267,7 @@ class Node:
             self._access,
             self._rights.authorizer,
             spawn=self._pools.controller.spawn,
-            after=self._completions.run,
+            after=self._runtime.completions.run,
             watch=self.observation.requests.watch,
             levels_changed=self.observation.request_log.refresh,
         )
@@ -299,7 +275,7 @@ class Node:
         for endpoint in settings.listeners:
             is_of_controller = endpoint.name in settings.controller_listener_names
             listener = Listener(
-                self._loop,
+                self._runtime.loop,
                 endpoint.name,
                 (self._pools.controller if is_of_controller else self._pools.broker).intake,
                 limits=settings.limits_of(endpoint.name),
@@ -328,15 +304,15 @@ class Node:
             {endpoint.api.key: endpoint for endpoint in BROKER_ENDPOINTS},
             Listeners.BROKER,
             spawn=self._pools.broker.spawn,
-            after=self._completions.run,
+            after=self._runtime.completions.run,
             watch=self.observation.requests.watch,
             unstable=broker.unstable_versions,
             guards=None if broker.authorizer is None else OF_BROKERS,
         )
 
     def _broker_node(self) -> BrokerNode:
-        settings = self.settings
-        topics = TopicCreation(settings, self._access, self._spawn)
+        settings, runtime = self.settings, self._runtime
+        topics = TopicCreation(settings, self._access, runtime.spawn)
         pushed = PushedMetrics(settings.number(METRICS_CLIENTS) if settings[METRICS_LISTENER] else 0)
         self._coordinators.sharing.states.create_topic = topics.create
         return BrokerNode(
@@ -346,7 +322,7 @@ class Node:
             cluster_id=self.cluster_id,
             partitions=self._partitions,
             sessions=SessionCache(
-                slots=settings.fetch_session_slots, random_id=lambda: self._random.randrange(1, 1 << 31)
+                slots=settings.fetch_session_slots, random_id=lambda: runtime.random.randrange(1, 1 << 31)
             ),
             moves=self._moves,
             departures=self._departures,
@@ -355,13 +331,13 @@ class Node:
             groups=self._coordinators.groups,
             sharing=self._coordinators.sharing,
             share_groups=self._coordinators.share_groups,
-            completions=self._completions,
-            timer=Timer(self._loop.call_later, now_ms),
-            now_ms=now_ms,
+            completions=runtime.completions,
+            timer=runtime.timer,
+            now_ms=runtime.now_ms,
             setting=lambda name: self._dynamic.current[name],
             assignors=self._plugins.assignors,
             new_member_id=new_member_id,
-            random=self._random,
+            random=runtime.random,
             supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
@@ -378,7 +354,7 @@ class Node:
             reads_by_rack=settings.text("replica.selector.class") == RACK_AWARE,
             kraft_version=self._access.kraft_version,
             authorizer=self._rights.authorizer,
-            in_thread=Memory(self._loop.call_later, self._pools.broker.in_thread).work,
+            in_thread=Memory(runtime.loop.call_later, self._pools.broker.in_thread).work,
             controller_versions=self._access.controller_versions,
         )
 
@@ -392,11 +368,11 @@ class Node:
     # -- metadata --
 
     def _join_quorum(self) -> Quorum:
-        settings = self.settings
+        settings, runtime = self.settings, self._runtime
         home = LogEnvironment(
-            disk=self._disk, background=self._threads, random=self._random, on_failure=self._metadata_failed
+            disk=self._disk, background=runtime.threads, random=runtime.random, on_failure=self._metadata_failed
         )
-        log = MetadataLog.of(settings, home, now_ms())
+        log = MetadataLog.of(settings, home, runtime.now_ms())
         meta = self._metas[settings.metadata_log_dir]
         config = consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
         self._quorum = Quorum(
@@ -404,10 +380,10 @@ class Node:
             log,
             static_voters(settings),
             disk=self._disk,
-            timers=self._loop,
+            timers=runtime.loop,
             peers=self._peers,
-            random=self._random,
-            now_ms=now_ms,
+            random=runtime.random,
+            now_ms=runtime.now_ms,
             on_role=self._on_role,
             on_committed=self._on_committed,
         )
@@ -423,9 +399,9 @@ class Node:
                 ),
                 read_bootstrap(self._disk, settings.metadata_log_dir),
                 session_timeout_ms=settings.number("broker.session.timeout.ms"),
-                loop=self._loop,
-                random=self._random,
-                now_ms=now_ms,
+                loop=runtime.loop,
+                random=runtime.random,
+                now_ms=runtime.now_ms,
             )
             self._access.controller = self._controller
             absence = BrokerLivenessMonitor(
@@ -433,13 +409,12 @@ class Node:
                 self._controller,
                 self._quorum,
                 self._metadata,
+                runtime,
                 is_own_life=self._is_own_life,
-                spawn=self._spawn,
-                now_ms=now_ms,
             )
             self._access.absence = absence
             absence.watch(self._listeners)
-            registration = ControllerRegistration(settings, self.ports, self._ask, self._spawn)
+            registration = ControllerRegistration(settings, self.ports, self._ask, runtime.spawn)
             self._metadata.subscribers.append(registration.on_update)
         self._access.quorum = self._quorum
         self._metadata.follow(self._quorum)
@@ -495,7 +470,7 @@ class Node:
         return self._lifecycle.epoch if self._lifecycle is not None else -1
 
     def _metadata_failed(self, error: OSError) -> None:
-        self._loop.call_soon_threadsafe(self._fail, "the metadata log cannot be written", error)
+        self._runtime.loop.call_soon_threadsafe(self._fail, "the metadata log cannot be written", error)
 
     def _fail(self, what: str, error: Exception) -> None:
         """The node cannot go on: it ends, as it is, and its successor recovers."""

@@ -5,7 +5,6 @@ Parts are watched as they come to be. The port is there first, so that a node wh
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -44,6 +43,7 @@ from ottla.node.replication import Replication
 from ottla.node.topic_states import TopicStates
 from ottla.protocol.messages.apis import ApiKey
 from ottla.replication.purgatory import Expirations
+from ottla.replication.runtime import Runtime
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.logs import Logs
 
@@ -56,9 +56,9 @@ _FRESH_S: Final = 1.0
 class Observation:
     """One node under watch."""
 
-    def __init__(self, settings: NodeSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(self, settings: NodeSettings, runtime: Runtime) -> None:
         self._settings = settings
-        self._now_ms = now_ms
+        self._runtime = runtime
         self.registry = Registry()
         self.requests = RequestMeters()
         self.request_log = RequestLog(self.requests)
@@ -72,7 +72,6 @@ class Observation:
         self._metadata: MetadataPublisher | None = None
         self._quorum: Quorum | None = None
         self._states: TopicStates | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._text = Answer("")
         self._text_at = -_FRESH_S
         for source in (self.requests.families, self.disk.families, process_families):
@@ -80,12 +79,9 @@ class Observation:
         self.registry.gauge("ottla_info", "The version.", lambda: 1, {"version": __version__})
         self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 leaving.", self._state)
 
-    async def start(
-        self, loop: asyncio.AbstractEventLoop, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]
-    ) -> None:
+    async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
         """Open the port. `listeners` may still be made."""
-        self._loop = loop
-        pulse = self._pulse = Pulse(loop, {pool.role: pool.intake for pool in pools})
+        pulse = self._pulse = Pulse(self._runtime.loop, {pool.role: pool.intake for pool in pools})
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
         watch_network(self.registry, pools, listeners)
@@ -130,7 +126,7 @@ class Observation:
 
     def watch_quorum(self, quorum: Quorum, metadata: MetadataPublisher, controller: ActiveController | None) -> None:
         self._quorum, self._metadata = quorum, metadata
-        watch_metadata(self.registry, metadata, quorum, self._now_ms)
+        watch_metadata(self.registry, metadata, quorum, self._runtime.now_ms)
         metadata.subscribers.append(lambda update: self._forget(update.changes.topics_deleted))
         if controller is not None:
             watch_controller(self.registry, controller)
@@ -140,8 +136,7 @@ class Observation:
             if self._pulse is not None:
                 self._pulse.each_minute.append(lambda: times.remember(perf_counter_ns()))
         elif self._settings[METRICS_LISTENER]:
-            states, loop = StateTracker(), self._loop
-            assert loop is not None, "the port is open before the quorum is joined"
+            states, loop = StateTracker(), self._runtime.loop
             states.follow(Changes.between(EMPTY, metadata.image))
 
             def follow(update: Update) -> None:

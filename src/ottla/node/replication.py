@@ -25,7 +25,7 @@ from ottla.replication.in_sync import InSyncRules
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation_queue import TruncationQueue
 from ottla.security.settings import SecurityNow, plaintext
@@ -46,52 +46,46 @@ class Replication:
         self,
         settings: NodeSettings,
         partitions: Partitions,
-        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
         *,
         ask_controller: Callable[[Any], Awaitable[Any]],
-        spawn: Callable[[Any], object],
         broker_epoch: Callable[[], int],
-        completions: Completions,
-        now_ms: Callable[[], int],
         on_lost: Callable[[int], None],
         security: SecurityNow = plaintext,
     ) -> None:
         self._settings = settings
         self._security = security
         self._partitions = partitions
-        self._loop = loop
+        self._runtime = runtime
         self._ask_controller = ask_controller
-        self._spawn = spawn
         self._broker_epoch = broker_epoch
-        self._completions = completions
-        self._now_ms = now_ms
         self._on_lost = on_lost
         self._shrinking: asyncio.TimerHandle | None = None
         number = settings.number
         throttle = partial(
             ReplicationThrottle,
             broker_id=settings.node_id,
-            now_ms=now_ms,
+            now_ms=runtime.now_ms,
             windows=number("replication.quota.window.num"),
             window_ms=number("replication.quota.window.size.seconds") * 1000,
         )
         self.leader_throttle = throttle("leader")
         self.follower_throttle = throttle("follower")
         self._limits = _fetch_limits(settings)
-        self._cuts = TruncationQueue(partitions.logs, loop.call_soon, now_ms)
+        self._cuts = TruncationQueue(partitions.logs, runtime.loop.call_soon, runtime.now_ms)
         self.isr_changes = IsrChanges(
             settings.node_id,
             self._send_to_controller,
             broker_epoch=broker_epoch,
-            call_later=loop.call_later,
-            completions=completions,
+            call_later=runtime.loop.call_later,
+            completions=runtime.completions,
         )
         self.whereabouts = DirectoryAssignments(
             settings.node_id,
             partitions.logs,
             self._send_to_controller,
             broker_epoch=broker_epoch,
-            call_later=loop.call_later,
+            call_later=runtime.loop.call_later,
         )
         self.fetchers = Fetchers(self._open, each=number("num.replica.fetchers"))
         rules: InSyncRules = partitions.rules
@@ -99,11 +93,11 @@ class Replication:
         rules.propose = self.isr_changes.submit
         partitions.fetching = self.fetchers
         partitions.on_placed = self.whereabouts.check
-        partitions.call_later = loop.call_later
+        partitions.call_later = runtime.loop.call_later
 
     def start(self) -> None:
         """Begin to look for followers that lag behind."""
-        self._shrinking = self._loop.call_later(self._partitions.rules.max_lag_ms / 2000, self._shrink)
+        self._shrinking = self._runtime.loop.call_later(self._partitions.rules.max_lag_ms / 2000, self._shrink)
 
     def apply(self, changes: Changes) -> None:
         """Follow settings that can be changed while the broker runs; before the partitions act on an image."""
@@ -122,7 +116,7 @@ class Replication:
         self.fetchers.close()
 
     def _shrink(self) -> None:
-        self._partitions.shrink(self._now_ms())
+        self._partitions.shrink(self._runtime.now_ms())
         self.start()
 
     def _send_to_controller(
@@ -136,17 +130,15 @@ class Replication:
             else:
                 answered(answer)
 
-        self._spawn(ask())
+        self._runtime.spawn(ask())
 
     def _open(self, fetcher_id: FetcherId, on_failed: Callable[[Partition], None]) -> RunningFetcher:
         source, number = fetcher_id
         name = f"broker-{self._settings.node_id}-fetcher-{number}"
         running = RunningFetcher(
-            self._loop,
+            self._runtime,
             partial(self._connect, source, name),
-            self._completions,
             self._timeout_s,
-            self._now_ms,
             on_lost=partial(self._on_lost, source),
         )
         running.fetcher = Fetcher(
@@ -193,20 +185,18 @@ class RunningFetcher:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
         connect: Callable[[], Awaitable[Connection]],
-        completions: Completions,
         timeout_s: float,
-        now_ms: Callable[[], int],
         *,
         on_lost: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        self._loop = runtime.loop
         self._connect = connect
         self._on_lost = on_lost
-        self._completions = completions
+        self._completions = runtime.completions
         self._timeout_s = timeout_s
-        self._now_ms = now_ms
+        self._now_ms = runtime.now_ms
         self._connections: dict[Lane, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[Lane] = set()

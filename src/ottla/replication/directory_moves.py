@@ -23,6 +23,7 @@ from ottla.protocol.wire.batch import read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
+from ottla.replication.runtime import Runtime
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.log.epochs import LeaderEpochs
 from ottla.storage.log.partition_log import Isolation, PartitionLog
@@ -51,20 +52,18 @@ class Moves:
     def __init__(
         self,
         partitions: Partitions,
-        loop: Loop,
+        runtime: Runtime,
         *,
         ask_controller: Callable[[Any], Awaitable[Any]],
-        spawn: Callable[[Any], object],
         broker_epoch: Callable[[], int],
-        now_ms: Callable[[], int],
         max_bytes_per_s: Callable[[], int] = lambda: UNLIMITED,
     ) -> None:
         self.partitions = partitions
-        self.loop = loop
+        self.loop: Loop = runtime.loop
         self.ask_controller = ask_controller
-        self.spawn = spawn
+        self.spawn = runtime.spawn
         self.broker_epoch = broker_epoch
-        self.now_ms = now_ms
+        self.now_ms = runtime.now_ms
         self._max_bytes_per_s = max_bytes_per_s
         self._free_at_ms = 0.0
         """When as much may have been copied as was."""

@@ -22,7 +22,8 @@ from ottla.metadata.image.values import Partition as Assignment
 from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.replication.in_sync import InSyncRules
 from ottla.replication.partition import Partition
-from ottla.replication.purgatory import CallLater, Completions
+from ottla.replication.purgatory import CallLater
+from ottla.replication.runtime import Runtime
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
@@ -60,15 +61,14 @@ class Partitions:
         self,
         broker_id: int,
         logs: Logs,
-        completions: Completions,
+        runtime: Runtime,
         *,
         settings_of: SettingsOf,
-        now_ms: Callable[[], int],
         rules: InSyncRules | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.logs = logs
-        self.rules = rules or InSyncRules(now_ms=now_ms)
+        self.rules = rules or InSyncRules(now_ms=runtime.now_ms)
         self.fetching: Fetching | None = None
         """Put in when the broker can fetch; None for a broker without followers."""
         self.on_placed: Callable[[Partition], None] | None = None
@@ -80,9 +80,9 @@ class Partitions:
         """Assignments that were refused, because they were older than those in force."""
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
-        self._completions = completions
+        self._completions = runtime.completions
         self._settings_of = settings_of
-        self._now_ms = now_ms
+        self._now_ms = runtime.now_ms
         self._planned: dict[tuple[str, int], PartitionChange] = {}
         """New partitions to lead that are not made yet."""
 

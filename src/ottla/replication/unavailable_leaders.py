@@ -15,12 +15,13 @@ Kafka's own clients do without, and are told of the brokers in service alone (`b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
 
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import Broker
+from ottla.replication.runtime import Runtime
 
 WAIT_S: Final = 0.2
 """How long Metadata wait for a decision at most. What else a client asks on its connection waits with them."""
@@ -49,14 +50,13 @@ class UnavailableLeaders:
         listener: str,
         knock: Knock,
         hung_up: Callable[[], Iterable[int]],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        now_ms: Callable[[], int],
+        runtime: Runtime,
     ) -> None:
         self._hung_up = hung_up
         self._listener = listener
         self._knock = knock
-        self._spawn = spawn
-        self._now_ms = now_ms
+        self._spawn = runtime.spawn
+        self._now_ms = runtime.now_ms
         self._image: Image = EMPTY
         self._missing: dict[int, _Missing] = {}
         self._gone: set[int] = set()

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 from zlib import crc32
 
@@ -21,11 +21,13 @@ from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
 from ottla.node import coordinators, directories, observation
-from ottla.node import node as nodes
 from ottla.node.formatting import format_directories
+from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.wire.batch import batches
+from ottla.replication.runtime import Runtime
 from ottla.storage.directories import random_ids
+from ottla.storage.threads import Threads
 from tests.chaos.simulate.loop import Life, SimulatedLoop, current_life
 from tests.chaos.simulate.network import Network
 from tests.chaos.simulate.promises import Promises
@@ -83,10 +85,15 @@ class Machine:
         self.life.context.copy().run(self._run, self.life)
 
     def _run(self, life: ProcessLife) -> None:
-        node = self.node = WatchedNode(self.settings, self._loop, self._promises)
+        node = self.node = WatchedNode(self.settings, self._runtime(), self._promises)
         starting = self._loop.create_task(node.start())
         life.tasks = [starting]  # type: ignore[attr-defined] # nobody else holds it
         starting.add_done_callback(partial(self._started, life))
+
+    def _runtime(self) -> Runtime:
+        random = Random(self.random.randrange(1 << 62))
+        threads = cast(Threads, _Threads(self, self._loop))
+        return Runtime(self._loop, now_ms=self.now_ms, random=random, threads=threads)
 
     def _started(self, life: ProcessLife, starting: Any) -> None:
         if life.is_alive and not starting.cancelled() and starting.exception() is not None:
@@ -109,11 +116,11 @@ class Machine:
             self.disk = self.disk.process_crash()
 
 
-class WatchedNode(nodes.Node):
+class WatchedNode(Node):
     """A node whose every decision is held against what was promised."""
 
-    def __init__(self, settings: NodeSettings, loop: SimulatedLoop, promises: Promises) -> None:
-        super().__init__(settings, loop)
+    def __init__(self, settings: NodeSettings, runtime: Runtime, promises: Promises) -> None:
+        super().__init__(settings, runtime)
         self._promises = promises
         self._digested, self._digest = 0, 0
 
@@ -188,10 +195,8 @@ class _MachineDisk:
 class _Threads:
     """Work that takes its time, on the loop itself."""
 
-    def __init__(self, call_soon: Any, call_later: Callable[..., Any], *, workers: int) -> None:
-        life = current_life()
-        assert isinstance(life, ProcessLife)
-        self._machine, self._call_later, self._is_closed = life.machine, call_later, False
+    def __init__(self, machine: Machine, loop: SimulatedLoop) -> None:
+        self._machine, self._call_later, self._is_closed = machine, loop.call_later, False
 
     def run(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[OSError], None]) -> None:
         def finish() -> None:
@@ -213,26 +218,12 @@ class _Threads:
         self._is_closed = True
 
 
-class _Executor:
-    """Its work is done by the loop."""
-
-    def __init__(self, *_: Any, **__: Any) -> None: ...
-
-    def shutdown(self, **_: Any) -> None: ...
-
-
 class _Lock:
     """A directory has no other owner here."""
 
     def __init__(self, path: str) -> None: ...
 
     def release(self) -> None: ...
-
-
-def _now_ms() -> int:
-    life = current_life()
-    assert isinstance(life, ProcessLife)
-    return life.machine.now_ms()
 
 
 @contextmanager
@@ -250,16 +241,11 @@ def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> I
         return len(data)
 
     clock = SimpleNamespace(monotonic=loop.time, time_ns=lambda: _EPOCH_MS * 1_000_000 + round(loop.now_s * 1e9))
-    chance = SimpleNamespace(Random=lambda: Random(random.randrange(1 << 62)))
 
     def new_uuid() -> uuid.UUID:
         return uuid.UUID(int=random.getrandbits(128), version=4)
 
     replaced: list[tuple[Any, str, Any]] = [
-        (nodes, "now_ms", _now_ms),
-        (nodes, "random", chance),
-        (nodes, "ThreadPoolExecutor", _Executor),
-        (nodes, "Threads", _Threads),
         (observation, "TimedDisk", _MachineDisk),
         (directories, "DirectoryLock", _Lock),
         (listener, "_bound_socket", lambda host, port: network.listen(port)),

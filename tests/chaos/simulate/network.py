@@ -251,6 +251,9 @@ class Socket:
         self._end.send(data)
         return len(data)
 
+    def getsockname(self) -> tuple[str, int]:
+        return f"10.0.0.{self._end.life.host}", self._end.number
+
     def getpeername(self) -> tuple[str, int]:
         return f"10.0.0.{self._end.peer.life.host}", self._end.peer.number
 

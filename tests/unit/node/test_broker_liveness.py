@@ -54,14 +54,14 @@ class World:
         metadata: Any = SimpleNamespace(image=self.image)
         self.spawned: list[Coroutine[Any, Any, None]] = []
         settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms), **(own or {})})
+        runtime: Any = SimpleNamespace(spawn=self.spawned.append, now_ms=lambda: self.now_ms)
         self.absence = BrokerLivenessMonitor(
             settings,
             self.controller,
             quorum,
             metadata,
+            runtime,
             is_own_life=lambda _: is_own_life,
-            spawn=self.spawned.append,
-            now_ms=lambda: self.now_ms,
         )
 
     def beat(self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla") -> None:

@@ -20,6 +20,7 @@ from ottla.node.reconfiguration import Reconfiguration
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
+from ottla.replication.runtime import Runtime
 from ottla.storage.compaction.scheduler import Compaction
 from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, make_logs
 from tests.support.simulated_disk import SimulatedDisk
@@ -163,16 +164,17 @@ def test_parts_of_a_node_follow_its_settings() -> None:
     loop = asyncio.new_event_loop()
     try:
         settings = load_settings(None, FILE)
+        runtime = Runtime(loop, now_ms=lambda: NOW_MS)
         logs = make_logs(SimulatedDisk(seed=0), "/one")
         pools = [
-            RequestWorkers(lambda request: None, role=role, workers=8, capacity=500, loop=loop, spawn=loop.create_task)
+            RequestWorkers(lambda request: None, role=role, workers=8, capacity=500, runtime=runtime)
             for role in ("broker", "controller")
         ]
         listener = Listener(
             loop, "PLAINTEXT", pools[0].intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None
         )
         compaction = Compaction(logs)
-        upkeep = Maintenance(loop, settings, logs, compaction, [listener], lambda: NOW_MS)
+        upkeep = Maintenance(settings, runtime, logs, compaction, [listener])
         parts = Reconfiguration(pools, [listener], logs, compaction, upkeep)
         running = Running(settings)
         running.dynamic.on_change.append(parts.apply)
@@ -206,7 +208,7 @@ def test_parts_of_a_node_follow_its_settings() -> None:
 
 def test_a_chore_comes_at_its_new_interval() -> None:
     async def scenario() -> int:
-        loop = asyncio.get_running_loop()
+        runtime = Runtime(asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
         passes = 0
 
         class Counted(Compaction):
@@ -216,7 +218,7 @@ def test_a_chore_comes_at_its_new_interval() -> None:
                 return False
 
         logs = make_logs(SimulatedDisk(seed=0), "/one")
-        upkeep = Maintenance(loop, load_settings(None, FILE), logs, Counted(logs), [], lambda: NOW_MS)
+        upkeep = Maintenance(load_settings(None, FILE), runtime, logs, Counted(logs), [])
         upkeep.start()
         upkeep.change_interval("compaction", 0.005)
         await asyncio.sleep(0.1)

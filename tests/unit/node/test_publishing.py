@@ -12,6 +12,7 @@ from ottla.node.formatting import format_directories
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.replication.runtime import Runtime
 from ottla.storage.directories.random_ids import random_cluster_id
 
 
@@ -32,7 +33,7 @@ def test_the_image_is_replaced_before_replicas_act_on_it_and_coordinators_follow
     seen: list[tuple[str, bool, bool]] = []
 
     async def scenario() -> None:
-        node = Node(settings, asyncio.get_running_loop())
+        node = Node(settings, Runtime(asyncio.get_running_loop()))
 
         def watched(who: str, act: Callable[[Changes], Any]) -> Callable[[Changes], None]:
             def apply(changes: Changes) -> None:

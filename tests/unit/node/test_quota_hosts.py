@@ -38,9 +38,8 @@ class Limited:
     def __init__(self) -> None:
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self.connections = SimpleNamespace(throttle_ms=None)
-        self._rights = AccessControl(
-            load_settings(None, {}), self.connections, spawn=self.spawned.append, now_ms=lambda: 0
-        )
+        runtime: Any = SimpleNamespace(spawn=self.spawned.append, now_ms=lambda: 0)
+        self._rights = AccessControl(load_settings(None, {}), self.connections, runtime)
 
     def set(self, host: str, rate: float | None) -> None:
         given = None if rate is None else {"connection_creation_rate": rate}

@@ -19,6 +19,7 @@ from dataclasses import MISSING, fields
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.handlers import fetch, list_offsets, produce
@@ -53,7 +54,8 @@ from ottla.replication.fetchers import FetcherId, Fetchers
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Expirations, Timer
+from ottla.replication.purgatory import Expirations
+from ottla.replication.runtime import Runtime
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation_queue import TruncationQueue
 from ottla.storage.directories.log_directory import LogDirectory
@@ -63,6 +65,7 @@ from ottla.storage.disk import FileRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log_environment import Inline
+from ottla.storage.threads import Threads
 from tests.support.clock import Call
 from tests.support.simulated_disk import SimulatedDisk, Survival
 from tests.unit.metadata.controller import cluster as controllers
@@ -298,10 +301,10 @@ class SimulatedBroker:
         directory = LogDirectory(PATH, meta, disk=self.disk, background=Inline(), random=Random(self.number))
         logs = Logs([directory])
         logs.load(lambda _: LogSettings(), world.now_ms)
-        self.completions = Completions()
-        self.partitions = Partitions(
-            self.number, logs, self.completions, settings_of=_settings_of, now_ms=world.clock_ms
-        )
+        loop: Any = SimpleNamespace(call_later=self._later)
+        runtime = Runtime(loop, now_ms=world.clock_ms, threads=cast(Threads, Inline()))
+        self.completions, self.timer = runtime.completions, runtime.timer
+        self.partitions = Partitions(self.number, logs, runtime, settings_of=_settings_of)
         cuts = TruncationQueue(logs, self._soon, world.clock_ms)
         throttle = ReplicationThrottle("follower", self.number, now_ms=world.clock_ms)
 
@@ -463,7 +466,7 @@ class Services:
         self.partitions = partitions
         self.sessions = SessionCache(random_id=lambda: next(sessions))
         self.completions = broker.completions
-        self.timer = Timer(broker._later, broker.world.clock_ms)
+        self.timer = broker.timer
         self.expirations = Expirations()
         self.now_ms = broker.world.clock_ms
         self.random = Random(broker.number)

@@ -13,8 +13,8 @@ from ottla.protocol.messages.records.metadata_records import (
 )
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions
 from ottla.storage.log.settings import LogSettings
+from tests.support.clock import Clock, runtime_on
 from tests.support.logs_in_memory import NOW_MS, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.replication.applying import Applied
@@ -33,9 +33,8 @@ class Broker(Applied):
         partitions = Partitions(
             ME,
             make_logs(SimulatedDisk(1), "/data"),
-            Completions(),
+            runtime_on(Clock(NOW_MS)),
             settings_of=lambda image, topic: LogSettings(),
-            now_ms=lambda: NOW_MS,
         )
         super().__init__(partitions)
         self.partitions.call_later = lambda delay, action: self.due.append(action)

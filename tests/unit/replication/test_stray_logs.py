@@ -5,9 +5,9 @@ import pytest
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.settings import LogSettings
+from tests.support.clock import Clock, runtime_on
 from tests.support.logs_in_memory import NOW_MS, Slow, batch, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.metadata.image.stories import replay
@@ -30,7 +30,7 @@ def replica(topic_id: bytes, *replicas: int) -> PartitionRecord:
 
 
 def partitions_of(logs: Logs) -> Partitions:
-    return Partitions(ME, logs, Completions(), settings_of=lambda image, topic: LogSettings(), now_ms=lambda: NOW_MS)
+    return Partitions(ME, logs, runtime_on(Clock(NOW_MS)), settings_of=lambda image, topic: LogSettings())
 
 
 @pytest.fixture

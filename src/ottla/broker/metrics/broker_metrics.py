@@ -62,7 +62,7 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
-    registry.collect(lambda: _purgatory(broker.timer, broker.sharing.timer))
+    registry.collect(lambda: _purgatory(broker.timer))
     registry.collect(lambda: _expirations(broker.expirations, broker.partitions))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
     registry.read_counter(
@@ -166,15 +166,14 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         yield family
 
 
-def _purgatory(timer: Timer, share_timer: Timer) -> Iterator[Family]:
+def _purgatory(timer: Timer) -> Iterator[Family]:
     prefix = "kafka_server_delayedoperationpurgatory_"
     waiting = gauge(f"{prefix}purgatorysize", "Requests that wait, by kind.")
     delayed = gauge(f"{prefix}numdelayedoperations", "Requests that have a deadline, by kind.")
-    sizes, share_sizes = timer.sizes, share_timer.sizes
+    sizes = timer.sizes
     for kind in ("Produce", "Fetch", "DeleteRecords", "ShareFetch"):
-        size = (share_sizes if kind == "ShareFetch" else sizes)[kind]
         for family in (waiting, delayed):
-            family.add(size, {"delayedoperation": kind})
+            family.add(sizes[kind], {"delayedoperation": kind})
     yield from (waiting, delayed)
 
 

@@ -7,7 +7,6 @@ started when they are needed first.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 from ottla.broker.network.intake import Intake
 from ottla.broker.network.request import Request
 from ottla.config.node_settings import NodeSettings
+from ottla.replication.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -108,14 +108,13 @@ class RequestWorkers:
         role: str,
         workers: int,
         capacity: int,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        runtime: Runtime,
     ) -> None:
         self.role = role
         self.intake = Intake(handle, workers=workers, capacity=capacity)
         self.threads = WorkerThreads(workers, f"ottla-{role}-worker")
-        self._loop = loop
-        self._spawn = spawn
+        self._loop = runtime.loop
+        self._spawn = runtime.spawn
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine of a request's handler; it occupies a worker while it runs, and not while it waits."""
@@ -147,8 +146,7 @@ class Pools:
         self,
         handle: Callable[[Request], None],
         settings: NodeSettings,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        runtime: Runtime,
     ) -> None:
         self.broker, self.controller = (
             RequestWorkers(
@@ -156,8 +154,7 @@ class Pools:
                 role=role,
                 workers=settings.num_io_threads,
                 capacity=settings.queued_max_requests,
-                loop=loop,
-                spawn=spawn,
+                runtime=runtime,
             )
             for role in ("broker", "controller")
         )

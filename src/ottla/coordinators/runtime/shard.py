@@ -33,7 +33,8 @@ from ottla.protocol.wire.batch import batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replication.partition import Partition
-from ottla.replication.purgatory import Completions, Operation
+from ottla.replication.purgatory import Operation
+from ottla.replication.runtime import Runtime
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.reading import read
@@ -62,10 +63,8 @@ class Shard(Generic[S]):
         self,
         behaviour: Behaviour[S],
         partition: Partition,
+        runtime: Runtime,
         *,
-        loop: asyncio.AbstractEventLoop,
-        completions: Completions,
-        now_ms: Callable[[], int],
         write_timeout_ms: int,
         compression: Compression = Compression.NONE,
         times: EventTimes | None = None,
@@ -73,9 +72,9 @@ class Shard(Generic[S]):
         self._behaviour = behaviour
         self.partition = partition
         self.epoch = partition.leader_epoch
-        self._loop = loop
-        self._completions = completions
-        self._now_ms = now_ms
+        self._loop = runtime.loop
+        self._completions = runtime.completions
+        self._now_ms = now_ms = runtime.now_ms
         self._write_timeout_ms = write_timeout_ms
         self._compression = compression
         self._deadlines = Deadlines()

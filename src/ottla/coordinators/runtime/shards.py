@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from ottla.coordinators.runtime.behaviour import Behaviour
@@ -13,7 +12,7 @@ from ottla.protocol.errors import NotCoordinator
 from ottla.protocol.java.hash_order import string_hash
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.times import EventTimes
 
 S = TypeVar("S")
@@ -33,19 +32,15 @@ class Shards(Generic[S]):
         self,
         behaviour: Behaviour[S],
         partitions: Partitions,
+        runtime: Runtime,
         *,
-        loop: asyncio.AbstractEventLoop,
-        completions: Completions,
-        now_ms: Callable[[], int],
         write_timeout_ms: int,
         compression: Compression = Compression.NONE,
     ) -> None:
         self.behaviour = behaviour
         self.topic = behaviour.topic
         self._partitions = partitions
-        self._loop = loop
-        self._completions = completions
-        self._now_ms = now_ms
+        self._runtime = runtime
         self._write_timeout_ms = write_timeout_ms
         self.compression = compression
         """How batches of records are compressed, of partitions that are led from now on."""
@@ -63,7 +58,7 @@ class Shards(Generic[S]):
             shard.publish(changes)
         for index in led:
             self._lead(index)
-        self._completions.run()
+        self._runtime.completions.run()
 
     def close(self) -> None:
         """Give all up, for the broker stops."""
@@ -111,9 +106,7 @@ class Shards(Generic[S]):
         shard = self._shards[index] = Shard(
             self.behaviour,
             self._partitions.get(self.topic, index),
-            loop=self._loop,
-            completions=self._completions,
-            now_ms=self._now_ms,
+            self._runtime,
             write_timeout_ms=self._write_timeout_ms,
             compression=self.compression,
             times=self.times,

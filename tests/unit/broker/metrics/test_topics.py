@@ -10,8 +10,8 @@ from ottla.protocol.messages.records.metadata_records import PartitionRecord, Re
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions
 from ottla.storage.log.settings import LogSettings
+from tests.support.clock import Clock, runtime_on
 from tests.support.counting import lines_run
 from tests.support.exposition import Exposition
 from tests.support.log_workbench import batch
@@ -29,9 +29,7 @@ class Broker(Applied):
     def __init__(self) -> None:
         logs = make_logs(SimulatedDisk(1), "/data")
         settings = LogSettings(segment_bytes=1000)
-        super().__init__(
-            Partitions(1, logs, Completions(), settings_of=lambda image, topic: settings, now_ms=lambda: NOW_MS)
-        )
+        super().__init__(Partitions(1, logs, runtime_on(Clock(NOW_MS)), settings_of=lambda image, topic: settings))
 
     def create(self, name: str, leader: int = 1, topic_id: bytes = ID) -> None:
         self.apply(

@@ -23,6 +23,7 @@ from ottla.config.listeners import Limits
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
+from ottla.replication.runtime import Runtime
 from tests.unit.broker.metrics.service import serving as serving_api
 from tests.unit.broker.network.test_connections import echo, frame, receive, run, serving
 
@@ -210,8 +211,8 @@ def test_a_handler_that_is_broken_beyond_the_dispatch_ends_its_connection(caplog
 
 
 def workers(size: int, handle: Callable[[Request], None] = echo) -> RequestWorkers:
-    loop = asyncio.get_running_loop()
-    return RequestWorkers(handle, role="test", workers=size, capacity=10, loop=loop, spawn=loop.create_task)
+    runtime = Runtime(asyncio.get_running_loop())
+    return RequestWorkers(handle, role="test", workers=size, capacity=10, runtime=runtime)
 
 
 def test_a_thread_occupies_a_worker_and_what_was_taken_up_before_goes_ahead_of_the_queue() -> None:

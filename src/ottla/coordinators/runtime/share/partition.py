@@ -32,7 +32,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import write_share_group_state as writing
 from ottla.replication.partition import Partition
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +51,7 @@ class Surroundings(NamedTuple):
     """What share partitions need of their broker."""
 
     states: ShareStateClient
-    loop: asyncio.AbstractEventLoop
-    completions: Completions
-    now_ms: Callable[[], int]
+    runtime: Runtime
     limits: Callable[[str], Limits]
     """The settings in force for a group."""
     first_offset: Callable[[str, Partition], Any]
@@ -133,7 +131,7 @@ class LedSharePartition:
             if not self.is_fenced:
                 self.share, self._state_epoch = share, found.state_epoch
         self._wake()
-        self._around.completions.run()
+        self._around.runtime.completions.run()
 
     # -- what members do --
 
@@ -144,7 +142,7 @@ class LedSharePartition:
             done(UnknownTopicOrPartition("This server does not host this topic-partition."))
             return
         try:
-            changes = acknowledge(share, member, acks, self.limits, self._around.now_ms())
+            changes = acknowledge(share, member, acks, self.limits, self._around.runtime.now_ms())
         except ApiError as error:
             done(error)
             return
@@ -162,19 +160,19 @@ class LedSharePartition:
                 return
             self._timer.cancel()
         self._timer_ms = until_ms
-        delay_ms = max(until_ms - self._around.now_ms(), 0)
-        self._timer = self._around.loop.call_later(delay_ms / 1000, self._expire)
+        delay_ms = max(until_ms - self._around.runtime.now_ms(), 0)
+        self._timer = self._around.runtime.loop.call_later(delay_ms / 1000, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         if self.share is None:
             return
-        batches = self.share.expire(self._around.now_ms(), self.limits)
+        batches = self.share.expire(self._around.runtime.now_ms(), self.limits)
         if batches:
             self._write(batches, self._after_expiry)
             self._wake()
         self._watch_next()
-        self._around.completions.run()
+        self._around.runtime.completions.run()
 
     def _watch_next(self) -> None:
         next_ms = None if self.share is None else self.share.next_deadline_ms()
@@ -197,7 +195,7 @@ class LedSharePartition:
             return
 
         def settle(error: ApiError | None) -> None:
-            share.settle(changes, self._around.now_ms(), written=error is None)
+            share.settle(changes, self._around.runtime.now_ms(), written=error is None)
             self._wake()
             if error is not None:
                 self._watch_next()
@@ -244,11 +242,11 @@ class LedSharePartition:
         """Have all sessions but one look again, which has taken what it could."""
         for watch in self.watches:
             if watch.watch_set is not reader:
-                watch.wake(self._around.completions)
+                watch.wake(self._around.runtime.completions)
 
     def _wake(self) -> None:
         for watch in self.watches:
-            watch.wake(self._around.completions)
+            watch.wake(self._around.runtime.completions)
 
 
 def _told(error: ApiError) -> ApiError:

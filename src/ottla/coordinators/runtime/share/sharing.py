@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from ottla.coordinators.runtime.broker_links import BrokerLinks, Spawn
+from ottla.coordinators.runtime.broker_links import BrokerLinks
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.share.fetching import Part, ShareFetch
 from ottla.coordinators.runtime.share.partition import Done, LedSharePartition, Surroundings
@@ -31,7 +31,7 @@ from ottla.protocol.metadata_versions import SHARE_VERSION
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.runtime import Runtime
 from ottla.security.settings import SecurityNow, plaintext
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.reading import searches
@@ -49,25 +49,21 @@ class Sharing:
         self,
         partitions: Partitions,
         settings: Settings,
+        runtime: Runtime,
         *,
         listener: str,
         timeout_ms: int,
         write_timeout_ms: int,
         compression: Compression = Compression.NONE,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        completions: Completions,
-        timer: Timer,
-        now_ms: Callable[[], int],
         security: SecurityNow = plaintext,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         self._partitions = partitions
         self._settings = settings
         self._in_thread = in_thread
-        self._spawn = spawn
-        self.timer = timer
-        self._now_ms = now_ms
+        self._spawn = runtime.spawn
+        self._timer = runtime.timer
+        self._now_ms = runtime.now_ms
         node_id = partitions.broker_id
         self.links = BrokerLinks(
             f"broker-{node_id}-share",
@@ -79,9 +75,7 @@ class Sharing:
         self.shards: Shards[ShareStates] = Shards(
             ShareStatesBehaviour(self.context),
             partitions,
-            loop=loop,
-            completions=completions,
-            now_ms=now_ms,
+            runtime,
             write_timeout_ms=write_timeout_ms,
             compression=compression,
         )
@@ -90,9 +84,7 @@ class Sharing:
             lambda: partitions.image,
             self.shards,
             self.links,
-            loop=loop,
-            spawn=spawn,
-            completions=completions,
+            runtime,
             context=self.context,
         )
         self.sessions = ShareSessions()
@@ -100,7 +92,7 @@ class Sharing:
         self._led_of: dict[Where, list[LedSharePartition]] = {}
         """The same by partition, which several groups may share."""
         self._readers: dict[Session, ShareReader] = {}
-        self._around = Surroundings(self.states, loop, completions, now_ms, self.limits, self._first_offset)
+        self._around = Surroundings(self.states, runtime, self.limits, self._first_offset)
 
     @property
     def is_enabled(self) -> bool:
@@ -242,7 +234,7 @@ class Sharing:
             fetch.expire()
         elif not fetch.begin():
             reader.waiting = fetch
-            self.timer.add(fetch, max(max_wait_ms, 0))
+            self._timer.add(fetch, max(max_wait_ms, 0))
 
     def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
         """Take what a member says of records that it acquired."""
@@ -271,7 +263,7 @@ class Sharing:
             for led in [led for led in self.led.values() if led.key.group_id == group_id]:
                 self.drop(led)
         if ended is not None or group_id is not None:
-            self._around.completions.run()
+            self._around.runtime.completions.run()
 
     def drop(self, led: LedSharePartition) -> None:
         """Have nothing to do with a share partition until somebody asks for it again."""

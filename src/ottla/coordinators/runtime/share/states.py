@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
+from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.share import coordinator
 from ottla.coordinators.share.context import Context
@@ -31,7 +31,7 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc import write_share_group_state as writing
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Decision
 
 Done = Callable[[Any], None]
@@ -131,22 +131,20 @@ class ShareStateClient:
         image: Callable[[], Image],
         shards: Shards[ShareStates],
         links: BrokerLinks,
+        runtime: Runtime,
         *,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        completions: Completions,
         context: Callable[[], Context],
     ) -> None:
         self._node_id = node_id
         self._image = image
         self._shards = shards
-        self._loop = loop
-        self._completions = completions
+        self._loop = runtime.loop
+        self._completions = runtime.completions
         self._context = context
         self.create_topic: Callable[[str], None] = lambda _: None
         """Asks the controller for a topic; put in when the broker can."""
         self._remote: Mapping[str, Batched[_Question]] = {
-            step.name: Batched(links, spawn, request=partial(_request_of, step), answered=self._answered)
+            step.name: Batched(links, runtime.spawn, request=partial(_request_of, step), answered=self._answered)
             for step in STEPS
         }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
+from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.transactions.context import Context
 from ottla.coordinators.transactions.partitions import add, verify
@@ -36,7 +36,7 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Decision
 
 Refused = dict[TopicPartition, ApiError]
@@ -90,17 +90,16 @@ class TransactionChecks:
         image: Callable[[], Image],
         shards: Shards[TransactionsState],
         links: BrokerLinks,
+        runtime: Runtime,
         *,
-        spawn: Spawn,
-        completions: Completions,
         context: Callable[[], Context],
     ) -> None:
         self._node_id = node_id
         self._image = image
         self._shards = shards
-        self._completions = completions
+        self._completions = runtime.completions
         self._context = context
-        self._remote: Batched[_Question] = Batched(links, spawn, request=_request_of, answered=self._answered)
+        self._remote: Batched[_Question] = Batched(links, runtime.spawn, request=_request_of, answered=self._answered)
 
     def ask(
         self,

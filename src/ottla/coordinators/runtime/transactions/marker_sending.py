@@ -7,12 +7,11 @@ stops: the next one finds the decision in the log and begins anew, and leaders t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks, Spawn
+from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
 from ottla.coordinators.runtime.shard import Shard
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.transactions.marker_writing import Codes, MarkerWriter
@@ -36,7 +35,7 @@ from ottla.protocol.messages.rpc.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.replication.purgatory import Completions
+from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Ticket
 from ottla.storage.state_machine.entries import Marker
 
@@ -79,19 +78,17 @@ class MarkerSender:
         image: Callable[[], Image],
         writer: MarkerWriter,
         links: BrokerLinks,
+        runtime: Runtime,
         *,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        completions: Completions,
         context: Callable[[], Context],
     ) -> None:
         self._node_id = node_id
         self._image = image
         self._writer = writer
-        self._loop = loop
-        self._completions = completions
+        self._loop = runtime.loop
+        self._completions = runtime.completions
         self._context = context
-        self._remote: Batched[_Parcel] = Batched(links, spawn, request=_request_of, answered=self._answered)
+        self._remote: Batched[_Parcel] = Batched(links, runtime.spawn, request=_request_of, answered=self._answered)
         self.shards: Shards[TransactionsState] | None = None
         """The transaction coordinators of this broker; put in once they are made."""
         self.under_way = 0

@@ -26,7 +26,8 @@ from ottla.protocol.errors import (
 )
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Operation, Timer, complete_or_wait
+from ottla.replication.purgatory import Operation, complete_or_wait
+from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Marker
 
@@ -42,15 +43,14 @@ class MarkerWriter:
         self,
         partitions: Partitions,
         groups: Shards[GroupsState],
-        timer: Timer,
+        runtime: Runtime,
         *,
-        now_ms: Callable[[], int],
         timeout_ms: int,
     ) -> None:
         self._partitions = partitions
         self._groups = groups
-        self._timer = timer
-        self._now_ms = now_ms
+        self._timer = runtime.timer
+        self._now_ms = runtime.now_ms
         self._timeout_ms = timeout_ms
 
     def write(self, marker: Marker, where: Collection[TopicPartition], done: Done) -> None:

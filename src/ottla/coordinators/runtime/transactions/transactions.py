@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.runtime.broker_links import BrokerLinks, Spawn
+from ottla.coordinators.runtime.broker_links import BrokerLinks
 from ottla.coordinators.runtime.producer_ids import ProducerIds
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.transactions.checks import TransactionChecks
@@ -19,7 +18,7 @@ from ottla.coordinators.transactions.state import TransactionsState
 from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.metadata_versions import TRANSACTION_VERSION
 from ottla.replication.partitions import Partitions
-from ottla.replication.purgatory import Completions, Timer
+from ottla.replication.runtime import Runtime
 from ottla.security.settings import SecurityNow, plaintext
 
 Settings = Callable[[str], Any]
@@ -35,20 +34,16 @@ class Transactions:
         groups: Shards[GroupsState],
         producer_ids: ProducerIds,
         settings: Settings,
+        runtime: Runtime,
         *,
         listener: str,
         timeout_ms: int,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Spawn,
-        completions: Completions,
-        timer: Timer,
-        now_ms: Callable[[], int],
         security: SecurityNow = plaintext,
     ) -> None:
         self._partitions = partitions
         self._settings = settings
-        self._now_ms = now_ms
-        self._spawn = spawn
+        self._now_ms = runtime.now_ms
+        self._spawn = runtime.spawn
         self.producer_ids = producer_ids
         node_id = partitions.broker_id
         self._links = BrokerLinks(
@@ -58,23 +53,19 @@ class Transactions:
             timeout_s=timeout_ms / 1000,
             security=security,
         )
-        self.writer = MarkerWriter(partitions, groups, timer, now_ms=now_ms, timeout_ms=timeout_ms)
+        self.writer = MarkerWriter(partitions, groups, runtime, timeout_ms=timeout_ms)
         self.sender = MarkerSender(
             node_id,
             lambda: partitions.image,
             self.writer,
             self._links,
-            loop=loop,
-            spawn=spawn,
-            completions=completions,
+            runtime,
             context=self.context,
         )
         self.shards: Shards[TransactionsState] = Shards(
             TransactionBehaviour(self._context_at),
             partitions,
-            loop=loop,
-            completions=completions,
-            now_ms=now_ms,
+            runtime,
             write_timeout_ms=timeout_ms,
         )
         self.sender.shards = self.shards
@@ -83,8 +74,7 @@ class Transactions:
             lambda: partitions.image,
             self.shards,
             self._links,
-            spawn=spawn,
-            completions=completions,
+            runtime,
             context=self.context,
         )
 
