@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.metadata.consensus.config import ConsensusConfig
 from ottla.metadata.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
-from ottla.metadata.controller.view import Options
+from ottla.metadata.controller.view import ControllerOptions
 from ottla.metadata.image.image import Image
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.metadata_log import MetadataLog
@@ -130,7 +130,7 @@ class OneController:
         self.active = ActiveController(
             self.quorum,
             self.metadata,
-            Options(node_id=ME, cluster_id=CLUSTER_ID, settings=settings or {}),
+            ControllerOptions(node_id=ME, cluster_id=CLUSTER_ID, settings=settings or {}),
             [FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST)],
             session_timeout_ms=9000,
             loop=self.timers,

@@ -11,7 +11,7 @@ from collections.abc import Container
 
 from ottla.client.admin import Admin
 from ottla.client.metadata import Partition, Topic
-from ottla.metadata.controller.states import PartitionState, ReplicaState
+from ottla.metadata.controller.replica_states import PartitionState, ReplicaState
 from ottla.protocol.errors import AuthorizationError, ListenerNotFound, UnsupportedVersion
 
 
@@ -29,7 +29,7 @@ async def adding_replicas(admin: Admin, topic: Topic) -> dict[int, Container[int
         moves = await admin.reassignments(open_ones)
     except (AuthorizationError, UnsupportedVersion):
         return None
-    return {number: move.adding for (_, number), move in moves.items()}
+    return {number: take_step.adding for (_, number), take_step in moves.items()}
 
 
 def partition_state(partition: Partition) -> PartitionState | None:

@@ -106,7 +106,9 @@ class BrokerLivenessMonitor:
         for broker_id in [number for number, life in self._lives.items() if life.connection is connection]:
             life = self._lives.pop(broker_id)
             if self._controller.is_active:
-                self._controller.heartbeats.disconnected(broker_id, life.epoch, self._now_ms(), grace_ms=life.grace_ms)
+                self._controller.heartbeats.shorten_session(
+                    broker_id, life.epoch, self._now_ms(), grace_ms=life.grace_ms
+                )
                 broker = self._metadata.image.brokers.get(broker_id)
                 if broker is not None and broker.epoch == life.epoch and self._is_telling(broker):
                     self._spawn(self._knock(broker))
@@ -137,7 +139,7 @@ class BrokerLivenessMonitor:
             alive = self._metadata.image.brokers
             unheard = [
                 alive[number]
-                for number in self._controller.heartbeats.unheard
+                for number in self._controller.heartbeats.silent_brokers
                 if number in alive and number != self._settings.node_id and number not in gone
             ]
             if not unheard:
@@ -149,17 +151,17 @@ class BrokerLivenessMonitor:
     async def _miss_if_gone(self, broker: Broker) -> bool:
         """Act on each broker at once: to be sure of one that is there takes longer."""
         is_gone = await self._is_gone(broker)
-        if is_gone and self._controller.is_active and broker.id in self._controller.heartbeats.unheard:
+        if is_gone and self._controller.is_active and broker.id in self._controller.heartbeats.silent_brokers:
             logger.info("nothing listens any more where broker %d was", broker.id)
             if self._is_telling(broker):
                 self._end_session(broker)
             else:
                 heartbeats, now_ms = self._controller.heartbeats, self._now_ms()
-                heartbeats.disconnected(broker.id, broker.epoch, now_ms, grace_ms=self._long_grace_ms)
+                heartbeats.shorten_session(broker.id, broker.epoch, now_ms, grace_ms=self._long_grace_ms)
         return is_gone
 
     def _end_session(self, broker: Broker) -> None:
-        self._controller.heartbeats.disconnected(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
+        self._controller.heartbeats.shorten_session(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
         self._controller.fence_at_once()
 
     async def _is_gone(self, broker: Broker) -> bool:

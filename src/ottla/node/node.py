@@ -26,7 +26,7 @@ from ottla.broker.telemetry.pushed import PushedMetrics
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.metadata.consensus.effects import RoleChanged
-from ottla.metadata.controller.view import Options
+from ottla.metadata.controller.view import ControllerOptions
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.loader import Update
@@ -391,7 +391,7 @@ class Node:
             self._controller = ActiveController(
                 self._quorum,
                 self._metadata,
-                Options(
+                ControllerOptions(
                     node_id=settings.node_id,
                     cluster_id=self.cluster_id,
                     settings=settings.given,

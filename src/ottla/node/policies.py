@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from ottla.metadata.controller.view import NewTopic, Options
+from ottla.metadata.controller.view import ControllerOptions, NewTopic
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.metadata.runtime.decisions import Asker, name_of
 from ottla.plugins import AlteredConfigs
@@ -40,7 +40,7 @@ class Verdicts:
         self.open_topics: list[NewTopic] = []
         self.open_configs: list[AlteredConfigs] = []
 
-    def put_into(self, options: Options) -> Options:
+    def put_into(self, options: ControllerOptions) -> ControllerOptions:
         """A controller's options with these policies."""
         return replace(
             options,

@@ -10,7 +10,7 @@ from ottla.cli.topic_states import adding_replicas, partition_state, replica_sta
 from ottla.client.admin import Admin
 from ottla.client.metadata import Partition, Topic, TopicPartition
 from ottla.client.topic_calls import Reassignment
-from ottla.metadata.controller.states import PartitionState, ReplicaState
+from ottla.metadata.controller.replica_states import PartitionState, ReplicaState
 from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,

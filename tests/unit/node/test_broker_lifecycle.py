@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.metadata.controller.decision import applied
+from ottla.metadata.controller.decision import apply_records
 from ottla.metadata.image.image import Image
 from ottla.node import broker_lifecycle
 from ottla.node.broker_lifecycle import Lifecycle, RegistrationFailed
@@ -115,7 +115,7 @@ def test_clients_are_let_in_when_only_the_leave_of_the_controller_is_missing() -
 
 
 def registered(*, epoch: int) -> Image:
-    return applied(Image(), [RegisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
+    return apply_records(Image(), [RegisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
 
 
 def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warning(

@@ -68,18 +68,18 @@ class World:
         client = Client("127.0.0.1", "CONTROLLER")
         client.software_name = software
         request = BrokerHeartbeatRequest(broker_id=broker, broker_epoch=epoch)
-        self.controller.heartbeats.heard(broker, epoch, 1, self.now_ms)
+        self.controller.heartbeats.record_heartbeat(broker, epoch, 1, self.now_ms)
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
         self.absence.heard(call, request)
         self.run()
 
     def _fence_at_once(self) -> None:
-        assert self.controller.heartbeats.expired(self.now_ms)
+        assert self.controller.heartbeats.expired_brokers(self.now_ms)
         self.fenced_at_once += 1
 
     def gone_after(self, ms: int) -> list[int]:
-        return sorted(self.controller.heartbeats.expired(NOW_MS + ms + 1))
+        return sorted(self.controller.heartbeats.expired_brokers(NOW_MS + ms + 1))
 
     def run(self) -> None:
         """Let what was spawned come to its end."""
@@ -186,7 +186,7 @@ def test_software_that_does_not_reconnect_at_once_has_a_longer_grace() -> None:
 def test_the_connection_of_an_earlier_life_says_nothing_of_this_one() -> None:
     world, old = World(), connection()
     world.beat(2, old, epoch=6)
-    world.controller.heartbeats.heard(2, 7, 1, NOW_MS)
+    world.controller.heartbeats.record_heartbeat(2, 7, 1, NOW_MS)
     world.absence.closed(old)
     assert world.gone_after(SESSION_MS - 1) == []
 
@@ -219,7 +219,7 @@ def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
                 await asyncio.sleep(0.01)
             assert world.gone_after(SHORT_MS) == [2]
             assert world.fenced_at_once == 1
-            world.controller.heartbeats.heard(3, 7, 1, NOW_MS)
+            world.controller.heartbeats.record_heartbeat(3, 7, 1, NOW_MS)
             await asyncio.wait_for(looking, 30)
 
         asyncio.run(scenario())

@@ -27,9 +27,9 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.config.settings.topics import effective_topic_settings
+from ottla.metadata.controller.alter_partition import alter_partition
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.isr import alter_partition
-from ottla.metadata.controller.reassignment import alter_reassignments
+from ottla.metadata.controller.partition_reassignments import alter_partition_reassignments
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
@@ -206,7 +206,7 @@ class World:
         self.controller.now_ms = self.now_ms
         wanted = ReassignablePartition(partition_index=partition, replicas=list(replicas))
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[wanted])])
-        (answer,) = self.controller.ask(alter_reassignments, request).responses
+        (answer,) = self.controller.ask(alter_partition_reassignments, request).responses
         assert not answer.partitions[0].error_code, answer
 
     def assignments(self) -> Iterator[Assignment]:

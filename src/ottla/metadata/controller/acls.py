@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from enum import IntEnum
 
-from ottla.metadata.controller.decision import MAX_RECORDS, Decision, decide_all
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import MAX_RECORDS, Decision, decide_atomically
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.records.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
@@ -39,7 +39,9 @@ class Pattern(IntEnum):
     PREFIXED = 4
 
 
-def create_acls(view: View, request: CreateAclsRequest, *, new_id: Callable[[], bytes]) -> Decision[CreateAclsResponse]:
+def create_acls(
+    view: ControllerView, request: CreateAclsRequest, *, new_id: Callable[[], bytes]
+) -> Decision[CreateAclsResponse]:
     """Add rules; one that is there already is not added again."""
     known = {*view.image.acls.values()} if request.creations else set()
     records: list[object] = []
@@ -55,10 +57,10 @@ def create_acls(view: View, request: CreateAclsRequest, *, new_id: Callable[[], 
                 known.add(acl)
                 records.append(_record(acl, new_id()))
         results.append(result)
-    return decide_all(records, CreateAclsResponse(results=results))
+    return decide_atomically(records, CreateAclsResponse(results=results))
 
 
-def delete_acls(view: View, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
+def delete_acls(view: ControllerView, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
     """Remove the rules that match any of some filters."""
     removed: dict[bytes, RemoveAccessControlEntryRecord] = {}
     results = []
@@ -76,7 +78,7 @@ def delete_acls(view: View, request: DeleteAclsRequest) -> Decision[DeleteAclsRe
         if len(removed) > MAX_RECORDS:
             raise InvalidRequest(f"Cannot remove more than {MAX_RECORDS} acls in a single delete operation.")
         results.append(result)
-    return decide_all([*removed.values()], DeleteAclsResponse(filter_results=results))
+    return decide_atomically([*removed.values()], DeleteAclsResponse(filter_results=results))
 
 
 def matches(wanted: DeleteAclsFilter, acl: Acl) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ottla.metadata.controller.config_checks import MIN_ISR
+from ottla.metadata.controller.config_validation import MIN_ISR
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
@@ -17,7 +17,7 @@ from ottla.protocol.messages.records.metadata_records import (
 from ottla.protocol.metadata_versions import ELR_VERSION, METADATA_TRANSACTIONS, METADATA_VERSION
 
 
-def activate(view: View, bootstrap: Sequence[object], *, in_transaction: bool = False) -> Decision[None]:
+def activate(view: ControllerView, bootstrap: Sequence[object], *, in_transaction: bool = False) -> Decision[None]:
     """In an empty log the records with which the cluster was formatted; in any log the end of what a former controller
     left half done. `in_transaction`: the log ends within a metadata transaction.
 
@@ -40,7 +40,7 @@ def activate(view: View, bootstrap: Sequence[object], *, in_transaction: bool = 
     return Decision(tuple(records), None)
 
 
-def sign_of_life() -> Decision[None]:
+def write_no_op() -> Decision[None]:
     """Written now and then, so that all see the log go on (metadata.max.idle.interval.ms)."""
     return Decision((NoOpRecord(),), None)
 

@@ -12,9 +12,14 @@ from typing import TypeVar
 from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
 from ottla.config.settings.setting import Setting
 from ottla.config.settings.values import SettingType
-from ottla.metadata.controller.config_checks import MIN_ISR, check_alteration, check_name, check_settings
-from ottla.metadata.controller.decision import Decision, decide_all
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.config_validation import (
+    MIN_ISR,
+    validate_alteration,
+    validate_configs,
+    validate_resource,
+)
+from ottla.metadata.controller.decision import Decision, decide_atomically
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ClearElrRecord, ConfigRecord, PartitionChangeRecord
@@ -38,7 +43,7 @@ _OPERATIONS = frozenset(Operation)
 
 
 def incremental_alter_configs(
-    view: View, request: incremental.IncrementalAlterConfigsRequest, *, forwarded: bool = True
+    view: ControllerView, request: incremental.IncrementalAlterConfigsRequest, *, forwarded: bool = True
 ) -> Decision[incremental.IncrementalAlterConfigsResponse]:
     """Set, delete, append to or subtract from settings, one by one. `forwarded`: the request came through a broker."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
@@ -55,14 +60,15 @@ def incremental_alter_configs(
         except ApiError as error:  # one bad resource spoils only its own answer
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
-    decision = decide_all(
-        [*records, *clear_elr(view, records)], incremental.IncrementalAlterConfigsResponse(responses=responses)
+    decision = decide_atomically(
+        [*records, *elr_clearing_records(view, records)],
+        incremental.IncrementalAlterConfigsResponse(responses=responses),
     )
     return decision.without_records() if request.validate_only else decision
 
 
 def alter_configs(
-    view: View, request: legacy.AlterConfigsRequest, *, forwarded: bool = True
+    view: ControllerView, request: legacy.AlterConfigsRequest, *, forwarded: bool = True
 ) -> Decision[legacy.AlterConfigsResponse]:
     """Replace all settings of resources: what is not named goes back to its default."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
@@ -84,11 +90,13 @@ def alter_configs(
         except ApiError as error:  # one bad resource spoils only its own answer
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
-    decision = decide_all([*records, *clear_elr(view, records)], legacy.AlterConfigsResponse(responses=responses))
+    decision = decide_atomically(
+        [*records, *elr_clearing_records(view, records)], legacy.AlterConfigsResponse(responses=responses)
+    )
     return decision.without_records() if request.validate_only else decision
 
 
-def clear_elr(view: View, records: Sequence[ConfigRecord]) -> list[object]:
+def elr_clearing_records(view: ControllerView, records: Sequence[ConfigRecord]) -> list[object]:
     """Eligible leader replicas are known for one min.insync.replicas only.
 
     A partition without a leader and ISR keeps them, unlike in Kafka 4.3: nothing was written since, so that they still
@@ -132,7 +140,7 @@ def _unrepeated(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
 
 
 def _incremental_changes(
-    view: View, resource: ConfigResource, configs: Sequence[incremental.AlterableConfig]
+    view: ControllerView, resource: ConfigResource, configs: Sequence[incremental.AlterableConfig]
 ) -> dict[str, str | None]:
     operations = _unrepeated((config.name, config) for config in configs)
     current = view.image.config(resource.type, resource.name)
@@ -165,7 +173,7 @@ def _changed(
 
 
 def _alter(
-    view: View,
+    view: ControllerView,
     resource: ConfigResource,
     altered: dict[str, str | None],
     gone: dict[str, str | None],
@@ -178,10 +186,10 @@ def _alter(
     always = resource.type == ResourceType.BROKER
     written = {name: value for name, value in altered.items() if always or current.get(name) != value}
     for name, value in (written | gone).items():
-        check_alteration(view, resource, name, value, forwarded=forwarded)
+        validate_alteration(view, resource, name, value, forwarded=forwarded)
     after = {name: value for name, value in (dict(current) | written | gone).items() if value is not None}
-    check_name(view, resource)
-    check_settings(view, resource, after, written)
+    validate_resource(view, resource)
+    validate_configs(view, resource, after, written)
     if view.options.alter_config_policy is not None:
         view.options.alter_config_policy(resource, written)
     return [

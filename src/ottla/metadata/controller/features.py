@@ -7,9 +7,9 @@ of it is checked here, and `kraft_version_asked` tells the driver to raise it in
 from collections.abc import Iterable
 from enum import IntEnum
 
-from ottla.metadata.controller.config_checks import MIN_ISR
-from ottla.metadata.controller.decision import Decision, decide_all
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.config_validation import MIN_ISR
+from ottla.metadata.controller.decision import Decision, decide_atomically
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidUpdateVersion
 from ottla.protocol.features import FEATURES, FeatureRange
@@ -40,7 +40,7 @@ class UpgradeType(IntEnum):
 
 
 def update_features(
-    view: View, request: UpdateFeaturesRequest, *, kraft_version: int, voters: Iterable[int]
+    view: ControllerView, request: UpdateFeaturesRequest, *, kraft_version: int, voters: Iterable[int]
 ) -> Decision[UpdateFeaturesResponse]:
     """Change levels, all or none. `voters` are the controllers that must have registered what they support."""
     updates = {each.feature: each for each in request.feature_updates}
@@ -56,17 +56,17 @@ def update_features(
     if ELR_VERSION in updates and proposed[ELR_VERSION] > 0:
         records = [*elr_safety_records(view), *records]
     results = [UpdatableFeatureResult(feature=name, error_message=_NO_ERROR) for name in updates]
-    decision = decide_all(records, UpdateFeaturesResponse(error_message=None, results=results))
+    decision = decide_atomically(records, UpdateFeaturesResponse(error_message=None, results=results))
     return decision.without_records() if request.validate_only else decision
 
 
-def kraft_version_asked(request: UpdateFeaturesRequest) -> int | None:
+def requested_kraft_version(request: UpdateFeaturesRequest) -> int | None:
     """The kraft.version that a request raises; the quorum must do so, if the decision finds no error."""
     asked = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
     return None if request.validate_only or not asked else asked[-1]
 
 
-def elr_safety_records(view: View) -> list[ConfigRecord]:
+def elr_safety_records(view: ControllerView) -> list[ConfigRecord]:
     """Before ELR is kept, min.insync.replicas must be known to all alike: one for the cluster, none for a broker."""
     records = []
     if MIN_ISR not in view.image.default_broker_config:
@@ -84,7 +84,7 @@ def elr_safety_records(view: View) -> list[ConfigRecord]:
 
 
 def _update(
-    view: View, update: FeatureUpdateKey, current: int, proposed: dict[str, int], voters: frozenset[int]
+    view: ControllerView, update: FeatureUpdateKey, current: int, proposed: dict[str, int], voters: frozenset[int]
 ) -> list[object]:
     name, level = update.feature, update.max_version_level
     kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
@@ -136,7 +136,7 @@ def _check_metadata_version(level: int, current: int, *, unsafe: bool) -> None:
         raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {level}. {why}")
 
 
-def _why_not_supported(view: View, name: str, level: int, voters: frozenset[int]) -> str | None:
+def _why_not_supported(view: ControllerView, name: str, level: int, voters: frozenset[int]) -> str | None:
     image, own_id = view.image, view.options.node_id
     local = view.options.supported.get(name, _DISABLED)
     if reason := _reason(level, f"Local controller {own_id}", local):

@@ -19,7 +19,7 @@ class _Session:
     expires_ms: int | None = None
     """None before the first heartbeat and when the session has ended."""
     metadata_offset: int = NEVER
-    registered_at: int = NEVER
+    registration_offset: int = NEVER
     """The offset of the registration; a broker that has read it knows itself registered."""
     shutdown_offset: int = NEVER
     """The end of the records that began its controlled shutdown; NEVER if none has begun."""
@@ -38,18 +38,18 @@ class Heartbeats:
             broker.id: _Session(broker.epoch, now_ms + self.session_timeout_ms) for broker in image.alive_brokers
         }
 
-    def registered(self, broker_id: int, epoch: int, offset: int) -> None:
+    def record_registration(self, broker_id: int, epoch: int, offset: int) -> None:
         """A broker registers with the record at an offset. Its session begins with its first heartbeat, so that one
         which dies before that does not block its next life."""
-        self._session(broker_id, epoch).registered_at = offset
+        self._session(broker_id, epoch).registration_offset = offset
 
-    def heard(self, broker_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
+    def record_heartbeat(self, broker_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
         """A heartbeat came, from a broker that has read the metadata up to an offset."""
         session = self._session(broker_id, epoch)
         session.expires_ms = now_ms + self.session_timeout_ms
         session.metadata_offset = metadata_offset
 
-    def disconnected(self, broker_id: int, epoch: int, now_ms: int, *, grace_ms: int) -> None:
+    def shorten_session(self, broker_id: int, epoch: int, now_ms: int, *, grace_ms: int) -> None:
         """A broker's connection broke, most likely because it died: unless it is heard of again soon, its session
         ends. A broker that only reconnects sends a heartbeat at once."""
         session = self._sessions.get(broker_id)
@@ -67,14 +67,14 @@ class Heartbeats:
         """Where the broker's registration is. After a change of controllers that is not known but for the epoch, which
         is where its first batch began."""
         session = self._sessions.get(broker_id)
-        known = session is not None and session.epoch == epoch and session.registered_at != NEVER
-        return session.registered_at if known and session is not None else epoch
+        known = session is not None and session.epoch == epoch and session.registration_offset != NEVER
+        return session.registration_offset if known and session is not None else epoch
 
     def is_shutting_down(self, broker_id: int, epoch: int) -> bool:
         return self.shutdown_offset(broker_id, epoch) != NEVER
 
     @property
-    def unheard(self) -> list[int]:
+    def silent_brokers(self) -> list[int]:
         """The brokers that are taken for alive, and were not heard of since this controller became active."""
         return [
             broker_id
@@ -86,13 +86,13 @@ class Heartbeats:
         session = self._sessions.get(broker_id)
         return session.shutdown_offset if session is not None and session.epoch == epoch else NEVER
 
-    def begin_shutdown(self, broker_id: int, epoch: int, offset: int) -> None:
+    def record_controlled_shutdown(self, broker_id: int, epoch: int, offset: int) -> None:
         """A controlled shutdown began with records up to an offset; its first offset stays."""
         session = self._session(broker_id, epoch)
         if session.shutdown_offset == NEVER:
             session.shutdown_offset = offset
 
-    def fenced(self, broker_id: int) -> None:
+    def clear_controlled_shutdown(self, broker_id: int) -> None:
         """A fenced broker is not shutting down any more: it may go at once."""
         session = self._sessions.get(broker_id)
         if session is not None:
@@ -105,7 +105,7 @@ class Heartbeats:
             session.expires_ms = None
             session.metadata_offset = session.shutdown_offset = NEVER
 
-    def forget(self, broker_id: int) -> None:
+    def remove(self, broker_id: int) -> None:
         """A broker is not registered any more."""
         self._sessions.pop(broker_id, None)
 
@@ -118,7 +118,7 @@ class Heartbeats:
         ]
         return min(offsets, default=None)
 
-    def expired(self, now_ms: int) -> list[int]:
+    def expired_brokers(self, now_ms: int) -> list[int]:
         """The brokers whose sessions have ended, the longest unheard first."""
         return [broker_id for expires_ms, broker_id in sorted(self._ends()) if expires_ms < now_ms]
 

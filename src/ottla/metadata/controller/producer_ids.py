@@ -1,8 +1,8 @@
 """Producer ids are given to brokers in blocks, so that no two producers ever have the same."""
 
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.registration import registered
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.registration import check_broker_epoch
+from ottla.metadata.controller.view import ControllerView
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.messages.records.metadata_records import ProducerIdsRecord
 from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -11,9 +11,11 @@ BLOCK_SIZE = 1_000
 _LAST = (1 << 63) - 1
 
 
-def allocate_producer_ids(view: View, request: AllocateProducerIdsRequest) -> Decision[AllocateProducerIdsResponse]:
+def allocate_producer_ids(
+    view: ControllerView, request: AllocateProducerIdsRequest
+) -> Decision[AllocateProducerIdsResponse]:
     """The next block goes to the broker that asks."""
-    registered(view, request.broker_id, request.broker_epoch)
+    check_broker_epoch(view, request.broker_id, request.broker_epoch)
     first = max(view.image.next_producer_id, 0)
     if first > _LAST - BLOCK_SIZE:
         raise UnknownServerError("Exhausted all producerIds")

@@ -2,8 +2,8 @@
 
 from collections.abc import Container, Sequence
 
-from ottla.metadata.controller.decision import Decision, decide_all
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import Decision, decide_atomically
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import quota_entity
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.records.metadata_records import ClientQuotaRecord, EntityData
@@ -21,7 +21,7 @@ _IP_KEYS = {"connection_creation_rate": (1 << 31) - 1}
 
 
 def alter_client_quotas(
-    view: View, request: wire.AlterClientQuotasRequest, *, unknown_hosts: Container[str] = ()
+    view: ControllerView, request: wire.AlterClientQuotasRequest, *, unknown_hosts: Container[str] = ()
 ) -> Decision[wire.AlterClientQuotasResponse]:
     """Each entity's quotas are altered, all or none, or get their own error. Whether hosts are known was asked before:
     deciding does no I/O.
@@ -41,11 +41,11 @@ def alter_client_quotas(
             records += _alter(view, entry, unknown_hosts)
         except ApiError as error:  # one bad entity spoils only its own answer
             answer.error_code, answer.error_message = error.code, error.message
-    decision = decide_all(records, wire.AlterClientQuotasResponse(entries=[*answers.values()]))
+    decision = decide_atomically(records, wire.AlterClientQuotasResponse(entries=[*answers.values()]))
     return decision.without_records() if request.validate_only else decision
 
 
-def _alter(view: View, entry: wire.EntryData, unknown_hosts: Container[str]) -> list[ClientQuotaRecord]:
+def _alter(view: ControllerView, entry: wire.EntryData, unknown_hosts: Container[str]) -> list[ClientQuotaRecord]:
     entity = _entity(entry.entity)
     keys = _keys(entity, unknown_hosts)
     current = view.image.quota(quota_entity(entity))

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from ottla.config.listeners import SecurityProtocol
+from ottla.metadata.controller.broker_transitions import handle_broker_restarted, handle_broker_unregistered
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.departures import restart, unregister
 from ottla.metadata.controller.heartbeats import Heartbeats
-from ottla.metadata.controller.view import RESERVED_DIRECTORIES, View
+from ottla.metadata.controller.view import RESERVED_DIRECTORIES, ControllerView
 from ottla.metadata.image.values import Broker
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
@@ -41,7 +41,7 @@ from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION, KRAFT_VERS
 _PROTOCOLS = frozenset(SecurityProtocol)
 
 
-def registered(view: View, broker_id: int, epoch: int) -> Broker:
+def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Broker:
     """The broker that says to be in this life; every request of a broker to the controller is checked by this."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
@@ -52,7 +52,7 @@ def registered(view: View, broker_id: int, epoch: int) -> Broker:
 
 
 def register_broker(
-    view: View,
+    view: ControllerView,
     heartbeats: Heartbeats,
     request: BrokerRegistrationRequest,
     *,
@@ -87,24 +87,26 @@ def register_broker(
     else:
         record.broker_epoch = next_offset
         clean = existing is not None and existing.epoch == request.previous_broker_epoch
-        records += restart(view, request.broker_id, clean=clean)
+        records += handle_broker_restarted(view, request.broker_id, clean=clean)
     records.append(record)
-    heartbeats.registered(request.broker_id, record.broker_epoch, next_offset + len(records) - 1)
+    heartbeats.record_registration(request.broker_id, record.broker_epoch, next_offset + len(records) - 1)
     return Decision(tuple(records), BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
 
 
 def unregister_broker(
-    view: View, heartbeats: Heartbeats, request: UnregisterBrokerRequest
+    view: ControllerView, heartbeats: Heartbeats, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
     """An operator takes a broker out for good."""
     broker = view.image.brokers.get(request.broker_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker ID {request.broker_id} is not currently registered")
-    heartbeats.forget(broker.id)
-    return Decision(tuple(unregister(view, broker)), UnregisterBrokerResponse(error_message=None))
+    heartbeats.remove(broker.id)
+    return Decision(tuple(handle_broker_unregistered(view, broker)), UnregisterBrokerResponse(error_message=None))
 
 
-def register_controller(view: View, request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:
+def register_controller(
+    view: ControllerView, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
     """A controller tells the active one where it is and what it supports."""
     if view.metadata_version < CONTROLLER_REGISTRATION:
         raise UnsupportedVersion("The current MetadataVersion is too old to support controller registrations.")
@@ -129,7 +131,7 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
     return Decision((record,), ControllerRegistrationResponse(error_message=None), atomic=True)
 
 
-def _registration(view: View, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
+def _registration(view: ControllerView, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -150,7 +152,7 @@ def _registration(view: View, request: BrokerRegistrationRequest) -> RegisterBro
     )
 
 
-def _check_directories(view: View, request: BrokerRegistrationRequest) -> None:
+def _check_directories(view: ControllerView, request: BrokerRegistrationRequest) -> None:
     if not request.log_dirs:
         raise InvalidRegistration("No directories specified in request")
     if any(directory in RESERVED_DIRECTORIES for directory in request.log_dirs):
@@ -175,7 +177,7 @@ def _check_listeners(listeners: Iterable[Listener] | Iterable[ControllerListener
         names.add(listener.name)
 
 
-def _check_features(view: View, features: Iterable[Feature], kraft_version: int) -> None:
+def _check_features(view: ControllerView, features: Iterable[Feature], kraft_version: int) -> None:
     """Every finalized feature must be within what the broker supports; one that it does not name it has at 0."""
     finalized = {
         **view.image.features.levels,

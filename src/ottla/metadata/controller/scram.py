@@ -5,8 +5,8 @@ A client sends the salted password, from which the keys are made here; the passw
 
 from collections import Counter
 
-from ottla.metadata.controller.decision import Decision, decide_all
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import Decision, decide_atomically
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ScramUser
 from ottla.protocol.errors import (
     ApiError,
@@ -31,7 +31,7 @@ _BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
 
 
 def alter_scram_credentials(
-    view: View, request: AlterUserScramCredentialsRequest
+    view: ControllerView, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
     """Each user's credential is altered or gets an error; a user can be named once only."""
     alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
@@ -49,10 +49,10 @@ def alter_scram_credentials(
         except ApiError as error:  # one bad user spoils only its own answer
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return decide_all(records, AlterUserScramCredentialsResponse(results=results))
+    return decide_atomically(records, AlterUserScramCredentialsResponse(results=results))
 
 
-def _record(view: View, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
+def _record(view: ControllerView, alteration: ScramCredentialDeletion | ScramCredentialUpsertion) -> object:
     if not alteration.name:
         raise UnacceptableCredential("Username must not be empty")
     if alteration.mechanism not in _BY_NUMBER:

@@ -2,7 +2,7 @@
 brokers have yet to carry out.
 
     tracker.follow(changes)             with every image, on the active controller and on every standby
-    tracker.heard(broker_id, ...)       with every heartbeat, on the active controller
+    tracker.record_heartbeat(broker_id, ...)       with every heartbeat, on the active controller
     tracker.replica_counts()            for the gauges: costs nothing while nothing changes
 
 A broker reports in its heartbeats up to which offset it has applied the metadata, and brokers remove replicas as they
@@ -22,14 +22,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ottla.metadata.controller.states import (
+from ottla.metadata.controller.replica_states import (
     PartitionState,
     ReplicaState,
     can_serve,
-    move,
+    find_steps,
     partition_state,
     replica_state,
-    steps,
+    take_step,
 )
 from ottla.metadata.controller.view import has_online_directory
 from ottla.metadata.image.changes import Changes, PartitionChange
@@ -42,7 +42,7 @@ MAX_DELETIONS: Final = 5_000
 ASSUMED_AFTER_MS: Final = 60_000
 """A standby assumes that a broker in service has applied what is older than this."""
 
-_By_directory = dict[bytes, "array[int]"]
+PartitionsByDirectory = dict[bytes, "array[int]"]
 """Partition numbers by the directory that holds the replica."""
 
 
@@ -55,9 +55,9 @@ class Deletion:
     offset: int
     """The image's: a broker that has applied it has removed its replicas."""
     timestamp_ms: int
-    started: dict[int, _By_directory] = field(default_factory=dict)
+    started: dict[int, PartitionsByDirectory] = field(default_factory=dict)
     """By broker, what it has yet to remove."""
-    successful: dict[int, _By_directory] = field(default_factory=dict)
+    successful: dict[int, PartitionsByDirectory] = field(default_factory=dict)
     """By broker, what it has removed. The replicas cease to exist when no broker has any left to remove."""
 
     def replicas(self) -> Iterator[tuple[int, int, ReplicaState]]:
@@ -108,12 +108,12 @@ class StateTracker:
         """Deletions that were dropped because too many were under way."""
         self._new: dict[int, set[tuple[bytes, int]]] = {}
         """By broker, its replicas that have yet to join the ISR for the first time."""
-        self._unled: set[tuple[bytes, int]] = set()
+        self._never_led: set[tuple[bytes, int]] = set()
         """The partitions that have yet to have their first leader."""
         self._deletions: dict[int, Deletion] = {}
         """By number, in the order of their offsets."""
         self._next_number = 0
-        self._assumed_to = 0
+        self._assumed_before = 0
         """The number of the first deletion that is too young to assume anything of."""
         self._by_broker: dict[int, dict[int, Deletion]] = {}
         """By broker, the deletions that it has yet to carry out."""
@@ -130,12 +130,12 @@ class StateTracker:
         for change in changes.brokers:
             self._follow_broker(change.key, change.new)
         if not self.is_active:
-            self._assume()
+            self._assume_applied()
 
-    def heard(self, broker_id: int, offset: int, offline_directories: Iterable[bytes] = ()) -> None:
+    def record_heartbeat(self, broker_id: int, offset: int, offline_directories: Iterable[bytes] = ()) -> None:
         """A broker in service reports up to which offset it has applied the metadata, and which directories failed."""
         if broker_id in self._by_broker:
-            self._carried_out(broker_id, offset, frozenset(offline_directories))
+            self._complete_deletions(broker_id, offset, frozenset(offline_directories))
 
     def _follow_partitions(self, changes: Changes) -> None:
         gone: dict[bytes, Deletion] = {}
@@ -143,23 +143,23 @@ class StateTracker:
             old, new = change.old, change.new
             if new is not None:
                 if old is not None and old.replicas == new.replicas and not old.adding and not new.adding:
-                    if self._unled:
-                        self._follow_unled(change, new)
+                    if self._never_led:
+                        self._follow_never_led(change, new)
                     continue  # the ISR or the leader changed, which the image itself says
                 if new.adding or (old is not None and old.adding):
                     self._follow_new(change, new)
-                self._follow_unled(change, new)
+                self._follow_never_led(change, new)
             if old is not None and (new is None or old.replicas != new.replicas):
                 self._follow_leaving(change, old, gone)
         for deletion in gone.values():
-            self._start(deletion)
+            self._start_deletion(deletion)
 
-    def _follow_unled(self, change: PartitionChange, new: Partition) -> None:
+    def _follow_never_led(self, change: PartitionChange, new: Partition) -> None:
         key = change.topic.id, change.number
         if partition_state(new) is PartitionState.NEW:
-            self._unled.add(key)
+            self._never_led.add(key)
         else:
-            self._unled.discard(key)
+            self._never_led.discard(key)
 
     def _follow_new(self, change: PartitionChange, new: Partition) -> None:
         """Note which of a partition's replicas are new, and which are not any more."""
@@ -171,9 +171,9 @@ class StateTracker:
                 continue
             before = ReplicaState.NEW if was_new else ReplicaState.NON_EXISTENT
             state = replica_state(self.image, new, broker_id, is_new=broker_id in new.adding)
-            (*_, after) = steps(before, state) or (before,)
+            (*_, after) = find_steps(before, state) or (before,)
             if after is not ReplicaState.NEW:
-                self._not_new(broker_id, key)
+                self._clear_new(broker_id, key)
             elif not was_new:
                 self._new.setdefault(broker_id, set()).add(key)
                 self._generation += 1
@@ -181,12 +181,12 @@ class StateTracker:
     def _follow_leaving(self, change: PartitionChange, old: Partition, gone: dict[bytes, Deletion]) -> None:
         topic, number = change.topic, change.number
         if change.new is None:
-            self._unled.discard((topic.id, number))
+            self._never_led.discard((topic.id, number))
         staying = () if change.new is None else change.new.replicas
         for broker_id, directory in zip(old.replicas, old.directories, strict=True):
             if broker_id in staying:
                 continue
-            self._not_new(broker_id, (topic.id, number))
+            self._clear_new(broker_id, (topic.id, number))
             if broker_id not in self.image.brokers:
                 continue  # an unregistered broker removes nothing
             deletion = gone.get(topic.id)
@@ -201,17 +201,17 @@ class StateTracker:
         for key in [*self._new.get(broker_id, ())]:
             partition = self.image.partition_by_id(*key)
             if partition is None or not can_serve(self.image, partition, broker_id):
-                move(ReplicaState.NEW, ReplicaState.OFFLINE)
-                self._not_new(broker_id, key)
+                take_step(ReplicaState.NEW, ReplicaState.OFFLINE)
+                self._clear_new(broker_id, key)
         if broker_id not in self._by_broker:
             return
         if broker is None:
             self._forget_broker(broker_id)
         elif not broker.fenced:
             # A broker comes into service when it has applied its own registration, and with it all that is older.
-            self._carried_out(broker_id, broker.epoch - 1)
+            self._complete_deletions(broker_id, broker.epoch - 1)
 
-    def _not_new(self, broker_id: int, key: tuple[bytes, int]) -> None:
+    def _clear_new(self, broker_id: int, key: tuple[bytes, int]) -> None:
         held = self._new.get(broker_id)
         if held is None or key not in held:
             return
@@ -222,7 +222,7 @@ class StateTracker:
 
     # -- deletions --
 
-    def _start(self, deletion: Deletion) -> None:
+    def _start_deletion(self, deletion: Deletion) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
         self._deletions[number] = deletion
         self._generation += 1
@@ -231,11 +231,11 @@ class StateTracker:
         if len(self._deletions) > MAX_DELETIONS:
             oldest = next(iter(self._deletions))
             for broker_id in [*self._deletions[oldest].started]:
-                self._settle(broker_id, oldest)
+                self._finish_for_broker(broker_id, oldest)
             self._deletions.pop(oldest, None)
             self.forgotten += 1
 
-    def _carried_out(self, broker_id: int, offset: int, failed: frozenset[bytes] = frozenset()) -> None:
+    def _complete_deletions(self, broker_id: int, offset: int, failed: frozenset[bytes] = frozenset()) -> None:
         """A broker has applied all up to an offset: what it had to remove is gone, but for what is in directories that
         are not online."""
         broker = self.image.brokers.get(broker_id)
@@ -244,19 +244,21 @@ class StateTracker:
         for number, deletion in [*self._by_broker[broker_id].items()]:
             if deletion.offset > offset:
                 break
-            self._remove(broker, number, deletion, failed)
+            self._mark_removed(broker, number, deletion, failed)
 
-    def _remove(self, broker: Broker, number: int, deletion: Deletion, failed: frozenset[bytes] = frozenset()) -> None:
+    def _mark_removed(
+        self, broker: Broker, number: int, deletion: Deletion, failed: frozenset[bytes] = frozenset()
+    ) -> None:
         directories = deletion.started[broker.id]
         for directory in [*directories]:
             if directory not in failed and has_online_directory(broker, directory):
-                move(ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+                take_step(ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
                 deletion.successful.setdefault(broker.id, {})[directory] = directories.pop(directory)
                 self._generation += 1
         if not directories:
-            self._settle(broker.id, number)
+            self._finish_for_broker(broker.id, number)
 
-    def _settle(self, broker_id: int, number: int) -> None:
+    def _finish_for_broker(self, broker_id: int, number: int) -> None:
         """Nothing more is expected of a broker for a deletion; with the last broker the deletion is over."""
         deletion = self._deletions[number]
         del deletion.started[broker_id]
@@ -269,23 +271,23 @@ class StateTracker:
         self._generation += 1
 
     def _forget_broker(self, broker_id: int) -> None:
-        move(ReplicaState.DELETION_STARTED, ReplicaState.NON_EXISTENT)
+        take_step(ReplicaState.DELETION_STARTED, ReplicaState.NON_EXISTENT)
         for number in [*self._by_broker[broker_id]]:
-            self._settle(broker_id, number)
+            self._finish_for_broker(broker_id, number)
 
-    def _assume(self) -> None:
+    def _assume_applied(self) -> None:
         """Take brokers in service to have applied what is old enough. Each deletion is looked at once."""
         before_ms = self.image.timestamp - ASSUMED_AFTER_MS
-        while self._assumed_to < self._next_number:
-            deletion = self._deletions.get(self._assumed_to)
+        while self._assumed_before < self._next_number:
+            deletion = self._deletions.get(self._assumed_before)
             if deletion is not None:
                 if deletion.timestamp_ms > before_ms:
                     return
                 for broker_id in [*deletion.started]:
                     broker = self.image.brokers[broker_id]
                     if not broker.fenced:
-                        self._remove(broker, self._assumed_to, deletion)
-            self._assumed_to += 1
+                        self._mark_removed(broker, self._assumed_before, deletion)
+            self._assumed_before += 1
 
     # -- looking --
 
@@ -312,7 +314,7 @@ class StateTracker:
     def partition_counts(self) -> dict[PartitionState, int]:
         """How many partitions there are in each state."""
         placement = self.image.placement
-        leaderless, new = count(placement.leaderless), len(self._unled)
+        leaderless, new = count(placement.leaderless), len(self._never_led)
         return {
             PartitionState.NEW: new,
             PartitionState.ONLINE: placement.partition_count - leaderless,

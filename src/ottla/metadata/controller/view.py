@@ -38,7 +38,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ControllerOptions:
     """What a controller knows beside the image. The policies raise PolicyViolation."""
 
     node_id: int
@@ -60,18 +60,18 @@ class Options:
         return value
 
 
-class View:
+class ControllerView:
     """An image with the controller's options. Made for each decision; remembers what it looked up."""
 
-    def __init__(self, image: Image, options: Options) -> None:
+    def __init__(self, image: Image, options: ControllerOptions) -> None:
         self.image = image
         self.options = options
         self._min_isr: dict[str, int] = {}
         self._unclean: dict[str, bool] = {}
 
-    def on(self, image: Image) -> "View":
+    def on(self, image: Image) -> "ControllerView":
         """The same controller's view of another image."""
-        return self if image is self.image else View(image, self.options)
+        return self if image is self.image else ControllerView(image, self.options)
 
     @property
     def metadata_version(self) -> int:
@@ -154,7 +154,7 @@ def has_online_directory(broker: Broker, directory: bytes) -> bool:
     return not broker.log_dirs or directory in broker.log_dirs
 
 
-def has_room(broker: Broker) -> bool:
+def accepts_new_replicas(broker: Broker) -> bool:
     """Whether some directory of a broker takes new replicas (KIP-1066)."""
     cordoned = broker.cordoned_log_dirs
     return not broker.log_dirs or cordoned is None or any(each not in cordoned for each in broker.log_dirs)

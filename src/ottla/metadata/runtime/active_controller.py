@@ -15,14 +15,14 @@ from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.metadata.consensus.effects import RoleChanged
-from ottla.metadata.controller.activation import activate, sign_of_life
+from ottla.metadata.controller.activation import activate, write_no_op
+from ottla.metadata.controller.broker_heartbeat import fence_stale_broker
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.elections import balance_leaders, elect_where_unclean_allowed
+from ottla.metadata.controller.delegation_tokens import remove_expired_tokens
 from ottla.metadata.controller.heartbeats import Heartbeats
-from ottla.metadata.controller.liveness import fence_one_expired
+from ottla.metadata.controller.leader_elections import balance_partition_leaders, elect_unclean_leaders
 from ottla.metadata.controller.state_tracker import StateTracker
-from ottla.metadata.controller.tokens import remove_expired_tokens
-from ottla.metadata.controller.view import Options, View
+from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.encoding import metadata_batch
@@ -62,7 +62,7 @@ class Loop(Protocol):
 class Verdicts(Protocol):
     """What policies have said about one request (`node/policies.py`)."""
 
-    def put_into(self, options: Options) -> Options: ...
+    def put_into(self, options: ControllerOptions) -> ControllerOptions: ...
 
 
 class Chore(NamedTuple):
@@ -80,7 +80,7 @@ class ActiveController:
         self,
         quorum: Quorum,
         metadata: MetadataPublisher,
-        options: Options,
+        options: ControllerOptions,
         bootstrap: Sequence[object],
         *,
         session_timeout_ms: int,
@@ -184,7 +184,7 @@ class ActiveController:
 
     def _on_image(self, decide: Decide, verdicts: Verdicts | None = None) -> Callable[[Image], Decision[Any]]:
         options = self._options if verdicts is None else verdicts.put_into(self._options)
-        return lambda image: decide(View(image, options))
+        return lambda image: decide(ControllerView(image, options))
 
     def _maybe_activate(self) -> None:
         if self._active_from is None or self.machine.is_active:
@@ -216,26 +216,26 @@ class ActiveController:
         yield Chore("FenceExpired", _EXPIRY_CHECK_S, self._fence_expired)
         yield Chore("NoOp", setting("metadata.max.idle.interval.ms") / 1000, self._show_life)
         unclean_s = setting("unclean.leader.election.interval.ms") / 1000
-        yield Chore("ElectUnclean", unclean_s, elect_where_unclean_allowed)
+        yield Chore("ElectUnclean", unclean_s, elect_unclean_leaders)
         if self._options.setting("auto.leader.rebalance.enable"):
-            yield Chore("BalanceLeaders", setting("leader.imbalance.check.interval.seconds"), balance_leaders)
+            yield Chore("BalanceLeaders", setting("leader.imbalance.check.interval.seconds"), balance_partition_leaders)
         tokens_s = setting("delegation.token.expiry.check.interval.ms") / 1000
         yield Chore("RemoveExpiredTokens", tokens_s, lambda view: remove_expired_tokens(view, now_ms=self._now_ms()))
 
-    def _fence_expired(self, view: View) -> Decision[bool]:
+    def _fence_expired(self, view: ControllerView) -> Decision[bool]:
         """Fence brokers that were not heard of for too long."""
-        return fence_one_expired(view, self.heartbeats, now_ms=self._now_ms())
+        return fence_stale_broker(view, self.heartbeats, now_ms=self._now_ms())
 
     def fence_at_once(self) -> None:
         """A session has been ended: do not wait until sessions are looked at anyway."""
         if self.machine.is_active:
             self.machine.submit("FenceExpired", self._on_image(self._fence_expired), _log_failure)
 
-    def _show_life(self, view: View) -> Decision[None]:
+    def _show_life(self, view: ControllerView) -> Decision[None]:
         """Let all see that the log goes on, if nothing else did lately."""
         idle_ms = self._now_ms() - self._last_append_ms
         is_quiet = idle_ms >= self._options.number("metadata.max.idle.interval.ms")
-        return sign_of_life() if is_quiet else Decision((), None)
+        return write_no_op() if is_quiet else Decision((), None)
 
     def _schedule(self, chore: Chore, delay_s: float) -> None:
         if chore.interval_s > 0:

@@ -7,31 +7,39 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from ottla.metadata.controller.acls import create_acls, delete_acls
+from ottla.metadata.controller.alter_partition import alter_partition
+from ottla.metadata.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
+from ottla.metadata.controller.broker_heartbeat import process_broker_heartbeat
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
+from ottla.metadata.controller.create_partitions import create_partitions
+from ottla.metadata.controller.create_topics import CreationContext, create_topics
 from ottla.metadata.controller.decision import Charge, Decision
-from ottla.metadata.controller.directories import assign_replicas_to_directories
-from ottla.metadata.controller.elections import elect_leaders
-from ottla.metadata.controller.features import kraft_version_asked, update_features
+from ottla.metadata.controller.delegation_tokens import (
+    create_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
+from ottla.metadata.controller.delete_topics import delete_topics
+from ottla.metadata.controller.features import requested_kraft_version, update_features
 from ottla.metadata.controller.heartbeats import Heartbeats
-from ottla.metadata.controller.isr import alter_partition
-from ottla.metadata.controller.liveness import heartbeat
+from ottla.metadata.controller.leader_elections import elect_leaders
+from ottla.metadata.controller.partition_reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.metadata.controller.producer_ids import allocate_producer_ids
 from ottla.metadata.controller.quotas import alter_client_quotas
-from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
 from ottla.metadata.controller.registration import register_broker, register_controller, unregister_broker
 from ottla.metadata.controller.scram import alter_scram_credentials
 from ottla.metadata.controller.state_tracker import StateTracker
-from ottla.metadata.controller.tokens import create_token, expire_token, renew_token
-from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
-from ottla.metadata.controller.topics import CreationContext, create_topics
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.directories.node_files import show_id
 from ottla.storage.directories.random_ids import random_id
 
-Decide = Callable[[View], Decision[Any]]
+Decide = Callable[[ControllerView], Decision[Any]]
 TIMED: Final = frozenset(
     {"CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"}
 )
@@ -84,40 +92,40 @@ class Decisions:
             raise UnsupportedVersion(f"the controller does not decide on {name}")
         return lambda view: method(self, view, request, asker)
 
-    def _create_topics(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        context = CreationContext(chance=self._random, new_id=self._new_id, charge=asker.charge)
+    def _create_topics(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        context = CreationContext(random=self._random, new_id=self._new_id, charge=asker.charge)
         return create_topics(view, request, context)
 
-    def _create_partitions(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return create_partitions(view, request, chance=self._random, charge=asker.charge)
+    def _create_partitions(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        return create_partitions(view, request, random=self._random, charge=asker.charge)
 
-    def _delete_topics(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _delete_topics(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return delete_topics(view, request, charge=asker.charge)
 
-    def _alter_client_quotas(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _alter_client_quotas(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return alter_client_quotas(view, request, unknown_hosts=asker.unknown_hosts)
 
-    def _create_acls(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _create_acls(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return create_acls(view, request, new_id=self._new_id)
 
-    def _incremental_alter_configs(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _incremental_alter_configs(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return incremental_alter_configs(view, request, forwarded=asker.through_broker)
 
-    def _alter_configs(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _alter_configs(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return alter_configs(view, request, forwarded=asker.through_broker)
 
-    def _update_features(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _update_features(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         consensus = self._quorum.consensus
         current = consensus.history.kraft_version
         voters = [key.id for key in consensus.voters.replicas]
         decision = update_features(view, request, kraft_version=current, voters=voters)
-        asked = kraft_version_asked(request)
+        asked = requested_kraft_version(request)
         if asked is not None and asked > current and not decision.reply.error_code:
             # It is the quorum's: consensus writes it into the log itself, ahead of what is decided here.
             self._quorum.upgrade_kraft_version(consensus.epoch, asked)
         return decision
 
-    def _broker_registration(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _broker_registration(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return register_broker(
             view,
             self._heartbeats,
@@ -127,47 +135,49 @@ class Decisions:
             kraft_version=self._quorum.consensus.history.kraft_version,
         )
 
-    def _broker_heartbeat(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        decision = heartbeat(
+    def _broker_heartbeat(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        decision = process_broker_heartbeat(
             view, self._heartbeats, request, now_ms=self._now_ms(), next_offset=self._quorum.log.end_offset
         )
         if not decision.reply.is_fenced:
-            self._states.heard(request.broker_id, request.current_metadata_offset, request.offline_log_dirs)
+            self._states.record_heartbeat(request.broker_id, request.current_metadata_offset, request.offline_log_dirs)
         return decision
 
-    def _unregister_broker(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _unregister_broker(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         return unregister_broker(view, self._heartbeats, request)
 
-    def _list_reassignments(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return Decision((), list_reassignments(view, request))
+    def _list_reassignments(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        return Decision((), list_partition_reassignments(view, request))
 
-    def _create_token(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
+    def _create_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
         def new_id() -> str:
             return show_id(self._new_id())
 
-        return create_token(view, request, principal=asker.principal, now_ms=self._now_ms(), new_token_id=new_id)
+        return create_delegation_token(
+            view, request, principal=asker.principal, now_ms=self._now_ms(), new_token_id=new_id
+        )
 
-    def _renew_token(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return renew_token(view, request, principal=asker.principal, now_ms=self._now_ms())
+    def _renew_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        return renew_delegation_token(view, request, principal=asker.principal, now_ms=self._now_ms())
 
-    def _expire_token(self, view: View, request: Any, asker: Asker) -> Decision[Any]:
-        return expire_token(view, request, principal=asker.principal, now_ms=self._now_ms())
+    def _expire_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
+        return expire_delegation_token(view, request, principal=asker.principal, now_ms=self._now_ms())
 
     def _new_id(self) -> bytes:
         return random_id(self._random.randbytes)
 
 
-_PLAIN: Final[dict[str, Callable[[View, Any], Decision[Any]]]] = {
+_PLAIN: Final[dict[str, Callable[[ControllerView, Any], Decision[Any]]]] = {
     "AlterPartition": alter_partition,
     "ElectLeaders": elect_leaders,
-    "AlterPartitionReassignments": alter_reassignments,
+    "AlterPartitionReassignments": alter_partition_reassignments,
     "AllocateProducerIds": allocate_producer_ids,
     "DeleteAcls": delete_acls,
     "AlterUserScramCredentials": alter_scram_credentials,
-    "AssignReplicasToDirs": assign_replicas_to_directories,
+    "AssignReplicasToDirs": assign_replicas_to_dirs,
     "ControllerRegistration": register_controller,
 }
-_METHODS: Final[dict[str, Callable[[Decisions, View, Any, Asker], Decision[Any]]]] = {
+_METHODS: Final[dict[str, Callable[[Decisions, ControllerView, Any, Asker], Decision[Any]]]] = {
     "CreateTopics": Decisions._create_topics,
     "CreatePartitions": Decisions._create_partitions,
     "DeleteTopics": Decisions._delete_topics,

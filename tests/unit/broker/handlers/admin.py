@@ -5,7 +5,7 @@ from typing import Any
 from ottla.broker.handlers import admin_table
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
-from ottla.metadata.controller.view import Options, View
+from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.node.dynamic_settings import DynamicSettings
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import ApiError
@@ -48,7 +48,9 @@ class Admin(Broker):
     def _decided(self, request: Any) -> Any:
         if self.refusal is not None:
             raise self.refusal
-        view = View(self.image, Options(node_id=ME, cluster_id=CLUSTER_ID, settings=self.node.given))
+        view = ControllerView(
+            self.image, ControllerOptions(node_id=ME, cluster_id=CLUSTER_ID, settings=self.node.given)
+        )
         if isinstance(request, IncrementalAlterConfigsRequest):
             decision: Any = incremental_alter_configs(view, request)
         else:

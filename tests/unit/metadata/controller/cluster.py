@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from immutables import Map
 
-from ottla.metadata.controller import liveness, registration
+from ottla.metadata.controller import broker_heartbeat, registration
+from ottla.metadata.controller.create_topics import CreationContext, create_topics
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.heartbeats import Heartbeats
-from ottla.metadata.controller.topics import CreationContext, create_topics
-from ottla.metadata.controller.view import Options, View
+from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.encoding import decode_record, encode_record
 from ottla.metadata.image.image import EMPTY, Image
@@ -78,13 +78,13 @@ class Cluster:
         metadata_version: int = LATEST,
         elr: bool = False,
         settings: dict[str, str] | None = None,
-        options: Callable[..., Options] = Options,
+        options: Callable[..., ControllerOptions] = ControllerOptions,
     ) -> None:
         self.options = options(node_id=3000, cluster_id=CLUSTER_ID, settings=settings or {})
         self.image: Image = EMPTY
         self.next_offset = 0
         self.now_ms = 1_000_000
-        self.chance = Random(seed)
+        self.random = Random(seed)
         self.heartbeats = Heartbeats(SESSION_MS)
         self._ids = count(1)
         self._incarnations = count(5_000)
@@ -100,8 +100,8 @@ class Cluster:
             self.start(broker)
 
     @property
-    def view(self) -> View:
-        return View(self.image, self.options)
+    def view(self) -> ControllerView:
+        return ControllerView(self.image, self.options)
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -177,13 +177,19 @@ class Cluster:
         )
         for name, value in changes.items():
             setattr(request, name, value)
-        reply = self.ask(liveness.heartbeat, request, self.heartbeats, now_ms=self.now_ms, next_offset=self.next_offset)
+        reply = self.ask(
+            broker_heartbeat.process_broker_heartbeat,
+            request,
+            self.heartbeats,
+            now_ms=self.now_ms,
+            next_offset=self.next_offset,
+        )
         assert isinstance(reply, BrokerHeartbeatResponse)
         return reply
 
     def fence_one(self) -> bool:
         """Fence the broker whose session ended first; whether there was one."""
-        fenced = self.ask(liveness.fence_one_expired, None, self.heartbeats, now_ms=self.now_ms)
+        fenced = self.ask(broker_heartbeat.fence_stale_broker, None, self.heartbeats, now_ms=self.now_ms)
         assert isinstance(fenced, bool)
         return fenced
 
@@ -196,7 +202,9 @@ class Cluster:
         """A broker goes without a word and is found missing."""
         for other in self.image.alive_brokers:
             if other.id != broker:
-                self.heartbeats.heard(other.id, other.epoch, self.next_offset - 1, self.now_ms + SESSION_MS + 1)
+                self.heartbeats.record_heartbeat(
+                    other.id, other.epoch, self.next_offset - 1, self.now_ms + SESSION_MS + 1
+                )
         self.now_ms += SESSION_MS + 1
         while self.fence_one():
             pass
@@ -228,7 +236,7 @@ class Cluster:
             ],
             validate_only=validate_only,
         )
-        context = CreationContext(chance=self.chance, new_id=self.new_id)
+        context = CreationContext(random=self.random, new_id=self.new_id)
         result = self.ask(create_topics, request, context=context).topics[0]
         assert isinstance(result, CreatableTopicResult)
         return result

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from ottla.metadata.controller import tokens
+from ottla.metadata.controller import delegation_tokens
 from ottla.metadata.controller.acls import create_acls, delete_acls
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.producer_ids import allocate_producer_ids
@@ -233,7 +233,7 @@ DAY_MS = 86_400_000
 
 def make_token(cluster: Cluster, principal: str = "User:ann", **request: object) -> bytes:
     ids = (f"token-{number}" for number in count())
-    decision = tokens.create_token(
+    decision = delegation_tokens.create_delegation_token(
         cluster.view,
         CreateDelegationTokenRequest(**request),  # type: ignore[arg-type]
         principal=principal,
@@ -250,27 +250,33 @@ def test_a_token_lives_a_day_is_renewed_and_never_outlives_its_last() -> None:
     assert (token.expiration_timestamp, token.max_timestamp) == (DAY_MS, 7 * DAY_MS)
     request = RenewDelegationTokenRequest(hmac=named, renew_period_ms=-1)
     with pytest.raises(DelegationTokenOwnerMismatch):
-        tokens.renew_token(cluster.view, request, principal="User:eve", now_ms=1)
-    reply = cluster.apply(tokens.renew_token(cluster.view, request, principal="User:bob", now_ms=DAY_MS))
+        delegation_tokens.renew_delegation_token(cluster.view, request, principal="User:eve", now_ms=1)
+    reply = cluster.apply(
+        delegation_tokens.renew_delegation_token(cluster.view, request, principal="User:bob", now_ms=DAY_MS)
+    )
     assert reply.expiry_timestamp_ms == 2 * DAY_MS
     with pytest.raises(DelegationTokenExpired):
-        tokens.renew_token(cluster.view, request, principal="User:bob", now_ms=3 * DAY_MS)
+        delegation_tokens.renew_delegation_token(cluster.view, request, principal="User:bob", now_ms=3 * DAY_MS)
     with pytest.raises(DelegationTokenNotFound):
-        tokens.renew_token(cluster.view, RenewDelegationTokenRequest(hmac=b"x"), principal="User:ann", now_ms=1)
+        delegation_tokens.renew_delegation_token(
+            cluster.view, RenewDelegationTokenRequest(hmac=b"x"), principal="User:ann", now_ms=1
+        )
 
 
 def test_a_token_ends_when_told_or_when_it_is_over() -> None:
     cluster = Cluster(settings=SECRET)
     named = make_token(cluster)
     later = ExpireDelegationTokenRequest(hmac=named, expiry_time_period_ms=10)
-    reply = cluster.apply(tokens.expire_token(cluster.view, later, principal="User:ann", now_ms=5))
+    reply = cluster.apply(
+        delegation_tokens.expire_delegation_token(cluster.view, later, principal="User:ann", now_ms=5)
+    )
     assert reply.expiry_timestamp_ms == cluster.image.tokens["token-0"].expiration_timestamp == 15
-    assert tokens.remove_expired_tokens(cluster.view, now_ms=15).records == ()
-    cluster.apply(tokens.remove_expired_tokens(cluster.view, now_ms=16))
+    assert delegation_tokens.remove_expired_tokens(cluster.view, now_ms=15).records == ()
+    cluster.apply(delegation_tokens.remove_expired_tokens(cluster.view, now_ms=16))
     assert not cluster.image.tokens
     named = make_token(cluster)
     at_once = ExpireDelegationTokenRequest(hmac=named, expiry_time_period_ms=-1)
-    cluster.apply(tokens.expire_token(cluster.view, at_once, principal="User:ann", now_ms=5))
+    cluster.apply(delegation_tokens.expire_delegation_token(cluster.view, at_once, principal="User:ann", now_ms=5))
     assert not cluster.image.tokens
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from bench.harness.kafka_jars import java, kafka_libs
 
-from ottla.metadata.controller.decision import Chance, Decision
-from ottla.metadata.controller.partition_change import Election, Target, change_partition
-from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.decision import Decision, Randomness
+from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
+from ottla.metadata.controller.replica_placer import ReplicaPlacer, usable_brokers
 from ottla.metadata.image.image import Placed
 from ottla.protocol.messages.records.metadata_records import (
     ConfigRecord,
@@ -37,41 +37,41 @@ def directory(broker: int) -> bytes:
     return (1).to_bytes(8, "big") + broker.to_bytes(8, "big")
 
 
-def random_partition(chance: Random, *, elr: bool) -> dict[str, Any]:
-    replicas = chance.sample(BROKERS, chance.randrange(1, 6))
-    isr = [each for each in replicas if chance.random() < 0.6]
+def random_partition(random: Random, *, elr: bool) -> dict[str, Any]:
+    replicas = random.sample(BROKERS, random.randrange(1, 6))
+    isr = [each for each in replicas if random.random() < 0.6]
     if not isr and not elr:
-        isr = [chance.choice(replicas)]
+        isr = [random.choice(replicas)]
     outside = [each for each in replicas if each not in isr]
-    leader = chance.choice([*isr, *isr, -1])
-    moving = chance.random() < 0.4
-    adding = [each for each in replicas if moving and chance.random() < 0.4]
-    removing = [each for each in replicas if moving and each not in adding and chance.random() < 0.4]
+    leader = random.choice([*isr, *isr, -1])
+    moving = random.random() < 0.4
+    adding = [each for each in replicas if moving and random.random() < 0.4]
+    removing = [each for each in replicas if moving and each not in adding and random.random() < 0.4]
     return {
         "replicas": replicas,
         "isr": isr,
         "leader": leader,
         "adding": adding,
         "removing": removing,
-        "elr": sorted(each for each in outside if elr and chance.random() < 0.4),
-        "last_known_elr": [chance.choice(replicas)] if elr and leader == -1 and chance.random() < 0.5 else [],
-        "recovery": int(leader != -1 and len(isr) == 1 and chance.random() < 0.3),
+        "elr": sorted(each for each in outside if elr and random.random() < 0.4),
+        "last_known_elr": [random.choice(replicas)] if elr and leader == -1 and random.random() < 0.5 else [],
+        "recovery": int(leader != -1 and len(isr) == 1 and random.random() < 0.3),
     }
 
 
-def random_target(chance: Random, partition: dict[str, Any]) -> dict[str, Any]:
+def random_target(random: Random, partition: dict[str, Any]) -> dict[str, Any]:
     target: dict[str, Any] = dict.fromkeys(("isr", "replicas", "removing", "adding", "recovery", "unclean_shutdown"))
     replicas = partition["replicas"]
-    match chance.randrange(6):
+    match random.randrange(6):
         case 0:
-            target["isr"] = [each for each in replicas if chance.random() < 0.7]
-            target["recovery"] = chance.choice([None, partition["recovery"], 0])
+            target["isr"] = [each for each in replicas if random.random() < 0.7]
+            target["recovery"] = random.choice([None, partition["recovery"], 0])
         case 1:
-            gone = chance.choice(replicas)
+            gone = random.choice(replicas)
             target["isr"] = [each for each in partition["isr"] if each != gone]
-            target["unclean_shutdown"] = chance.choice([None, gone])
+            target["unclean_shutdown"] = random.choice([None, gone])
         case 2:
-            wanted = chance.sample(BROKERS, chance.randrange(1, 6))
+            wanted = random.sample(BROKERS, random.randrange(1, 6))
             target["removing"] = sorted({*replicas} - {*wanted})
             target["adding"] = sorted({*wanted} - {*replicas})
             target["replicas"] = [*wanted, *target["removing"]]
@@ -83,31 +83,31 @@ def random_target(chance: Random, partition: dict[str, Any]) -> dict[str, Any]:
     return target
 
 
-def random_change(chance: Random) -> dict[str, Any]:
-    elr = chance.random() < 0.6
-    partition = random_partition(chance, elr=elr)
-    target = random_target(chance, partition)
+def random_change(random: Random) -> dict[str, Any]:
+    elr = random.random() < 0.6
+    partition = random_partition(random, elr=elr)
+    target = random_target(random, partition)
     # Whoever only comes can lead in no way; Kafka never asks this.
     arrives = not {*(target["replicas"] or ())} <= {*partition["replicas"]}
     return {
-        "level": 30 if elr else chance.choice([7, 11, 12, 16, 17, 25, 30]),
+        "level": 30 if elr else random.choice([7, 11, 12, 16, 17, 25, 30]),
         "elr": elr,
-        "min_isr": min(chance.randrange(1, 4), len(partition["replicas"])),
-        "election": chance.choice(["ONLINE", "PREFERRED", "ONLINE" if arrives else "UNCLEAN"]),
-        "active": [each for each in BROKERS if chance.random() < 0.7],
+        "min_isr": min(random.randrange(1, 4), len(partition["replicas"])),
+        "election": random.choice(["ONLINE", "PREFERRED", "ONLINE" if arrives else "UNCLEAN"]),
+        "active": [each for each in BROKERS if random.random() < 0.7],
         "partition": partition,
         "target": target,
     }
 
 
-def random_placement(chance: Random) -> dict[str, Any]:
+def random_placement(random: Random) -> dict[str, Any]:
     brokers = [
         {
             "id": each,
-            "rack": chance.choice([None, "a", "b", "c"]) if chance.random() < 0.8 else "a",
-            "fenced": chance.random() < 0.3,
+            "rack": random.choice([None, "a", "b", "c"]) if random.random() < 0.8 else "a",
+            "fenced": random.random() < 0.3,
         }
-        for each in chance.sample(range(12), chance.randrange(2, 10))
+        for each in random.sample(range(12), random.randrange(2, 10))
     ]
     brokers[0]["fenced"] = False
     # Beyond that Kafka shuffles, and may then pass over a rack by mistake; Ottla does not.
@@ -115,8 +115,8 @@ def random_placement(chance: Random) -> dict[str, Any]:
     return {
         "brokers": brokers,
         "partitions": unfenced,
-        "factor": chance.randrange(1, min(4, len(brokers)) + 1),
-        "chance": chance.choice(["first", "last", "middle"]),
+        "factor": random.randrange(1, min(4, len(brokers)) + 1),
+        "chance": random.choice(["first", "last", "middle"]),
     }
 
 
@@ -164,7 +164,7 @@ def change(cluster: Cluster, question: dict[str, Any]) -> dict[str, Any] | None:
     topic = cluster.image.topics[name]
     given = question["target"]
     target = Target(**given)
-    built = change_partition(
+    built = build_partition_change(
         cluster.view,
         Placed(topic, 0, topic.partitions[0]),
         target,
@@ -216,17 +216,17 @@ def placed(question: dict[str, Any]) -> list[list[int]]:
         cluster.register(each["id"], rack=each["rack"], log_dirs=[uuid(each["id"])])
         if not each["fenced"]:
             cluster.beat(each["id"])
-    chance: Chance = Rigged(question["chance"])
-    replicas = Racks(usable_brokers(cluster.view)).place(question["partitions"], question["factor"], chance)
+    random: Randomness = Rigged(question["chance"])
+    replicas = ReplicaPlacer(usable_brokers(cluster.view)).place(question["partitions"], question["factor"], random)
     return [list(each) for each in replicas]
 
 
 @pytest.fixture(scope="module")
 def questions() -> dict[str, Any]:
-    chance = Random(1)
+    random = Random(1)
     return {
-        "changes": [random_change(chance) for _ in range(CHANGES)],
-        "placements": [random_placement(chance) for _ in range(PLACEMENTS)],
+        "changes": [random_change(random) for _ in range(CHANGES)],
+        "placements": [random_placement(random) for _ in range(PLACEMENTS)],
     }
 
 

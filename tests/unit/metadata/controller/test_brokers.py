@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.metadata.controller import liveness, registration
+from ottla.metadata.controller import broker_heartbeat, registration
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.heartbeats import Heartbeats
 from ottla.metadata.image.values import NO_LEADER
@@ -159,10 +159,12 @@ def test_brokers_are_fenced_one_by_one_the_longest_unheard_first() -> None:
     cluster.beat(2)
     cluster.now_ms += SESSION_MS + 1
     cluster.beat(3)
-    assert cluster.apply(liveness.fence_one_expired(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms))
+    assert cluster.apply(broker_heartbeat.fence_stale_broker(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms))
     assert (cluster.image.brokers[1].fenced, cluster.image.brokers[2].fenced) == (True, False)
-    assert cluster.apply(liveness.fence_one_expired(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms))
-    assert not cluster.apply(liveness.fence_one_expired(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms))
+    assert cluster.apply(broker_heartbeat.fence_stale_broker(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms))
+    assert not cluster.apply(
+        broker_heartbeat.fence_stale_broker(cluster.view, cluster.heartbeats, now_ms=cluster.now_ms)
+    )
     assert (cluster.partition().leader, cluster.partition().isr) == (NO_LEADER, (2,))
     assert not cluster.image.brokers[3].fenced
 
@@ -170,15 +172,15 @@ def test_brokers_are_fenced_one_by_one_the_longest_unheard_first() -> None:
 def test_a_broken_connection_shortens_the_session_until_the_next_heartbeat() -> None:
     cluster = Cluster(1, 2)
     epoch = cluster.image.brokers[1].epoch
-    cluster.heartbeats.disconnected(1, epoch, cluster.now_ms, grace_ms=500)
+    cluster.heartbeats.shorten_session(1, epoch, cluster.now_ms, grace_ms=500)
     cluster.now_ms += 400
     cluster.beat(1)
     cluster.now_ms += 400
-    assert cluster.heartbeats.expired(cluster.now_ms) == []
-    cluster.heartbeats.disconnected(1, epoch - 1, cluster.now_ms, grace_ms=0)  # of a former life
-    cluster.heartbeats.disconnected(2, cluster.image.brokers[2].epoch, cluster.now_ms, grace_ms=500)
-    assert cluster.heartbeats.expired(cluster.now_ms + 500) == []
-    assert cluster.heartbeats.expired(cluster.now_ms + 501) == [2]
+    assert cluster.heartbeats.expired_brokers(cluster.now_ms) == []
+    cluster.heartbeats.shorten_session(1, epoch - 1, cluster.now_ms, grace_ms=0)  # of a former life
+    cluster.heartbeats.shorten_session(2, cluster.image.brokers[2].epoch, cluster.now_ms, grace_ms=500)
+    assert cluster.heartbeats.expired_brokers(cluster.now_ms + 500) == []
+    assert cluster.heartbeats.expired_brokers(cluster.now_ms + 501) == [2]
 
 
 def test_a_broker_that_returns_leads_what_only_it_has() -> None:
@@ -245,8 +247,8 @@ def test_a_new_controller_gives_every_broker_in_service_a_whole_session() -> Non
     cluster.stop(2)
     heartbeats = Heartbeats(SESSION_MS)
     heartbeats.activate(cluster.image, 500)
-    assert heartbeats.expired(500 + SESSION_MS) == []
-    assert heartbeats.expired(500 + SESSION_MS + 1) == [1]
+    assert heartbeats.expired_brokers(500 + SESSION_MS) == []
+    assert heartbeats.expired_brokers(500 + SESSION_MS + 1) == [1]
 
 
 def test_failed_directories_take_their_replicas_out_of_sync() -> None:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.metadata.controller.activation import activate, sign_of_life
+from ottla.metadata.controller.activation import activate, write_no_op
 from ottla.metadata.controller.configs import Operation, alter_configs, incremental_alter_configs
-from ottla.metadata.controller.features import kraft_version_asked, update_features
+from ottla.metadata.controller.features import requested_kraft_version, update_features
 from ottla.metadata.controller.registration import register_controller
-from ottla.metadata.controller.view import Options, View
+from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.metadata.image.image import EMPTY
 from ottla.metadata.image.loader import Loader
 from ottla.metadata.image.values import ConfigResource, ResourceType
@@ -178,7 +178,7 @@ def test_a_policy_sees_what_is_altered_and_may_refuse(cluster: Cluster) -> None:
         seen.append((resource, altered))
         raise PolicyViolation("no")
 
-    cluster.options = Options(node_id=3000, cluster_id="c", alter_config_policy=policy)
+    cluster.options = ControllerOptions(node_id=3000, cluster_id="c", alter_config_policy=policy)
     assert alter(cluster, TOPIC, "t", (SET, "retention.ms", "7")) == PolicyViolation.code
     assert seen == [(ConfigResource(TOPIC, "t"), {"retention.ms": "7"})]
 
@@ -293,9 +293,9 @@ def test_the_quorums_version_is_left_to_the_quorum(cluster: Cluster) -> None:
     request = UpdateFeaturesRequest(feature_updates=[key])
     decision = update_features(cluster.view, request, kraft_version=0, voters=[])
     assert decision.records == (NoOpRecord(),)
-    assert kraft_version_asked(request) == 1
+    assert requested_kraft_version(request) == 1
     request.validate_only = True
-    assert kraft_version_asked(request) is None
+    assert requested_kraft_version(request) is None
 
 
 def test_one_bad_feature_spoils_all(cluster: Cluster) -> None:
@@ -305,7 +305,7 @@ def test_one_bad_feature_spoils_all(cluster: Cluster) -> None:
 
 
 def test_an_empty_log_begins_with_the_bootstrap_records_in_a_transaction() -> None:
-    view = View(EMPTY, Options(node_id=1, cluster_id="c", settings={"min.insync.replicas": "2"}))
+    view = ControllerView(EMPTY, ControllerOptions(node_id=1, cluster_id="c", settings={"min.insync.replicas": "2"}))
     bootstrap = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=30),
         FeatureLevelRecord(name=ELR_VERSION, feature_level=1),
@@ -326,7 +326,7 @@ def test_an_empty_log_begins_with_the_bootstrap_records_in_a_transaction() -> No
 
 
 def test_an_old_cluster_begins_with_one_batch() -> None:
-    view = View(EMPTY, Options(node_id=1, cluster_id="c"))
+    view = ControllerView(EMPTY, ControllerOptions(node_id=1, cluster_id="c"))
     bootstrap = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)]
     decision = activate(view, bootstrap)
     assert (decision.records, decision.atomic) == (tuple(bootstrap), True)
@@ -336,5 +336,5 @@ def test_what_a_former_controller_left_half_done_is_aborted(cluster: Cluster) ->
     assert activate(cluster.view, []).records == ()
     aborted = activate(cluster.view, [], in_transaction=True)
     assert aborted.records == (AbortTransactionRecord(reason="Controller failover"),)
-    cluster.apply(sign_of_life())
+    cluster.apply(write_no_op())
     assert cluster.written == [NoOpRecord()]

@@ -2,10 +2,13 @@
 
 import pytest
 
-from ottla.metadata.controller import elections
-from ottla.metadata.controller.directories import assign_replicas_to_directories
-from ottla.metadata.controller.isr import alter_partition
-from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
+from ottla.metadata.controller import leader_elections
+from ottla.metadata.controller.alter_partition import alter_partition
+from ottla.metadata.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
+from ottla.metadata.controller.partition_reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.metadata.image.values import NO_LEADER, LeaderRecovery
 from ottla.protocol.errors import (
     ApiError,
@@ -71,7 +74,7 @@ def move(cluster: Cluster, replicas: list[int] | None, **changes: object) -> int
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[partition])])
     for name, value in changes.items():
         setattr(request, name, value)
-    reply = cluster.apply(alter_reassignments(cluster.view, request))
+    reply = cluster.apply(alter_partition_reassignments(cluster.view, request))
     return reply.responses[0].partitions[0].error_code
 
 
@@ -79,7 +82,7 @@ def elect(cluster: Cluster, kind: int, *numbers: int, topic: str = "t") -> list[
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=[TopicPartitions(topic=topic, partitions=list(numbers))]
     )
-    reply = cluster.apply(elections.elect_leaders(cluster.view, request))
+    reply = cluster.apply(leader_elections.elect_leaders(cluster.view, request))
     return [each.error_code for each in reply.replica_election_results[0].partition_result]
 
 
@@ -196,7 +199,7 @@ def test_an_election_for_all_mentions_only_what_was_elected(cluster: Cluster) ->
     cluster.start(1)
     set_isr(cluster, 1, 2, 3)
     request = ElectLeadersRequest(election_type=0, topic_partitions=None)
-    reply = cluster.apply(elections.elect_leaders(cluster.view, request))
+    reply = cluster.apply(leader_elections.elect_leaders(cluster.view, request))
     assert {each.topic: len(each.partition_result) for each in reply.replica_election_results} == {"t": 1, "u": 0}
 
 
@@ -224,10 +227,10 @@ def test_preferred_leaders_are_restored_a_limited_number_at_a_time(
     for name, number in (("t", 0), ("u", 0), ("u", 1)):
         assert cluster.partition(name, number).leader != 1
     set_isr(cluster, 1, 2, 3)
-    assert not cluster.apply(elections.balance_leaders(cluster.view))
+    assert not cluster.apply(leader_elections.balance_partition_leaders(cluster.view))
     assert cluster.partition().leader == 1
-    monkeypatch.setattr(elections, "MAX_ELECTIONS", 0)
-    assert cluster.apply(elections.balance_leaders(cluster.view))
+    monkeypatch.setattr(leader_elections, "MAX_ELECTIONS", 0)
+    assert cluster.apply(leader_elections.balance_partition_leaders(cluster.view))
 
 
 def test_partitions_without_leader_get_one_once_unclean_elections_are_allowed() -> None:
@@ -239,7 +242,7 @@ def test_partitions_without_leader_get_one_once_unclean_elections_are_allowed() 
         assert partition.leader == 1
     set_isr(cluster, 1)
     cluster.stop(1)
-    assert not cluster.apply(elections.elect_where_unclean_allowed(cluster.view))
+    assert not cluster.apply(leader_elections.elect_unclean_leaders(cluster.view))
     assert cluster.partition("t").leader == NO_LEADER
     assert cluster.partition("u").leader == 2
 
@@ -312,7 +315,7 @@ def test_moves_under_way_are_listed(cluster: Cluster) -> None:
     cluster.create("u", [1])
     move(cluster, [4, 1, 2])
     for topics in (None, [ListPartitionReassignmentsTopics(name=each, partition_indexes=[0, 9]) for each in "tux"]):
-        reply = list_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=topics))
+        reply = list_partition_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=topics))
         [topic] = reply.topics
         [partition] = topic.partitions
         assert (topic.name, partition.replicas) == ("t", [4, 1, 2, 3])
@@ -326,7 +329,7 @@ def assign_directory(cluster: Cluster, broker: int, chosen: bytes, topic_id: byt
         broker_epoch=cluster.epochs[broker],
         directories=[assign.DirectoryData(id=chosen, topics=[topic])],
     )
-    reply = cluster.apply(assign_replicas_to_directories(cluster.view, request))
+    reply = cluster.apply(assign_replicas_to_dirs(cluster.view, request))
     return reply.directories[0].topics[0].partitions[0].error_code
 
 

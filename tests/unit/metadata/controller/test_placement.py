@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.replica_placer import ReplicaPlacer, usable_brokers
 from tests.unit.metadata.controller.cluster import Cluster
 
 BROKERS = 5
@@ -16,7 +16,7 @@ def placed(partitions: int, factor: int, *, seed: int = 0) -> list[tuple[int, ..
     cluster = Cluster()
     for broker in range(BROKERS):
         cluster.start(broker)
-    return Racks(usable_brokers(cluster.view)).place(partitions, factor, Random(seed))
+    return ReplicaPlacer(usable_brokers(cluster.view)).place(partitions, factor, Random(seed))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -9,12 +9,16 @@ from random import Random
 
 import pytest
 
-from ottla.metadata.controller import elections, registration
+from ottla.metadata.controller import leader_elections, registration
+from ottla.metadata.controller.alter_partition import alter_partition
+from ottla.metadata.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
 from ottla.metadata.controller.configs import incremental_alter_configs
-from ottla.metadata.controller.directories import assign_replicas_to_directories
-from ottla.metadata.controller.isr import alter_partition
-from ottla.metadata.controller.reassignment import alter_reassignments, list_reassignments
-from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
+from ottla.metadata.controller.create_partitions import create_partitions
+from ottla.metadata.controller.delete_topics import delete_topics
+from ottla.metadata.controller.partition_reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.metadata.image.image import Image, Placed
 from ottla.metadata.image.placement import placement_of
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
@@ -43,9 +47,9 @@ class Walk:
     """A cluster, and the events that may happen to it."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)
-        self.elr = self.chance.random() < 0.5
-        level = 30 if self.elr else self.chance.choice([7, 11, 12, 16, 17, 25, 30])
+        self.random = Random(seed)
+        self.elr = self.random.random() < 0.5
+        level = 30 if self.elr else self.random.choice([7, 11, 12, 16, 17, 25, 30])
         self.cluster = Cluster(1, 2, 3, 4, seed=seed, metadata_version=level, elr=self.elr)
         self.unclean = False
         self.events: list[Callable[[], None]] = [
@@ -69,7 +73,7 @@ class Walk:
 
     def step(self) -> None:
         before = self.cluster.image
-        event = self.chance.choice(self.events)
+        event = self.random.choice(self.events)
         try:
             event()
         except ApiError:
@@ -77,37 +81,37 @@ class Walk:
         check(before, self.cluster)
 
     def some_broker(self) -> int:
-        return self.chance.choice(BROKERS)
+        return self.random.choice(BROKERS)
 
     def some_partition(self) -> Placed | None:
         topics = sorted(self.cluster.image.topics)
         if not topics:
             return None
-        topic = self.cluster.image.topics[self.chance.choice(topics)]
-        number = self.chance.randrange(len(topic.partitions))
+        topic = self.cluster.image.topics[self.random.choice(topics)]
+        number = self.random.randrange(len(topic.partitions))
         return Placed(topic, number, topic.partitions[number])
 
     def start_broker(self) -> None:
         broker = self.some_broker()
         known = self.cluster.image.brokers.get(broker)
-        clean = known is not None and self.chance.random() < 0.5
+        clean = known is not None and self.random.random() < 0.5
         self.cluster.register(
             broker,
-            rack=self.chance.choice([None, "a", "b"]),
+            rack=self.random.choice([None, "a", "b"]),
             previous_broker_epoch=known.epoch if known is not None and clean else -1,
-            log_dirs=[directory(broker, number) for number in range(self.chance.choice([1, 2]))],
+            log_dirs=[directory(broker, number) for number in range(self.random.choice([1, 2]))],
         )
         self.cluster.beat(broker)
 
     def beat(self) -> None:
-        self.cluster.now_ms += self.chance.randrange(1_000)
+        self.cluster.now_ms += self.random.randrange(1_000)
         self.cluster.beat(
             self.some_broker(),
-            current_metadata_offset=self.cluster.next_offset - self.chance.choice([1, 1, 1, 3]),
+            current_metadata_offset=self.cluster.next_offset - self.random.choice([1, 1, 1, 3]),
         )
 
     def shut_down(self) -> None:
-        self.cluster.beat(self.some_broker(), want_shut_down=True, want_fence=self.chance.random() < 0.1)
+        self.cluster.beat(self.some_broker(), want_shut_down=True, want_fence=self.random.random() < 0.1)
 
     def vanish(self) -> None:
         """Time passes; those that send no heartbeat meanwhile are fenced."""
@@ -122,7 +126,7 @@ class Walk:
 
     def unregister(self) -> None:
         broker = self.some_broker()
-        if self.cluster.image.is_alive(broker) and self.chance.random() < 0.7:
+        if self.cluster.image.is_alive(broker) and self.random.random() < 0.7:
             return
         request = UnregisterBrokerRequest(broker_id=broker)
         self.cluster.ask(registration.unregister_broker, request, self.cluster.heartbeats)
@@ -130,13 +134,13 @@ class Walk:
     def create_topic(self) -> None:
         if len(self.cluster.image.topics) > 6:
             return
-        settings = {"min.insync.replicas": str(self.chance.choice([1, 2, 3]))}
-        if self.chance.random() < 0.2:
+        settings = {"min.insync.replicas": str(self.random.choice([1, 2, 3]))}
+        if self.random.random() < 0.2:
             settings["unclean.leader.election.enable"] = "true"
         self.cluster.create(
-            f"topic-{self.chance.randrange(12)}",
-            partitions=self.chance.randrange(1, 4),
-            factor=self.chance.randrange(1, 4),
+            f"topic-{self.random.randrange(12)}",
+            partitions=self.random.randrange(1, 4),
+            factor=self.random.randrange(1, 4),
             configs=settings,
         )
 
@@ -151,7 +155,7 @@ class Walk:
                 name=placed.topic.name, count=len(placed.topic.partitions) + 1, assignments=None
             )
             request = CreatePartitionsRequest(topics=[topic])
-            self.cluster.ask(create_partitions, request, chance=self.chance)
+            self.cluster.ask(create_partitions, request, random=self.random)
 
     def alter_isr(self) -> None:
         """A leader adds or drops followers, with what it knows of the epochs, which may be old."""
@@ -159,15 +163,15 @@ class Walk:
         if placed is None or not placed.partition.has_leader:
             return
         partition = placed.partition
-        isr = {partition.leader, *(each for each in partition.replicas if self.chance.random() < 0.7)}
+        isr = {partition.leader, *(each for each in partition.replicas if self.random.random() < 0.7)}
         recovery = partition.leader_recovery
-        if recovery and self.chance.random() < 0.7:
+        if recovery and self.random.random() < 0.7:
             recovery = 0
         epochs = self.cluster.epochs
         data = alter.PartitionData(
             partition_index=placed.number,
-            leader_epoch=partition.leader_epoch - (self.chance.random() < 0.05),
-            partition_epoch=partition.partition_epoch + self.chance.choice([0] * 20 + [-1, 1]),
+            leader_epoch=partition.leader_epoch - (self.random.random() < 0.05),
+            partition_epoch=partition.partition_epoch + self.random.choice([0] * 20 + [-1, 1]),
             new_isr_with_epochs=[
                 alter.BrokerState(broker_id=each, broker_epoch=epochs.get(each, -1)) for each in sorted(isr)
             ],
@@ -191,29 +195,29 @@ class Walk:
         known = sorted(self.cluster.image.brokers)
         if placed is None or not known:
             return
-        wanted = self.chance.sample(known, self.chance.randrange(1, min(4, len(known)) + 1))
+        wanted = self.random.sample(known, self.random.randrange(1, min(4, len(known)) + 1))
         target = ReassignablePartition(
-            partition_index=placed.number, replicas=None if self.chance.random() < 0.25 else wanted
+            partition_index=placed.number, replicas=None if self.random.random() < 0.25 else wanted
         )
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name=placed.topic.name, partitions=[target])],
-            allow_replication_factor_change=self.chance.random() < 0.8,
+            allow_replication_factor_change=self.random.random() < 0.8,
         )
-        self.cluster.ask(alter_reassignments, request)
+        self.cluster.ask(alter_partition_reassignments, request)
 
     def elect(self) -> None:
-        request = ElectLeadersRequest(election_type=self.chance.choice([0, 1]), topic_partitions=None)
-        self.cluster.ask(elections.elect_leaders, request)
+        request = ElectLeadersRequest(election_type=self.random.choice([0, 1]), topic_partitions=None)
+        self.cluster.ask(leader_elections.elect_leaders, request)
 
     def scan(self) -> None:
-        self.cluster.ask(elections.balance_leaders, None)
-        self.cluster.ask(elections.elect_where_unclean_allowed, None)
+        self.cluster.ask(leader_elections.balance_partition_leaders, None)
+        self.cluster.ask(leader_elections.elect_unclean_leaders, None)
 
     def configure(self) -> None:
         self.unclean = not self.unclean
         changes = [
             configs.AlterableConfig(name="unclean.leader.election.enable", value=str(self.unclean).lower()),
-            configs.AlterableConfig(name="min.insync.replicas", value=str(self.chance.choice([1, 2, 3]))),
+            configs.AlterableConfig(name="min.insync.replicas", value=str(self.random.choice([1, 2, 3]))),
         ]
         resource = configs.AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
         request = configs.IncrementalAlterConfigsRequest(resources=[resource])
@@ -222,13 +226,13 @@ class Walk:
     def lose_directory(self) -> None:
         broker = self.cluster.image.brokers.get(self.some_broker())
         if broker is not None and len(broker.log_dirs) > 1:
-            self.cluster.beat(broker.id, offline_log_dirs=[self.chance.choice(broker.log_dirs)])
+            self.cluster.beat(broker.id, offline_log_dirs=[self.random.choice(broker.log_dirs)])
 
     def assign_directory(self) -> None:
         broker = self.cluster.image.brokers.get(self.some_broker())
         if broker is None or not broker.log_dirs:
             return
-        chosen = directory(broker.id, self.chance.choice([0, 1]))
+        chosen = directory(broker.id, self.random.choice([0, 1]))
         held = [
             assign.TopicData(topic_id=each.topic.id, partitions=[assign.PartitionData(partition_index=each.number)])
             for each in self.cluster.image.partitions_with_replica(broker.id)
@@ -239,7 +243,7 @@ class Walk:
             broker_epoch=broker.epoch,
             directories=[assign.DirectoryData(id=chosen, topics=held)],
         )
-        self.cluster.ask(assign_replicas_to_directories, request)
+        self.cluster.ask(assign_replicas_to_dirs, request)
 
 
 def check(before: Image, cluster: Cluster) -> None:
@@ -326,7 +330,7 @@ def finish(walk: Walk) -> None:
         answer = cluster.apply(alter_partition(cluster.view, request)).topics[0].partitions[0]
         assert answer.error_code in (0, NewLeaderElected.code)
         assert cluster.partition(placed.topic.name, placed.number).isr
-    listed = list_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=None))
+    listed = list_partition_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=None))
     for topic in listed.topics:
         for each in topic.partitions:
             assert not cluster.partition(topic.name, each.partition_index).has_leader

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from ottla.metadata.controller import registration, state_tracker
-from ottla.metadata.controller.directories import assign_replicas_to_directories
-from ottla.metadata.controller.isr import alter_partition
-from ottla.metadata.controller.reassignment import alter_reassignments
-from ottla.metadata.controller.state_tracker import ASSUMED_AFTER_MS, StateTracker
-from ottla.metadata.controller.states import (
+from ottla.metadata.controller.alter_partition import alter_partition
+from ottla.metadata.controller.assign_replicas_to_dirs import assign_replicas_to_dirs
+from ottla.metadata.controller.delete_topics import delete_topics
+from ottla.metadata.controller.partition_reassignments import alter_partition_reassignments
+from ottla.metadata.controller.replica_states import (
     PARTITION_TRANSITIONS,
     REPLICA_TRANSITIONS,
     PartitionState,
     ReplicaState,
-    move,
+    find_steps,
     partition_state,
-    steps,
+    take_step,
 )
-from ottla.metadata.controller.topic_changes import delete_topics
+from ottla.metadata.controller.state_tracker import ASSUMED_AFTER_MS, StateTracker
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.values import NO_LEADER, Partition
@@ -63,14 +63,14 @@ Key = tuple[bytes, int, int]
 def test_a_replica_takes_the_steps_of_the_document() -> None:
     life = [ReplicaState.NON_EXISTENT, NEW, ONLINE, OFFLINE, ONLINE, OFFLINE, STARTED, SUCCESSFUL]
     for old, new in pairwise([*life, ReplicaState.NON_EXISTENT]):
-        assert move(old, new) is new
+        assert take_step(old, new) is new
 
 
 def test_a_partition_takes_the_steps_of_the_document() -> None:
     states = PartitionState
     life = [states.NON_EXISTENT, states.NEW, states.ONLINE, states.OFFLINE, states.ONLINE, states.OFFLINE]
     for old, new in pairwise([*life, states.NON_EXISTENT]):
-        assert move(old, new) is new
+        assert take_step(old, new) is new
 
 
 def test_every_state_has_its_transitions() -> None:
@@ -95,7 +95,7 @@ def test_every_state_has_its_transitions() -> None:
 )
 def test_an_illegal_step_is_an_assertion_error(old: ReplicaState, new: ReplicaState) -> None:
     with pytest.raises(AssertionError, match="is illegal"):
-        move(old, new)
+        take_step(old, new)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_an_illegal_step_is_an_assertion_error(old: ReplicaState, new: ReplicaSt
     ],
 )
 def test_one_image_may_hold_several_steps(old: ReplicaState, new: ReplicaState, way: tuple[ReplicaState, ...]) -> None:
-    assert steps(old, new) == way
+    assert find_steps(old, new) == way
 
 
 @pytest.mark.parametrize(("old", "new"), [(ONLINE, NEW), (OFFLINE, NEW), (STARTED, OFFLINE), (SUCCESSFUL, ONLINE)])
 def test_no_way_leads_through_another_life(old: ReplicaState, new: ReplicaState) -> None:
     with pytest.raises(AssertionError, match="no legal way"):
-        steps(old, new)
+        find_steps(old, new)
 
 
 def test_a_partition_is_new_until_it_has_its_first_leader() -> None:
@@ -152,8 +152,8 @@ class Tracked:
             reply = beat(broker, **changes)
             request = cluster.asked[asked].request
             if not reply.is_fenced:
-                self.tracker.heard(broker, request.current_metadata_offset, request.offline_log_dirs)
-                self.model.heard(cluster.image, broker, request.current_metadata_offset)
+                self.tracker.record_heartbeat(broker, request.current_metadata_offset, request.offline_log_dirs)
+                self.model.record_heartbeat(cluster.image, broker, request.current_metadata_offset)
             return reply
 
         cluster.apply = applied  # type: ignore[method-assign]
@@ -215,7 +215,7 @@ class Tracked:
     def reassign(self, *replicas: int, name: str = "t", number: int = 0) -> None:
         target = ReassignablePartition(partition_index=number, replicas=[*replicas] or None)
         topic = ReassignableTopic(name=name, partitions=[target])
-        self.cluster.ask(alter_reassignments, AlterPartitionReassignmentsRequest(topics=[topic]))
+        self.cluster.ask(alter_partition_reassignments, AlterPartitionReassignmentsRequest(topics=[topic]))
 
     def check(self) -> None:
         """The tracker says what the model says."""
@@ -252,9 +252,9 @@ class Model:
                 for broker_id in partition.replicas:
                     key = topic.id, number, broker_id
                     now[key] = self._state(image, partition, broker_id, self.live.get(key))
-                    steps(self.live.get(key, ReplicaState.NON_EXISTENT), now[key])
+                    find_steps(self.live.get(key, ReplicaState.NON_EXISTENT), now[key])
         for key in self.live.keys() - now.keys():
-            assert steps(self.live[key], STARTED)[-1] is STARTED
+            assert find_steps(self.live[key], STARTED)[-1] is STARTED
             if key[2] in image.brokers:
                 self.started[image.offset, key] = self._directories[key]
         self.live = now
@@ -266,7 +266,7 @@ class Model:
         }
         self.started = {each: held for each, held in self.started.items() if each[1][2] in image.brokers}
 
-    def heard(self, image: Image, broker_id: int, offset: int) -> None:
+    def record_heartbeat(self, image: Image, broker_id: int, offset: int) -> None:
         """A broker in service has applied all up to an offset, in the directories that it has."""
         log_dirs = image.brokers[broker_id].log_dirs
         self.started = {
@@ -383,7 +383,7 @@ def with_directories(*replicas: int) -> Tracked:
     request = assign.AssignReplicasToDirsRequest(
         broker_id=2, broker_epoch=cluster.epochs[2], directories=[assign.DirectoryData(id=directory(2, 1), topics=held)]
     )
-    cluster.ask(assign_replicas_to_directories, request)
+    cluster.ask(assign_replicas_to_dirs, request)
     return tracked
 
 
@@ -392,7 +392,7 @@ def test_what_is_in_a_failed_directory_is_not_removed() -> None:
     cluster = tracked.cluster
     tracked.delete()
     cluster.beat(1)
-    tracked.tracker.heard(2, cluster.image.offset, [directory(2, 1)])
+    tracked.tracker.record_heartbeat(2, cluster.image.offset, [directory(2, 1)])
     assert tracked.deletion() == {(0, 1): SUCCESSFUL, (0, 2): STARTED}, "the image does not know of the failure yet"
     cluster.beat(2, offline_log_dirs=[directory(2, 1)])
     cluster.beat(2, offline_log_dirs=[directory(2, 1)])
@@ -518,12 +518,12 @@ def test_counting_the_same_image_again_costs_nothing_and_one_change_costs_the_sa
 @pytest.mark.parametrize("chunk", range(8))
 def test_whatever_happens_the_states_are_right(chunk: int) -> None:
     for seed in range(chunk * 20, (chunk + 1) * 20):
-        walk, chance = Walk(seed), Random(f"failover {seed}")
+        walk, random = Walk(seed), Random(f"failover {seed}")
         tracked = Tracked(walk.cluster)
         for number in range(80):
             try:
                 walk.step()
-                if chance.random() < 0.02:
+                if random.random() < 0.02:
                     tracked.fail_over()
                 tracked.check()
             except Exception as error:

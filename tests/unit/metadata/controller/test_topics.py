@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
-from ottla.metadata.controller.placement import Racks, usable_brokers
-from ottla.metadata.controller.topic_changes import create_partitions, delete_topics
-from ottla.metadata.controller.topics import CreationContext, create_topics
-from ottla.metadata.controller.view import NewTopic, Options, View
+from ottla.metadata.controller.create_partitions import create_partitions
+from ottla.metadata.controller.create_topics import CreationContext, create_topics
+from ottla.metadata.controller.delete_topics import delete_topics
+from ottla.metadata.controller.replica_placer import ReplicaPlacer, usable_brokers
+from ottla.metadata.controller.view import ControllerOptions, ControllerView, NewTopic
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED
 from ottla.protocol.errors import (
     ApiError,
@@ -42,14 +43,14 @@ from tests.unit.metadata.controller.cluster import Cluster, directory, uuid
 
 
 def context(cluster: Cluster, **changes: object) -> CreationContext:
-    return CreationContext(chance=cluster.chance, new_id=cluster.new_id, **changes)  # type: ignore[arg-type]
+    return CreationContext(random=cluster.random, new_id=cluster.new_id, **changes)  # type: ignore[arg-type]
 
 
 def grow(cluster: Cluster, name: str, count: int, *assignments: list[int], validate_only: bool = False) -> int:
     manual = [CreatePartitionsAssignment(broker_ids=each) for each in assignments] or None
     topic = CreatePartitionsTopic(name=name, count=count, assignments=manual)
     request = CreatePartitionsRequest(topics=[topic], validate_only=validate_only)
-    return cluster.apply(create_partitions(cluster.view, request, chance=cluster.chance)).results[0].error_code
+    return cluster.apply(create_partitions(cluster.view, request, random=cluster.random)).results[0].error_code
 
 
 def delete(cluster: Cluster, **request: object) -> list[tuple[str | None, int]]:
@@ -215,7 +216,7 @@ def test_policies_and_quotas_may_refuse_a_topic() -> None:
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
     charged = create_topics(cluster.view, request, context(cluster, charge=charge))
     assert charged.reply.topics[0].error_code == ThrottlingQuotaExceeded.code
-    view = View(cluster.image, Options(node_id=1, cluster_id="c", create_topic_policy=policy))
+    view = ControllerView(cluster.image, ControllerOptions(node_id=1, cluster_id="c", create_topic_policy=policy))
     assert create_topics(view, request, context(cluster)).reply.topics[0].error_code == PolicyViolation.code
     assert seen == [NewTopic("t", 2, 1, None, {})]
 
@@ -308,7 +309,7 @@ def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int)
     cluster = Cluster()
     for broker in range(6):
         cluster.start(broker, rack="abc"[broker % 3])
-    placed = Racks(usable_brokers(cluster.view)).place(60, 3, Random(seed))
+    placed = ReplicaPlacer(usable_brokers(cluster.view)).place(60, 3, Random(seed))
     for replicas in placed:
         assert {broker % 3 for broker in replicas} == {0, 1, 2}
     leaders = Counter(replicas[0] for replicas in placed)
@@ -320,7 +321,7 @@ def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int)
 def test_fenced_brokers_get_replicas_only_where_others_do_not_suffice() -> None:
     cluster = Cluster(1, 2)
     cluster.register(3)
-    for replicas in Racks(usable_brokers(cluster.view)).place(20, 2, Random(1)):
+    for replicas in ReplicaPlacer(usable_brokers(cluster.view)).place(20, 2, Random(1)):
         assert 3 not in replicas
-    for replicas in Racks(usable_brokers(cluster.view)).place(20, 3, Random(1)):
+    for replicas in ReplicaPlacer(usable_brokers(cluster.view)).place(20, 3, Random(1)):
         assert replicas[2] == 3

@@ -34,9 +34,9 @@ class FaithfulWalk(Walk):
     """A walk without what Kafka does otherwise."""
 
     def reassign(self) -> None:
-        state = self.chance.getstate()
+        state = self.random.getstate()
         placed = self.some_partition()
-        self.chance.setstate(state)
+        self.random.setstate(state)
         if placed is not None and not placed.partition.is_reassigning:
             super().reassign()
 
@@ -47,18 +47,18 @@ class FaithfulWalk(Walk):
 
     def add_partitions(self) -> None:
         """Only if all partitions have as many replicas: Kafka looks at any one of them."""
-        state = self.chance.getstate()
+        state = self.random.getstate()
         placed = self.some_partition()
-        self.chance.setstate(state)
+        self.random.setstate(state)
         if placed is not None and len({len(each.replicas) for each in placed.topic.partitions}) == 1:
             super().add_partitions()
 
     def lose_directory(self) -> None:
         """Only while nothing else changes by the same heartbeat."""
         self.beat()
-        state = self.chance.getstate()
+        state = self.random.getstate()
         broker = self.cluster.image.brokers.get(self.some_broker())
-        self.chance.setstate(state)
+        self.random.setstate(state)
         if broker is not None and not broker.fenced and not broker.in_controlled_shutdown:
             super().lose_directory()
 

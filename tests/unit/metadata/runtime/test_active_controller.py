@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.metadata.controller.states import ReplicaState
+from ottla.metadata.controller.replica_states import ReplicaState
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.loader import Loader, Update
 from ottla.metadata.image.placement import Move, Placement, placement_of

@@ -8,7 +8,7 @@ from ottla.config.settings.setting import InvalidSetting, Setting, Update
 from ottla.config.settings.topics import NOTHING, validate_topic_settings
 from ottla.config.settings.values import SettingType, WrongValue, parse_value
 from ottla.metadata.controller.topic_names import check_topic_name
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
@@ -31,7 +31,7 @@ _MIN_PUSH_MS, _MAX_PUSH_MS = 100, 3_600_000
 _comma = re.compile(r"\s*,\s*")
 
 
-def check_name(view: View, resource: ConfigResource) -> None:
+def validate_resource(view: ControllerView, resource: ConfigResource) -> None:
     """Whether a resource can have settings at all."""
     match resource.type:
         case ResourceType.TOPIC if not resource.name:
@@ -53,13 +53,13 @@ def check_name(view: View, resource: ConfigResource) -> None:
             raise UnsupportedVersion(f"Unknown resource type {resource.type}.")
 
 
-def check_settings(
-    view: View, resource: ConfigResource, settings: Mapping[str, str], altered: Mapping[str, str | None]
+def validate_configs(
+    view: ControllerView, resource: ConfigResource, settings: Mapping[str, str], altered: Mapping[str, str | None]
 ) -> None:
     """Whether a resource may have these settings, of which some are altered."""
     match resource.type:
         case ResourceType.TOPIC:
-            check_topic_settings(view, settings, before=view.image.topic_config(resource.name))
+            validate_topic_configs(view, settings, before=view.image.topic_config(resource.name))
         case ResourceType.BROKER:
             _check_broker_settings(resource.name, altered)
         case ResourceType.GROUP:
@@ -68,7 +68,9 @@ def check_settings(
             _check_client_metrics(settings)
 
 
-def check_topic_settings(view: View, settings: Mapping[str, str], before: Mapping[str, str] = NOTHING) -> None:
+def validate_topic_configs(
+    view: ControllerView, settings: Mapping[str, str], before: Mapping[str, str] = NOTHING
+) -> None:
     remote_storage = view.options.setting("remote.log.storage.system.enable") is True
     try:
         validate_topic_settings(settings, view.options.settings, before=before, remote_storage=remote_storage)
@@ -76,7 +78,9 @@ def check_topic_settings(view: View, settings: Mapping[str, str], before: Mappin
         raise InvalidConfig(str(error)) from None
 
 
-def check_alteration(view: View, resource: ConfigResource, name: str, value: str | None, *, forwarded: bool) -> None:
+def validate_alteration(
+    view: ControllerView, resource: ConfigResource, name: str, value: str | None, *, forwarded: bool
+) -> None:
     """Rules that concern what is altered and not what comes out."""
     if value is not None and len(value) > MAX_VALUE_LENGTH:
         raise InvalidConfig(
@@ -94,7 +98,7 @@ def check_alteration(view: View, resource: ConfigResource, name: str, value: str
         _check_cordoned(view, resource, value, forwarded=forwarded)
 
 
-def _check_cordoned(view: View, resource: ConfigResource, value: str | None, *, forwarded: bool) -> None:
+def _check_cordoned(view: ControllerView, resource: ConfigResource, value: str | None, *, forwarded: bool) -> None:
     if view.metadata_version < CORDONED_LOG_DIRS:
         needed = METADATA_VERSIONS[CORDONED_LOG_DIRS].name
         raise InvalidConfig(f"The cordoned.log.dirs configuration requires metadata.version {needed} or above.")
@@ -109,7 +113,7 @@ def _check_cordoned(view: View, resource: ConfigResource, value: str | None, *, 
         )
 
 
-def _check_node(view: View, name: str) -> None:
+def _check_node(view: ControllerView, name: str) -> None:
     try:
         node_id = int(name)
     except ValueError:
@@ -135,7 +139,7 @@ def _check_broker_settings(broker: str, altered: Mapping[str, str | None]) -> No
         _parse(setting, value)
 
 
-def _check_group_settings(view: View, settings: Mapping[str, str]) -> None:
+def _check_group_settings(view: ControllerView, settings: Mapping[str, str]) -> None:
     known = group_settings()
     for name, value in settings.items():
         if name not in known:
@@ -152,7 +156,7 @@ def _check_group_settings(view: View, settings: Mapping[str, str]) -> None:
 _SESSION_AND_HEARTBEAT = ("session.timeout.ms", "heartbeat.interval.ms")
 
 
-def _check_group_bounds(view: View, name: str, value: str) -> None:
+def _check_group_bounds(view: ControllerView, name: str, value: str) -> None:
     """Brokers bound what groups may choose; of some settings there is only a most."""
     kind, _, rest = name.partition(".")
     if group_settings()[name].type is not SettingType.INT:
@@ -164,7 +168,7 @@ def _check_group_bounds(view: View, name: str, value: str) -> None:
         raise InvalidConfig(f"{name} must be less than or equal to {highest}")
 
 
-def _group_number(view: View, settings: Mapping[str, str], kind: str, name: str) -> int:
+def _group_number(view: ControllerView, settings: Mapping[str, str], kind: str, name: str) -> int:
     given = settings.get(f"{kind}.{name}")
     return view.options.number(f"group.{kind}.{name}") if given is None else int(given)
 

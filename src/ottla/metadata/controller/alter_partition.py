@@ -1,9 +1,9 @@
 """Leaders change the ISR of their partitions (AlterPartition)."""
 
-from ottla.metadata.controller.decision import Decision, once
-from ottla.metadata.controller.partition_change import Election, Target, change_partition
-from ottla.metadata.controller.registration import registered
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import Decision, reject_duplicate
+from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
+from ottla.metadata.controller.registration import check_broker_epoch
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.image import Placed
 from ottla.metadata.image.partitions import LEADER_UNCHANGED, changed_partition
 from ottla.metadata.image.values import LeaderRecovery, Partition, Topic
@@ -31,10 +31,10 @@ from ottla.protocol.messages.rpc.alter_partition import (
 _RECOVERIES = frozenset(LeaderRecovery)
 
 
-def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+def alter_partition(view: ControllerView, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
     """Each change is made or gets its own error. One that completes a reassignment may end the leadership of who asked
     for it: then it is made, and answered NEW_LEADER_ELECTED."""
-    registered(view, request.broker_id, request.broker_epoch)
+    check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[object] = []
     topics = []
     seen: set[tuple[bytes, int]] = set()
@@ -45,7 +45,7 @@ def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[Alte
             try:
                 if topic is None:
                     raise UnknownTopicId
-                once(seen, topic.id, data.partition_index)
+                reject_duplicate(seen, topic.id, data.partition_index)
                 record, answer = _alter(view, request.broker_id, topic, data)
             except ApiError as error:  # one bad partition spoils only its own answer
                 answer = ResponsePartitionData(partition_index=data.partition_index, error_code=error.code)
@@ -58,7 +58,7 @@ def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[Alte
 
 
 def _alter(
-    view: View, broker_id: int, topic: Topic, data: PartitionData
+    view: ControllerView, broker_id: int, topic: Topic, data: PartitionData
 ) -> tuple[PartitionChangeRecord | None, ResponsePartitionData]:
     number = data.partition_index
     partition = topic.partition(number)
@@ -72,7 +72,7 @@ def _alter(
         _check_eligible(view, member)
     election = Election.UNCLEAN if view.allows_unclean_election(topic) else Election.ONLINE
     target = Target(isr=[each.broker_id for each in isr], recovery=data.leader_recovery_state)
-    record = change_partition(view, Placed(topic, number, partition), target, election=election)
+    record = build_partition_change(view, Placed(topic, number, partition), target, election=election)
     if record is not None:
         partition = changed_partition(partition, record)
         if record.leader not in (broker_id, LEADER_UNCHANGED):
@@ -109,7 +109,7 @@ def _check_isr(partition: Partition, isr: list[int], recovery: int) -> None:
         raise InvalidRequest
 
 
-def _check_eligible(view: View, member: BrokerState) -> None:
+def _check_eligible(view: ControllerView, member: BrokerState) -> None:
     """Only a broker in service may be in sync, and only in the life in which it caught up (KIP-841, KIP-903)."""
     broker = view.image.brokers.get(member.broker_id)
     if broker is None or broker.in_controlled_shutdown or broker.fenced:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ottla.config.settings.values import Password
 from ottla.metadata.controller.decision import Decision
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import DelegationToken
 from ottla.protocol.errors import (
     DelegationTokenAuthDisabled,
@@ -32,8 +32,13 @@ from ottla.security.delegation import USER, token_hmac
 _FOREVER = (1 << 63) - 1
 
 
-def create_token(
-    view: View, request: CreateDelegationTokenRequest, *, principal: str, now_ms: int, new_token_id: Callable[[], str]
+def create_delegation_token(
+    view: ControllerView,
+    request: CreateDelegationTokenRequest,
+    *,
+    principal: str,
+    now_ms: int,
+    new_token_id: Callable[[], str],
 ) -> Decision[CreateDelegationTokenResponse]:
     """A token for the client itself (`principal`, such as User:ann) or, where it may, for another owner."""
     secret = _secret(view)
@@ -71,8 +76,8 @@ def create_token(
     return Decision((record,), reply, atomic=True)
 
 
-def renew_token(
-    view: View, request: RenewDelegationTokenRequest, *, principal: str, now_ms: int
+def renew_delegation_token(
+    view: ControllerView, request: RenewDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[RenewDelegationTokenResponse]:
     """Let a token live on, but not beyond its last day."""
     token = _token(view, request.hmac)
@@ -85,8 +90,8 @@ def renew_token(
     return Decision((_record(token, expires),), RenewDelegationTokenResponse(expiry_timestamp_ms=expires), atomic=True)
 
 
-def expire_token(
-    view: View, request: ExpireDelegationTokenRequest, *, principal: str, now_ms: int
+def expire_delegation_token(
+    view: ControllerView, request: ExpireDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[ExpireDelegationTokenResponse]:
     """Set a token's end; a negative period ends it at once."""
     token = _token(view, request.hmac)
@@ -100,13 +105,13 @@ def expire_token(
     return Decision((_record(token, expires),), ExpireDelegationTokenResponse(expiry_timestamp_ms=expires), atomic=True)
 
 
-def remove_expired_tokens(view: View, *, now_ms: int) -> Decision[None]:
+def remove_expired_tokens(view: ControllerView, *, now_ms: int) -> Decision[None]:
     """Sweep out the tokens that are over (every delegation.token.expiry.check.interval.ms)."""
     over = (token_id for token_id, token in sorted(view.image.tokens.items()) if _is_over(token, now_ms))
     return Decision(tuple(RemoveDelegationTokenRecord(token_id=each) for each in over), None, atomic=True)
 
 
-def _secret(view: View) -> str:
+def _secret(view: ControllerView) -> str:
     secret = view.options.setting("delegation.token.secret.key")
     if not isinstance(secret, Password):
         raise DelegationTokenAuthDisabled
@@ -115,7 +120,7 @@ def _secret(view: View) -> str:
     return secret.value
 
 
-def _token(view: View, wanted: bytes) -> DelegationToken:
+def _token(view: ControllerView, wanted: bytes) -> DelegationToken:
     secret = _secret(view)
     for token_id, token in sorted(view.image.tokens.items()):
         if hmac.compare_digest(token_hmac(secret, token_id), bytes(wanted)):

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ottla.metadata.controller.assignments import NewPartitions, check_assignment, check_manual_isr
-from ottla.metadata.controller.config_checks import check_topic_settings
-from ottla.metadata.controller.decision import MAX_RECORDS, Chance, Charge, Decision, decide_all
-from ottla.metadata.controller.placement import Racks, usable_brokers
+from ottla.metadata.controller.config_validation import validate_topic_configs
+from ottla.metadata.controller.decision import MAX_RECORDS, Charge, Decision, Randomness, decide_atomically
+from ottla.metadata.controller.partition_assignments import (
+    PartitionRecords,
+    validate_manual_assignment,
+    validate_manual_isr,
+)
+from ottla.metadata.controller.replica_placer import ReplicaPlacer, usable_brokers
 from ottla.metadata.controller.topic_names import METADATA_TOPIC, check_topic_name
-from ottla.metadata.controller.view import NewTopic, View
+from ottla.metadata.controller.view import ControllerView, NewTopic
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
     ApiError,
@@ -40,12 +44,14 @@ Configs = dict[str, str]
 class CreationContext:
     """What creating topics needs beside the view."""
 
-    chance: Chance
+    random: Randomness
     new_id: Callable[[], bytes]
     charge: Charge | None = None
 
 
-def create_topics(view: View, request: CreateTopicsRequest, context: CreationContext) -> Decision[CreateTopicsResponse]:
+def create_topics(
+    view: ControllerView, request: CreateTopicsRequest, context: CreationContext
+) -> Decision[CreateTopicsResponse]:
     """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
     _check_total(view, request)
     topics = {each.name: each for each in request.topics}
@@ -63,11 +69,11 @@ def create_topics(view: View, request: CreateTopicsRequest, context: CreationCon
         else:
             records += made
             results.append(result)
-    decision = decide_all(records, CreateTopicsResponse(topics=results))
+    decision = decide_atomically(records, CreateTopicsResponse(topics=results))
     return decision.without_records() if request.validate_only else decision
 
 
-def _check_total(view: View, request: CreateTopicsRequest) -> None:
+def _check_total(view: ControllerView, request: CreateTopicsRequest) -> None:
     default = view.options.number("num.partitions")
     total = sum(
         len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
@@ -80,11 +86,11 @@ def _check_total(view: View, request: CreateTopicsRequest) -> None:
 class _Creation:
     """The topics of one request. What many of them have in common is worked out once."""
 
-    def __init__(self, view: View, context: CreationContext) -> None:
+    def __init__(self, view: ControllerView, context: CreationContext) -> None:
         self._view = view
         self._context = context
-        self._racks = Racks(usable_brokers(view))
-        self._partitions = NewPartitions(view)
+        self._racks = ReplicaPlacer(usable_brokers(view))
+        self._partitions = PartitionRecords(view)
         self._settings: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
         """By what topics set themselves, if they may: all their settings, as clients are told them."""
 
@@ -105,9 +111,9 @@ class _Creation:
         records: list[object] = [TopicRecord(name=name, topic_id=topic_id)]
         for key, value in configs.items():
             records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value))
-        new_partition = self._partitions.record
+        build_partition = self._partitions.build
         for number, replicas in enumerate(assignments):
-            records.append(new_partition(topic_id, number, replicas))
+            records.append(build_partition(topic_id, number, replicas))
         return records, CreatableTopicResult(
             name=name,
             topic_id=topic_id,
@@ -136,7 +142,7 @@ class _Creation:
         key = frozenset(configs.items())
         known = self._settings.get(key)
         if known is None:
-            check_topic_settings(self._view, configs)
+            validate_topic_configs(self._view, configs)
             known = self._settings[key] = _described(self._view, configs)
         return known
 
@@ -159,7 +165,7 @@ class _Creation:
         if factor == -1:
             factor = view.options.number("default.replication.factor")
         try:
-            assignments = self._racks.place(partitions, factor, self._context.chance)
+            assignments = self._racks.place(partitions, factor, self._context.random)
         except InvalidReplicationFactor as error:
             raise InvalidReplicationFactor(
                 f"Unable to replicate the partition {factor} time(s): {error.message}"
@@ -180,7 +186,7 @@ def _configs(topic: CreatableTopic) -> Configs:
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _described(view: View, configs: Configs) -> list[CreatableTopicConfigs]:
+def _described(view: ControllerView, configs: Configs) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=each,
@@ -193,7 +199,7 @@ def _described(view: View, configs: Configs) -> list[CreatableTopicConfigs]:
     ]
 
 
-def _manual_assignments(view: View, topic: CreatableTopic) -> list[tuple[int, ...]]:
+def _manual_assignments(view: ControllerView, topic: CreatableTopic) -> list[tuple[int, ...]]:
     if topic.replication_factor != -1:
         raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.num_partitions != -1:
@@ -204,8 +210,8 @@ def _manual_assignments(view: View, topic: CreatableTopic) -> list[tuple[int, ..
         number = assignment.partition_index
         if number in found:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {number}")
-        check_assignment(view, assignment.broker_ids, factor)
-        check_manual_isr(view, assignment.broker_ids, number)
+        validate_manual_assignment(view, assignment.broker_ids, factor)
+        validate_manual_isr(view, assignment.broker_ids, number)
         factor = len(assignment.broker_ids)
         found[number] = tuple(assignment.broker_ids)
     if sorted(found) != list(range(len(found))):

@@ -6,10 +6,10 @@ A move adds the new replicas to the old ones and marks who comes and who goes; i
 
 from collections.abc import Iterable
 
-from ottla.metadata.controller.assignments import check_assignment
-from ottla.metadata.controller.decision import Decision, decide_all, once
-from ottla.metadata.controller.partition_change import Election, Target, change_partition
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import Decision, decide_atomically, reject_duplicate
+from ottla.metadata.controller.partition_assignments import validate_manual_assignment
+from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.image import Placed
 from ottla.metadata.image.placement import partitions_in
 from ottla.metadata.image.values import Partition, Topic
@@ -35,8 +35,8 @@ from ottla.protocol.messages.rpc.list_partition_reassignments import (
 )
 
 
-def alter_reassignments(
-    view: View, request: AlterPartitionReassignmentsRequest
+def alter_partition_reassignments(
+    view: ControllerView, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Begin, replace or, with no replicas named, cancel moves of partitions."""
     records: list[object] = []
@@ -47,7 +47,7 @@ def alter_reassignments(
         for target in asked.partitions:
             answer = ReassignablePartitionResponse(partition_index=target.partition_index, error_message=None)
             try:
-                once(seen, asked.name, target.partition_index)
+                reject_duplicate(seen, asked.name, target.partition_index)
                 placed = _find(view, asked.name, target.partition_index)
                 if target.replicas is None:
                     record = _cancel(view, placed)
@@ -66,10 +66,12 @@ def alter_reassignments(
         error_message=None,
         responses=responses,
     )
-    return decide_all(records, reply)
+    return decide_atomically(records, reply)
 
 
-def list_reassignments(view: View, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def list_partition_reassignments(
+    view: ControllerView, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
     """The moves under way, all or of some partitions; what does not move is not mentioned."""
     moving = view.image.placement.reassigning
     asked: Iterable[tuple[Topic, Iterable[int]]]
@@ -95,7 +97,7 @@ def list_reassignments(view: View, request: ListPartitionReassignmentsRequest) -
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-def _find(view: View, name: str, number: int) -> Placed:
+def _find(view: ControllerView, name: str, number: int) -> Placed:
     topic = view.image.topic(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"Unable to find a topic named {name}.")
@@ -105,17 +107,17 @@ def _find(view: View, name: str, number: int) -> Placed:
     return Placed(topic, number, partition)
 
 
-def _move(view: View, placed: Placed, wanted: list[int]) -> PartitionChangeRecord | None:
-    check_assignment(view, wanted)
+def _move(view: ControllerView, placed: Placed, wanted: list[int]) -> PartitionChangeRecord | None:
+    validate_manual_assignment(view, wanted)
     partition = placed.partition
     removing = sorted({*partition.replicas} - {*wanted})
     # Who is still on the way from a move that this one replaces is on the way in this one too.
     adding = sorted({*wanted} - {*partition.replicas} | {*partition.adding} & {*wanted})
     target = Target(replicas=[*wanted, *removing], removing=removing, adding=adding)
-    return change_partition(view, placed, target)
+    return build_partition_change(view, placed, target)
 
 
-def _cancel(view: View, placed: Placed) -> PartitionChangeRecord | None:
+def _cancel(view: ControllerView, placed: Placed) -> PartitionChangeRecord | None:
     """Back to the replicas of before. If none of these is in sync any more, that is an unclean election."""
     partition, topic = placed.partition, placed.topic
     if not partition.is_reassigning:
@@ -133,7 +135,7 @@ def _cancel(view: View, placed: Placed) -> PartitionChangeRecord | None:
             )
         isr = replicas[:1]
     target = Target(isr=isr, replicas=replicas, removing=(), adding=())
-    return change_partition(view, placed, target, election=Election.UNCLEAN if unclean else Election.ONLINE)
+    return build_partition_change(view, placed, target, election=Election.UNCLEAN if unclean else Election.ONLINE)
 
 
 def _check_factor_unchanged(partition: Partition, wanted: list[int]) -> None:

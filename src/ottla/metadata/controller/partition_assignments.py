@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.view import ControllerView
 from ottla.protocol.errors import InvalidReplicaAssignment
 from ottla.protocol.messages.records.metadata_records import PartitionRecord
 
 
-def check_assignment(view: View, replicas: Sequence[int], replication_factor: int | None = None) -> None:
+def validate_manual_assignment(
+    view: ControllerView, replicas: Sequence[int], replication_factor: int | None = None
+) -> None:
     """Whether replicas given by hand can be: some, of registered brokers, each once, and as many as elsewhere."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
@@ -29,12 +31,12 @@ def check_assignment(view: View, replicas: Sequence[int], replication_factor: in
         )
 
 
-def active_replicas(view: View, replicas: Sequence[int]) -> list[int]:
+def active_replicas(view: ControllerView, replicas: Sequence[int]) -> list[int]:
     """Those replicas of a new partition that are in sync from the start."""
     return [replica for replica in replicas if view.is_active(replica)]
 
 
-def check_manual_isr(view: View, replicas: Sequence[int], number: int) -> None:
+def validate_manual_isr(view: ControllerView, replicas: Sequence[int], number: int) -> None:
     if not active_replicas(view, replicas):
         raise InvalidReplicaAssignment(
             f"All brokers specified in the manual partition assignment for partition {number} are fenced or in"
@@ -42,20 +44,20 @@ def check_manual_isr(view: View, replicas: Sequence[int], number: int) -> None:
         )
 
 
-class NewPartitions:
+class PartitionRecords:
     """Makes the records of new partitions. Most have the same replicas as others, and then share what follows from
     them."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ControllerView) -> None:
         self._view = view
         self._known: dict[tuple[int, ...], tuple[list[int], list[int], list[bytes]]] = {}
 
-    def record(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
+    def build(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
         """A new partition: all active replicas are in sync, as there is nothing to have, and the first of them
         leads."""
         known = self._known.get(replicas)
         if known is None:
-            known = self._known[replicas] = self._of(replicas)
+            known = self._known[replicas] = self._values_for(replicas)
         brokers, isr, directories = known
         return PartitionRecord(
             topic_id=topic_id,
@@ -68,7 +70,7 @@ class NewPartitions:
             directories=directories,
         )
 
-    def _of(self, replicas: tuple[int, ...]) -> tuple[list[int], list[int], list[bytes]]:
+    def _values_for(self, replicas: tuple[int, ...]) -> tuple[list[int], list[int], list[bytes]]:
         view = self._view
         directories = [view.default_directory(replica) for replica in replicas] if view.assigns_directories else []
         isr = active_replicas(view, replicas)

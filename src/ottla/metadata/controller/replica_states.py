@@ -66,13 +66,13 @@ _ENDS: Final = frozenset({PartitionState.NON_EXISTENT, ReplicaState.NON_EXISTENT
 S = TypeVar("S", bound=StrEnum)
 
 
-def move(old: S, new: S) -> S:
+def take_step(old: S, new: S) -> S:
     """Return the new state of something that takes one step. An illegal step is a bug."""
     assert new in TRANSITIONS[old], f"a step from {old} to {new} is illegal: legal are {', '.join(TRANSITIONS[old])}"
     return new
 
 
-def steps(old: S, new: S) -> tuple[S, ...]:
+def find_steps(old: S, new: S) -> tuple[S, ...]:
     """Return the legal steps from one state to another, the shortest way; an illegal change is a bug.
 
     What ceases to exist stays so: no way leads through NonExistent to another life.

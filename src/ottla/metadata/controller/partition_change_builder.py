@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from ottla.metadata.controller.view import View, has_online_directory
+from ottla.metadata.controller.view import ControllerView, has_online_directory
 from ottla.metadata.image.image import Placed
 from ottla.metadata.image.partitions import LEADER_UNCHANGED, RECOVERY_UNCHANGED
 from ottla.metadata.image.values import NO_LEADER, LeaderRecovery
@@ -45,8 +45,8 @@ class Target:
     """A broker that may have lost what it had not written; it cannot be eligible."""
 
 
-def change_partition(
-    view: View,
+def build_partition_change(
+    view: ControllerView,
     placed: Placed,
     target: Target,
     *,
@@ -55,13 +55,15 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """The record that brings a partition to its target; None if nothing changes. `may_lead` replaces the check that a
     broker is active, for when the image does not show yet what is about to happen to one."""
-    return _Draft(view, placed, target, election, may_lead or view.is_active).finish()
+    return PartitionChangeBuilder(view, placed, target, election, may_lead or view.is_active).build()
 
 
-class _Draft:
+class PartitionChangeBuilder:
     """A partition under change. A broker that goes makes tens of thousands of these."""
 
-    def __init__(self, view: View, placed: Placed, target: Target, election: Election, may_lead: MayLead) -> None:
+    def __init__(
+        self, view: ControllerView, placed: Placed, target: Target, election: Election, may_lead: MayLead
+    ) -> None:
         old = placed.partition
         self.view = view
         self.topic = placed.topic
@@ -78,7 +80,7 @@ class _Draft:
         self.elr = list(old.elr)
         self.record = PartitionChangeRecord(topic_id=placed.topic.id, partition_id=placed.number)
 
-    def finish(self) -> PartitionChangeRecord | None:
+    def build(self) -> PartitionChangeRecord | None:
         self._complete_reassignment()
         self._keep_eligible()
         self._elect()

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from ottla.metadata.controller.decision import Decision, decide_all, once
-from ottla.metadata.controller.partition_change import Election, Target, change_partition
-from ottla.metadata.controller.view import View
+from ottla.metadata.controller.decision import Decision, decide_atomically, reject_duplicate
+from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
+from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.image import Placed
 from ottla.protocol.errors import (
     ApiError,
@@ -27,7 +27,7 @@ MAX_ELECTIONS = 1_000
 _KINDS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
-def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+def elect_leaders(view: ControllerView, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
     """Elect the preferred leaders of partitions, or any leader for those without. No list means all partitions, and
     then those that need no election are not mentioned."""
     election = _KINDS.get(request.election_type)
@@ -47,7 +47,7 @@ def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLea
         for number in numbers:
             answer = PartitionResult(partition_id=number, error_message=None)
             try:
-                once(seen, name, number)
+                reject_duplicate(seen, name, number)
                 records.append(_elect(view, name, number, election))
             except ApiError as error:  # one bad partition spoils only its own answer
                 if every and isinstance(error, ElectionNotNeeded):
@@ -55,24 +55,24 @@ def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLea
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
         results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    bounded = decide_all(records, ElectLeadersResponse(replica_election_results=results))
+    bounded = decide_atomically(records, ElectLeadersResponse(replica_election_results=results))
     return Decision(bounded.records, bounded.reply)
 
 
-def balance_leaders(view: View) -> Decision[bool]:
+def balance_partition_leaders(view: ControllerView) -> Decision[bool]:
     """Give partitions back to their preferred leaders that can lead (auto.leader.rebalance.enable). The reply says
     whether there may be more to do."""
     records: list[object] = []
     for placed in view.image.partitions_not_led_by_preferred():
         if len(records) >= MAX_ELECTIONS:
             break
-        record = change_partition(view, placed, Target(), election=Election.PREFERRED)
+        record = build_partition_change(view, placed, Target(), election=Election.PREFERRED)
         if record is not None:
             records.append(record)
     return Decision(tuple(records), len(records) >= MAX_ELECTIONS)
 
 
-def elect_where_unclean_allowed(view: View) -> Decision[bool]:
+def elect_unclean_leaders(view: ControllerView) -> Decision[bool]:
     """Find leaders for partitions without one whose topics put being there above being complete. The reply says whether
     there may be more to do."""
     records: list[object] = []
@@ -80,13 +80,13 @@ def elect_where_unclean_allowed(view: View) -> Decision[bool]:
         if len(records) >= MAX_ELECTIONS:
             break
         if view.allows_unclean_election(placed.topic):
-            record = change_partition(view, placed, Target(), election=Election.UNCLEAN)
+            record = build_partition_change(view, placed, Target(), election=Election.UNCLEAN)
             if record is not None:
                 records.append(record)
     return Decision(tuple(records), len(records) >= MAX_ELECTIONS)
 
 
-def _elect(view: View, name: str, number: int, election: Election) -> PartitionChangeRecord:
+def _elect(view: ControllerView, name: str, number: int, election: Election) -> PartitionChangeRecord:
     topic = view.image.topic(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"No such topic as {name}")
@@ -96,7 +96,7 @@ def _elect(view: View, name: str, number: int, election: Election) -> PartitionC
     preferred = election is Election.PREFERRED
     if partition.leader == partition.preferred_leader if preferred else partition.has_leader:
         raise ElectionNotNeeded
-    record = change_partition(view, Placed(topic, number, partition), Target(), election=election)
+    record = build_partition_change(view, Placed(topic, number, partition), Target(), election=election)
     if record is None:
         raise PreferredLeaderNotAvailable if preferred else EligibleLeadersNotAvailable
     return record
