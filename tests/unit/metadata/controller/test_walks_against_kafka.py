@@ -127,7 +127,7 @@ def step_of(asked: Asked, before: Image) -> dict[str, Any] | None:
         "version": 0,
     }
     request = asked.request
-    if asked.what == "fence_one_expired":
+    if asked.what == "fence_stale_broker":
         fenced = [each.id for each in before.alive_brokers if not asked.image.is_alive(each.id)]
         return {**step, "do": "fence", "broker": fenced[0]} if fenced else None
     if asked.what in ("create_topics", "create_partitions"):
@@ -150,7 +150,7 @@ def item_of(asked: Asked) -> int | None:
             return None
         case "alter_partition", reply:
             return int(reply.topics[0].partitions[0].error_code)
-        case "alter_reassignments", reply:
+        case "alter_partition_reassignments", reply:
             return int(reply.responses[0].partitions[0].error_code)
         case _, BrokerHeartbeatResponse() as reply:
             return FENCED * reply.is_fenced + RELEASED * reply.should_shut_down + CAUGHT_UP * reply.is_caught_up

@@ -172,7 +172,7 @@ public final class WalkJudge {
         short version = (short) step.get("version").asInt();
         switch (step.get("do").asText()) {
             case "register_broker" -> register(new BrokerRegistrationRequestData(data, version), step);
-            case "heartbeat" -> heartbeat(new BrokerHeartbeatRequestData(data, version), step, answer);
+            case "process_broker_heartbeat" -> heartbeat(new BrokerHeartbeatRequestData(data, version), step, answer);
             case "fence" -> {
                 List<ApiMessageAndVersion> records = new ArrayList<>();
                 replication.handleBrokerFenced(step.get("broker").asInt(), records);
@@ -188,18 +188,18 @@ public final class WalkJudge {
                 context(version),
                 new DeleteTopicsRequestData(data, version).topics().stream().map(each -> each.topicId()).toList()));
             case "alter_partition" -> alterPartition(new AlterPartitionRequestData(data, version), answer);
-            case "alter_reassignments" -> {
+            case "alter_partition_reassignments" -> {
                 var result = replication.alterPartitionReassignments(
                     new AlterPartitionReassignmentsRequestData(data, version));
                 apply(result);
                 answer.put("item", result.response().responses().get(0).partitions().get(0).errorCode());
             }
             case "elect_leaders" -> apply(replication.electLeaders(new ElectLeadersRequestData(data, version)));
-            case "balance_leaders" -> apply(replication.maybeBalancePartitionLeaders());
-            case "elect_where_unclean_allowed" -> apply(replication.maybeElectUncleanLeaders());
+            case "balance_partition_leaders" -> apply(replication.maybeBalancePartitionLeaders());
+            case "elect_unclean_leaders" -> apply(replication.maybeElectUncleanLeaders());
             case "incremental_alter_configs" ->
                 alterConfigs(new IncrementalAlterConfigsRequestData(data, version));
-            case "assign_replicas_to_directories" ->
+            case "assign_replicas_to_dirs" ->
                 apply(replication.handleAssignReplicasToDirs(new AssignReplicasToDirsRequestData(data, version)));
             default -> throw new IllegalArgumentException(step.get("do").asText());
         }
