@@ -1,4 +1,4 @@
-"""CONFORMANCE.md names a place in the code and a test for every statement of the documents, and all of them exist."""
+"""docs/conformance.md names a place in the code and a test for every statement of the documents, and all of them exist."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TABLES = ROOT / "CONFORMANCE.md"
+TABLES = ROOT / "docs" / "conformance.md"
 DOCUMENTS = ("The controller", "Request processing", "Controller failover with ZooKeeper")
 COLUMNS = ["what the document says", "where", "test", "differs"]
 ZOOKEEPER_MODE = "(ZooKeeper mode)"

@@ -9,7 +9,26 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "ottla").rglob("*.py"))
 EVERY_FILE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
+DOCUMENTS = sorted(
+    [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+)
+FOLDERS = "tests|bench|src|examples|scripts|requirements"
+ROOMS = "|".join(path.parent.name for path in (ROOT / "src" / "ottla").glob("*/__init__.py"))
 MAX_FUNCTION_LINES = 60
+REFUSED = (
+    "told",
+    "whoever",
+    "anew",
+    "what is none",
+    "nought",
+    "so many",
+    "goes on with",
+    "way on",
+    "ended in order",
+    "comes in by",
+    "the last life",
+)
+"""Phrases that read like a translation; CONTRIBUTING.md says what to write instead."""
 
 
 def relative(path: Path) -> str:
@@ -34,28 +53,39 @@ def test_a_module_says_what_it_is_for(path: Path) -> None:
     assert not text or ast.get_docstring(ast.parse(text)), f"{relative(path)} has no docstring"
 
 
+def refused_phrases(text: str) -> list[str]:
+    """Return the phrases of a text that no native engineer would write, each with its line."""
+    pattern = re.compile(rf"\b(?:{'|'.join(REFUSED)})\b|\bis none\b", re.IGNORECASE)
+    return [
+        f"line {number}: {match[0]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for match in pattern.finditer(re.sub(r"`[^`]*`|\bis None\b", "", line))
+    ]
+
+
 def test_nothing_is_left_for_later() -> None:
     leftover = re.compile(r"\b(TODO|FIXME|XXX)\b")
     found = [relative(p) for p in EVERY_FILE if p != Path(__file__) and leftover.search(p.read_text())]
     assert not found
 
 
-def test_the_folder_table_of_the_architecture_is_true() -> None:
-    rows = re.findall(r"^\| `(\w+)/` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+def test_the_room_table_of_the_architecture_is_true() -> None:
+    rows = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture" / "index.md").read_text(), re.MULTILINE)
     folders = sorted(p.parent.name for p in (ROOT / "src" / "ottla").glob("*/__init__.py"))
     assert sorted(rows) == folders
 
 
-def test_files_that_the_documents_name_exist() -> None:
-    for document in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
-        text = (ROOT / document).read_text()
-        for name in re.findall(r"`((?:tests|bench|src|examples|scripts|requirements)/[\w/.-]+\.\w+)`", text):
-            assert (ROOT / name).exists(), f"{document} names {name}"
-        for name in re.findall(
-            r"`((?:broker|cli|client|config|coordinators|metadata|node|plugins|protocol|replication|security|spark|storage)/[\w/]+\.(?:py|c))`",
-            text,
-        ):
-            assert (ROOT / "src" / "ottla" / name).exists(), f"{document} names {name}"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_files_that_the_documents_name_exist(document: Path) -> None:
+    text = document.read_text()
+    named = [ROOT / name for name in re.findall(rf"`((?:{FOLDERS})/[\w/.-]+\.\w+)`", text)]
+    named += [ROOT / "src" / "ottla" / name for name in re.findall(rf"`((?:{ROOMS})/[\w/]+\.(?:py|c|java))`", text)]
+    assert [relative(path) for path in named if not path.exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_documents_are_written_in_plain_english(document: Path) -> None:
+    assert refused_phrases(document.read_text()) == []
 
 
 def test_make_targets_that_the_readme_names_exist() -> None:

@@ -13,7 +13,7 @@ GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}
 
 @case(
     "controller-partitions",
-    "a controller of so many partitions: made, a tenth lose their leader, a snapshot, a start",
+    "controller, by number of partitions: creation, a tenth lose their leader, snapshot, start",
     nodes=0,
     warm_rounds=0,
     goals=GOALS,

@@ -31,12 +31,12 @@ NODES = 3
 ONE_BY_ONE = 500
 BUSY, WIDE_RECORDS, WIDE_RECORDS_PER_S = 5, 300, 60.0
 SETTLED_PARTITIONS_PER_S = 500
-"""At least so many partitions are made and followed in a second: what is left of that is not to be measured."""
+"""Partitions that a cluster creates and follows in a second, at least: the case waits that long before it measures."""
 
 
 @case(
     "growth-partitions",
-    "a topic of so many partitions: made, written to, left alone",
+    "a topic, by number of partitions: created, written to, idle",
     warm_rounds=0,
     axis="partitions",
     sizes=(1, 100, 1_000, 10_000),
@@ -64,7 +64,7 @@ def growth_partitions(trial: Trial) -> Figures:
 
 @case(
     "growth-connections",
-    "so many open connections: opened, left alone, and one of them asks",
+    "open connections, by number: opened, idle, one of them sends requests",
     quick=True,
     warm_rounds=0,
     axis="connections",
@@ -90,7 +90,7 @@ def growth_connections(trial: Trial) -> Figures:
 
 @case(
     "growth-groups",
-    "so many groups: each commits, then 2,000 commits of any of them; left alone",
+    "groups, by number: each commits, then 2,000 commits of random groups; idle",
     needs=GROUPS,
     warm_rounds=0,
     axis="groups",
@@ -131,7 +131,7 @@ def growth_groups(trial: Trial) -> Figures:
 
 @case(
     "growth-log",
-    "a log of so many MB: 50 k × 1,000 B more, and 1,000 small fetches from anywhere in it",
+    "a log, by size: 50 k × 1,000 B appended, 1,000 small fetches at random offsets",
     warm_rounds=0,
     axis="MB",
     sizes=(10, 100, 1_000, 3_000),
@@ -200,7 +200,7 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
 
 @case(
     "growth-replicated",
-    "three nodes with so many idle partitions × 3: left alone, then 500 × 100 B one after the other, acks=all",
+    "three nodes, by number of idle partitions × 3: idle, then 500 × 100 B one after the other, acks=all",
     nodes=NODES,
     warm_rounds=0,
     goals={"p50_ms": 0.5, "idle_percent": 0.5},
@@ -239,7 +239,7 @@ def growth_replicated(trial: Trial) -> Figures:
 
 @case(
     "growth-wide",
-    "a consumer, then a share consumer, of so many partitions of which five get 300 × 100 B, 60 a second",
+    "a consumer, then a share consumer, by number of assigned partitions; five of them get 300 × 100 B, 60 a second",
     needs=SHARE_GROUPS,
     warm_rounds=0,
     rises={"p50_ms": 1.5, "server_cpu_s": 1.5, "share_p50_ms": 1.5, "share_cpu_s": 1.5},

@@ -106,7 +106,7 @@ class LoneController:
         return bool(answer.is_fenced)
 
     def create(self, partitions: int) -> None:
-        """Topics with so many partitions together, each request making one."""
+        """Create topics with this many partitions in total, one topic a request."""
         with self.connect() as connection:
             for number, start in enumerate(range(0, partitions, PARTITIONS_A_TOPIC)):
                 count = min(PARTITIONS_A_TOPIC, partitions - start)

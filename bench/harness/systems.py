@@ -225,7 +225,7 @@ class Node:
             )
 
     def wait_for_brokers(self, count: int) -> None:
-        """Return when a Metadata answer of this node names so many brokers."""
+        """Return when a Metadata answer of this node names this many brokers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             assert self.process is not None

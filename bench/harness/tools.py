@@ -90,7 +90,7 @@ def end_to_end_latency(bootstrap: str, topic: str, *, records: int, record_bytes
 
 
 def parse_producer(text: str, records: int) -> Figures:
-    """Figures from the last line of ProducerPerformance, which must be about so many records."""
+    """Return the figures in the last line of ProducerPerformance, which must report this many records."""
     for line in reversed(text.splitlines()):
         sent, latencies = _SENT.match(line), _PERCENTILES.search(line)
         if sent and latencies:

@@ -127,7 +127,7 @@ def _add_reset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--topic", action="append", default=[], help="default: all that it committed offsets for")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--to", metavar="WHERE", help="beginning, end, an offset, a time, or a while ago such as 15m")
-    how.add_argument("--by", metavar="N", type=int, help="so many records on, or back if it is negative")
+    how.add_argument("--by", metavar="N", type=int, help="move by N records, back if N is negative")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
     add_connection(parser)
 
