@@ -2,11 +2,11 @@
 
 from ottla.protocol.messages.apis import APIS
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.codec import decode, encode
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 
 VERSION = 9
 
@@ -30,9 +30,9 @@ def main() -> None:
     read = decode(ProduceRequest, VERSION, body)
     stored = read.topic_data[0].partition_data[0].records
     assert isinstance(stored, memoryview)
-    for _, header in batches(stored):
+    for _, header in read_batches(stored):
         print(f"one batch: {header.record_count} records, {header.compression.name.lower()}, {header.size_bytes} bytes")
-    for record in records(stored):
+    for record in read_records(stored):
         print(f"  offset {record.offset}: {record.key!r} = {record.value!r}")
 
     try:

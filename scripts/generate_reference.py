@@ -14,7 +14,7 @@ from pathlib import Path
 from ottla.broker.metrics.family import Family
 from ottla.cli.main import COMMANDS
 from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
-from ottla.config.settings.own import own_settings
+from ottla.config.settings.ottla_settings import ottla_settings
 from ottla.config.settings.setting import Setting
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
@@ -55,7 +55,7 @@ def pages() -> Mapping[str, str]:
 
 def settings_page() -> str:
     sections = (
-        ("Ottla's own settings", "No other system has these; their names begin with `ottla.`.", own_settings()),
+        ("Ottla's own settings", "No other system has these; their names begin with `ottla.`.", ottla_settings()),
         (
             "Broker and controller settings",
             "The settings of Apache Kafka 4.3.1, with Kafka's defaults.",

@@ -1,4 +1,4 @@
-"""docs/conformance.md names a place in the code and a test for every statement of the documents, and all of them exist."""
+"""Each statement of docs/conformance.md names a place in the code and a test, and all of them exist."""
 
 import ast
 import re

@@ -20,8 +20,8 @@ from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, ShareF
 from ottla.protocol.messages.rpc.share_fetch import FetchPartition as SharePartition
 from ottla.protocol.messages.rpc.share_fetch import FetchTopic as ShareTopic
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.wire.batch import batches
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.batch import read_batches
+from ottla.protocol.wire.records import read_records
 
 PATIENCE_S = 120.0
 WAIT_MS = 500
@@ -182,8 +182,8 @@ class ShareConsumer:
 
 
 def _values(data: Any) -> Iterator[tuple[int, bytes]]:
-    for position, header in batches(data or b"", partial_tail=True):
-        for record in records(data, position, header):
+    for position, header in read_batches(data or b"", partial_tail=True):
+        for record in read_records(data, position, header):
             yield record.offset, record.value or b""
 
 

@@ -9,7 +9,7 @@ from bench.harness.timing import compare
 from ottla.protocol.wire.batch import HEADER_BYTES, check_crc, read_header
 from ottla.protocol.wire.compression import Compression, decompress
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.protocol.wire.summary import compiled, summarize, summarize_in_python
+from ottla.protocol.wire.summary import compiled_scan, summarize, summarize_in_python
 
 NOW = 1_700_000_000_000
 SHAPES = {
@@ -21,7 +21,7 @@ SHAPES = {
 
 
 def run() -> None:
-    if compiled is None:
+    if compiled_scan is None:
         print("the compiled part was not built")
     print(f"{'batch':>28} {'compiled':>10} {'Python':>10} {'checksum':>10} {'opening lz4':>12}")
     random = Random(7)  # the same bytes in every run

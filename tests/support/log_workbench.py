@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from ottla.protocol.wire.batch import BatchHeader, batches
+from ottla.protocol.wire.batch import BatchHeader, read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.storage.disk import Disk, FileRange
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.opening import create_log, open_log
@@ -167,11 +167,11 @@ def fetch_all(
         if not data:
             break
         before = at
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             assert header.last_offset >= at, "a batch that the reader has had"
             at = header.next_offset
             if not header.is_control:
-                found += [record for record in records(data, pos, header) if record.offset >= first]
+                found += [record for record in read_records(data, pos, header) if record.offset >= first]
         assert at > before, "a fetch that does not get on"
     return found
 
@@ -194,7 +194,7 @@ def stored(log: PartitionLog) -> Iterator[Stored]:
 
 def all_records(log: PartitionLog) -> list[tuple[Record, BatchHeader]]:
     """Every record in the files with its batch, markers too."""
-    return [(record, header) for _, _, header, data in stored(log) for record in records(data, 0, header)]
+    return [(record, header) for _, _, header, data in stored(log) for record in read_records(data, 0, header)]
 
 
 def aborted_of(log: PartitionLog) -> list[Aborted]:
@@ -207,7 +207,7 @@ def aborted_by_brute_force(log: PartitionLog) -> list[tuple[int, int, int]]:
     found = []
     for _, _, header, data in stored(log):
         if header.is_control:
-            for record in records(data, 0, header):
+            for record in read_records(data, 0, header):
                 first = opened.pop(header.producer_id, None)
                 if first is not None and control_type(record) is ControlType.ABORT:
                     found.append((header.producer_id, first, record.offset))

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record
 
@@ -59,7 +59,7 @@ class MockBroker:
         found: list[bytes] = []
         offset = 0
         while fetched := self.fetch(topic, offset):
-            for pos, header in batches(fetched):
+            for pos, header in read_batches(fetched):
                 found.append(fetched[pos : pos + header.size_bytes])
                 offset = header.next_offset
         return found

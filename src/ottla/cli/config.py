@@ -10,7 +10,7 @@ from ottla.cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.client.config_calls import Change, Resource, Setting
+    from ottla.client.config_calls import ConfigEntry, ConfigOperation, ConfigResource
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +26,14 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     add_connection(parser)
 
 
-def _resource(arguments: argparse.Namespace) -> "Resource":
-    from ottla.client.config_calls import CLUSTER, Kind, Resource
+def _resource(arguments: argparse.Namespace) -> "ConfigResource":
+    from ottla.client.config_calls import CLUSTER_DEFAULT, ConfigResource, ResourceType
 
     if arguments.topic is not None:
-        return Resource(Kind.TOPIC, arguments.topic)
+        return ConfigResource(ResourceType.TOPIC, arguments.topic)
     if arguments.group is not None:
-        return Resource(Kind.GROUP, arguments.group)
-    return CLUSTER if arguments.cluster else Resource(Kind.BROKER, str(arguments.broker))
+        return ConfigResource(ResourceType.GROUP, arguments.group)
+    return CLUSTER_DEFAULT if arguments.cluster else ConfigResource(ResourceType.BROKER, str(arguments.broker))
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
@@ -45,15 +45,15 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
 
 def _describe(arguments: argparse.Namespace) -> None:
     from ottla.client.admin import Admin
-    from ottla.client.config_calls import Source
+    from ottla.client.config_calls import ConfigSource
 
     resource = _resource(arguments)
 
-    async def work(cluster: "Cluster") -> "list[Setting]":
+    async def work(cluster: "Cluster") -> "list[ConfigEntry]":
         return await Admin(cluster).settings(resource, names=arguments.names or None, documentation=arguments.docs)
 
     found = run_with_cluster(arguments, work)
-    own = [each for each in found if each.source not in (Source.DEFAULT, Source.UNKNOWN)]
+    own = [each for each in found if each.source not in (ConfigSource.DEFAULT, ConfigSource.UNKNOWN)]
     shown = found if arguments.all or arguments.names else own
     if arguments.json:
         print_json([_as_json(each, docs=arguments.docs) for each in shown])
@@ -67,13 +67,13 @@ def _describe(arguments: argparse.Namespace) -> None:
             print(f"\n{each.name}\n  {each.documentation or 'The broker has no description of it.'}")
 
 
-def _value(setting: "Setting") -> str:
+def _value(setting: "ConfigEntry") -> str:
     if setting.is_sensitive:
         return "(hidden)"
     return "(none)" if setting.value is None else setting.value or '""'
 
 
-def _as_json(setting: "Setting", *, docs: bool) -> dict[str, Any]:
+def _as_json(setting: "ConfigEntry", *, docs: bool) -> dict[str, Any]:
     return {
         "name": setting.name,
         "value": setting.value,
@@ -101,9 +101,9 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(arguments: argparse.Namespace) -> None:
-    from ottla.client.config_calls import Change
+    from ottla.client.config_calls import ConfigOperation
 
-    kinds = {"=": Change.SET, "+=": Change.APPEND, "-=": Change.SUBTRACT}
+    kinds = {"=": ConfigOperation.SET, "+=": ConfigOperation.APPEND, "-=": ConfigOperation.SUBTRACT}
     _apply(arguments, [(name, kinds[how], value) for name, how, value in arguments.changes])
 
 
@@ -114,12 +114,12 @@ def _add_unset(parser: argparse.ArgumentParser) -> None:
 
 
 def _unset(arguments: argparse.Namespace) -> None:
-    from ottla.client.config_calls import Change
+    from ottla.client.config_calls import ConfigOperation
 
-    _apply(arguments, [(name, Change.UNSET, None) for name in arguments.names])
+    _apply(arguments, [(name, ConfigOperation.UNSET, None) for name in arguments.names])
 
 
-def _apply(arguments: argparse.Namespace, changes: "list[tuple[str, Change, str | None]]") -> None:
+def _apply(arguments: argparse.Namespace, changes: "list[tuple[str, ConfigOperation, str | None]]") -> None:
     from ottla.client.admin import Admin
 
     resource = _resource(arguments)

@@ -82,13 +82,13 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
 def _security(file: str | None) -> "Security":
     from ottla.config.settings.properties import InvalidProperties, parse_properties
     from ottla.security.errors import InvalidSecurity
-    from ottla.security.settings import PLAINTEXT, read_security
+    from ottla.security.settings import PLAINTEXT, load_security
 
     if file is None:
         return PLAINTEXT
     try:
         given = parse_properties(Path(file).read_bytes())
-        return read_security({name: each.value for name, each in given.items()})
+        return load_security({name: each.value for name, each in given.items()})
     except OSError as error:
         raise NotUnderstood(f"--command-config: {file} cannot be read: {error.strerror}") from None
     except (InvalidProperties, InvalidSecurity) as error:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.client.cluster import Cluster
-    from ottla.client.consumer import At
-    from ottla.client.fetched import Chunk
+    from ottla.client.consumer import FromTimestamp
+    from ottla.client.fetched_records import Chunk
     from ottla.protocol.wire.records import Record
 
 EXAMPLES = """examples:
@@ -60,10 +60,10 @@ def run(arguments: argparse.Namespace) -> None:
     run_with_cluster(arguments, partial(_consume, arguments, parsed))
 
 
-async def _consume(arguments: argparse.Namespace, start: "int | At", cluster: "Cluster") -> None:
-    from ottla.client.consumer import Consumer, Last
+async def _consume(arguments: argparse.Namespace, start: "int | FromTimestamp", cluster: "Cluster") -> None:
+    from ottla.client.consumer import Consumer, FromEnd
 
-    wanted: int | At | Last = start if arguments.last is None else Last(arguments.last)
+    wanted: int | FromTimestamp | FromEnd = start if arguments.last is None else FromEnd(arguments.last)
     consumer = Consumer(cluster, committed=not arguments.uncommitted, sessions=arguments.follow)
     await consumer.assign(arguments.topic, partitions=arguments.partition, start=wanted)
     write = _writer(arguments)

@@ -75,8 +75,8 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     from ottla.protocol.errors import UnknownTopicOrPartition
 
     group = await admin.group(name)
-    starts = await admin.started(name) if group.kind == "share" else {}
-    committed = await admin.committed(name) if group.kind != "share" else {}
+    starts = await admin.share_group_offsets(name) if group.kind == "share" else {}
+    committed = await admin.committed_offsets(name) if group.kind != "share" else {}
     owners = {partition: member for member in group.members for partition in member.partitions}
     partitions = []
     for topic, index in sorted({*starts, *committed, *owners}):
@@ -137,10 +137,10 @@ def _reset(arguments: argparse.Namespace) -> None:
 
     async def work(cluster: "Cluster") -> "tuple[Mapping[TopicPartition, CommittedOffset], dict[TopicPartition, int]]":
         admin = Admin(cluster)
-        before = await admin.committed(arguments.name)
+        before = await admin.committed_offsets(arguments.name)
         offsets = await _new_offsets(admin, arguments, before)
         if not arguments.dry_run:
-            await admin.commit(arguments.name, offsets)
+            await admin.commit_offsets(arguments.name, offsets)
         return before, offsets
 
     before, offsets = run_with_cluster(arguments, work)
@@ -161,7 +161,7 @@ async def _new_offsets(
     admin: "Admin", arguments: argparse.Namespace, before: "Mapping[TopicPartition, CommittedOffset]"
 ) -> "dict[TopicPartition, int]":
     """The offset that each partition is set to: never outside of what its log holds."""
-    from ottla.client.consumer import At
+    from ottla.client.consumer import FromTimestamp
     from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET
 
     wanted = list(before)
@@ -179,7 +179,7 @@ async def _new_offsets(
         targets = {key: before[key].offset + arguments.by for key in wanted}
     else:
         start = parse_start(arguments.to, "--to")
-        if isinstance(start, At):
+        if isinstance(start, FromTimestamp):
             found = await admin.offsets(dict.fromkeys(wanted, start.timestamp_ms))
             targets = {key: end[key].offset if at.offset == NO_OFFSET else at.offset for key, at in found.items()}
         elif start == EARLIEST:

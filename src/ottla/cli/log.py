@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.cluster_calls import LogDir
     from ottla.client.metadata import TopicPartition
-    from ottla.client.offsets import OffsetAt
+    from ottla.client.offsets import ListedOffset
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def _add_offsets(parser: argparse.ArgumentParser) -> None:
 def _offsets(arguments: argparse.Namespace) -> None:
     from ottla.client.admin import Admin
 
-    async def work(cluster: "Cluster") -> "list[tuple[TopicPartition, tuple[OffsetAt, ...]]]":
+    async def work(cluster: "Cluster") -> "list[tuple[TopicPartition, tuple[ListedOffset, ...]]]":
         return await _list_offsets(Admin(cluster), arguments)
 
     found = run_with_cluster(arguments, work)
@@ -106,7 +106,7 @@ def _offsets(arguments: argparse.Namespace) -> None:
 
 async def _list_offsets(
     admin: "Admin", arguments: argparse.Namespace
-) -> "list[tuple[TopicPartition, tuple[OffsetAt, ...]]]":
+) -> "list[tuple[TopicPartition, tuple[ListedOffset, ...]]]":
     from ottla.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 
     if arguments.names:

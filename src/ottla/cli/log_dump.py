@@ -86,7 +86,7 @@ def _dump(path: str, arguments: argparse.Namespace) -> None:
 
 def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
     """Each batch with its position and its records, checked."""
-    from ottla.protocol.wire.records import records
+    from ottla.protocol.wire.records import read_records
     from ottla.storage.disk import SystemDisk
     from ottla.storage.log.scan import CorruptLog, scan_batches
 
@@ -98,7 +98,7 @@ def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
             if header.base_offset < expected:
                 raise CorruptLog(path, position, f"offset {header.base_offset} where {expected} or more is due")
             expected = header.next_offset
-            yield position, header, list(records(block, at, header))
+            yield position, header, list(read_records(block, at, header))
     finally:
         os.close(file)
 

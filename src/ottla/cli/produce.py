@@ -16,7 +16,7 @@ from ottla.cli.output import Progress, counted, print_json
 if TYPE_CHECKING:
     from ottla.cli.record_text import Line
     from ottla.client.cluster import Cluster
-    from ottla.client.delivery import Delivery
+    from ottla.client.producer_batches import Delivery
 
 EXAMPLES = """examples:
   echo hello | ottla produce orders

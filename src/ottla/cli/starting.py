@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.command import NotUnderstood
 
 if TYPE_CHECKING:
-    from ottla.client.consumer import At
+    from ottla.client.consumer import FromTimestamp
+
 
 _WHILE_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_start(text: str, option: str) -> "int | At":
+def parse_start(text: str, option: str) -> "int | FromTimestamp":
     """An offset, one of the ends as `client/offsets.py` names them, or a time."""
-    from ottla.client.consumer import At
+    from ottla.client.consumer import FromTimestamp
     from ottla.client.offsets import EARLIEST, LATEST
 
     if text in ("beginning", "earliest"):
@@ -24,10 +25,10 @@ def parse_start(text: str, option: str) -> "int | At":
     if text.isdecimal():
         return int(text)
     if text.startswith("@") and text[1:].isdecimal():
-        return At(int(text[1:]))
+        return FromTimestamp(int(text[1:]))
     if matched := re.fullmatch(r"(\d+)([smhd])", text):
-        return At(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
-    return At(_parse_time(text, option))
+        return FromTimestamp(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
+    return FromTimestamp(_parse_time(text, option))
 
 
 def _parse_time(text: str, option: str) -> int:

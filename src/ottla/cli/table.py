@@ -251,7 +251,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spark", metavar="NAME=VALUE", action="append", default=[], type=setting, help="a setting of Spark's"
     )
-    parser.add_argument("--small-files", metavar="N", type=positive, default=16, help="compact a partition once it has N small files")
+    parser.add_argument(
+        "--small-files", metavar="N", type=positive, default=16, help="compact a partition once it has N small files"
+    )
     parser.add_argument("--keep-snapshots", metavar="N", type=positive, default=20, help="default: %(default)s")
     parser.add_argument("--snapshot-age", metavar="SECONDS", type=float, default=3600.0, help="default: %(default)s")
     _add_home(parser)

@@ -59,10 +59,10 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 def _create(arguments: argparse.Namespace) -> None:
     from ottla.client.admin import Admin
-    from ottla.client.topic_calls import Created
+    from ottla.client.topic_calls import CreatedTopic
     from ottla.protocol.errors import TopicAlreadyExists
 
-    async def work(cluster: "Cluster") -> list[Created]:
+    async def work(cluster: "Cluster") -> list[CreatedTopic]:
         made = []
         for name in arguments.names:
             try:
@@ -131,12 +131,12 @@ def _short(state: str | None, kind: str) -> str:
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     from ottla.cli.topic_states import adding_replicas, partition_state, replica_states
-    from ottla.client.config_calls import Kind, Resource, Source
+    from ottla.client.config_calls import ConfigResource, ConfigSource, ResourceType
     from ottla.client.offsets import EARLIEST, LATEST
 
     topic = await admin.topic(name)
     adding = await adding_replicas(admin, topic)
-    settings = await admin.settings(Resource(Kind.TOPIC, name))
+    settings = await admin.settings(ConfigResource(ResourceType.TOPIC, name))
     keys = [(name, number) for number, each in topic.partitions.items() if each.leader >= 0]
     first = await admin.offsets(dict.fromkeys(keys, EARLIEST))
     end = await admin.offsets(dict.fromkeys(keys, LATEST))
@@ -155,7 +155,7 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
         "id": show_id(topic.id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
-        "settings": {each.name: each.value for each in settings if each.source is Source.TOPIC},
+        "settings": {each.name: each.value for each in settings if each.source is ConfigSource.TOPIC},
         "partitions": partitions,
     }
 

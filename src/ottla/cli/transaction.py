@@ -83,7 +83,7 @@ def _abort(arguments: argparse.Namespace) -> None:
         ask(arguments, lambda admin: admin.abort_transaction(arguments.transactional_id))
         print(f"Aborted what {arguments.transactional_id} had open, and fenced its producer.")
     elif arguments.transactional_id is None and None not in hanging:
-        producer = ask(arguments, lambda admin: admin.end_hanging(*hanging))
+        producer = ask(arguments, lambda admin: admin.abort_hanging_transaction(*hanging))
         print(f"Aborted the transaction of producer {producer} on {arguments.topic}-{arguments.partition}.")
     else:
         raise NotUnderstood("either a transactional id, or --topic, --partition and --start-offset are needed")

@@ -12,10 +12,10 @@ from ottla.client.cluster import Cluster
 from ottla.client.cluster_calls import ClusterCalls
 from ottla.client.config_calls import ConfigCalls
 from ottla.client.group_calls import GroupCalls
-from ottla.client.leaders import Answers, Wanted, ask_leaders
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.offsets import OffsetAt, list_offsets
-from ottla.client.retrying import failure
+from ottla.client.leader_requests import PartitionAnswers, PartitionQueries, ask_leaders
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.offsets import ListedOffset, list_offsets
+from ottla.client.retries import error_from_code
 from ottla.client.topic_calls import TopicCalls
 from ottla.client.transaction_calls import TransactionCalls
 from ottla.protocol.messages.rpc.delete_records import (
@@ -37,14 +37,14 @@ class Admin(TopicCalls, ConfigCalls, ClusterCalls, GroupCalls, TransactionCalls)
 
     async def offsets(
         self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
-    ) -> dict[TopicPartition, OffsetAt]:
+    ) -> dict[TopicPartition, ListedOffset]:
         """The offsets of partitions at a time in milliseconds, or at one of their ends (see `offsets`)."""
         return await list_offsets(self.cluster, wanted, committed=committed)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records below an offset, or HIGH_WATERMARK; answers where each partition begins now."""
 
-        async def ask(node: int, part: Wanted[int]) -> Answers[int]:
+        async def ask(node: int, part: PartitionQueries[int]) -> PartitionAnswers[int]:
             topics: dict[str, DeleteRecordsTopic] = {}
             for (name, index), (_, offset) in part.items():
                 wanted = DeleteRecordsPartition(partition_index=index, offset=offset)
@@ -55,7 +55,7 @@ class Admin(TopicCalls, ConfigCalls, ClusterCalls, GroupCalls, TransactionCalls)
             answer: DeleteRecordsResponse = await self.cluster.send(request, node=node)
             return {
                 (topic.name, each.partition_index): (
-                    failure(each.error_code, None, where(topic.name, each.partition_index))
+                    error_from_code(each.error_code, None, partition_label(topic.name, each.partition_index))
                     if each.error_code
                     else each.low_watermark
                 )

@@ -14,8 +14,8 @@ from typing import Any, Final, Self, TypeVar
 
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import Connection
-from ottla.client.metadata import NO_LEADER, Node, Partition, Topic, nodes_of, topic_of, where
-from ottla.client.retrying import Deadline, check, failure, passes, retry, wait_s
+from ottla.client.metadata import NO_LEADER, Node, Partition, Topic, nodes_of, partition_label, topic_of
+from ottla.client.retries import Deadline, backoff_s, error_from_code, is_transient, raise_for_code, retry
 from ottla.protocol.errors import (
     ApiError,
     BrokerNotAvailable,
@@ -89,10 +89,12 @@ class Cluster:
         attempt: Callable[[], Awaitable[T]],
         *,
         timeout_s: float | None = None,
-        again: Callable[[ApiError], bool] = passes,
+        should_retry: Callable[[ApiError], bool] = is_transient,
     ) -> T:
         """What `attempt` returns, tried again within the time limit after errors that are likely to pass."""
-        return await retry(attempt, timeout_s=self.timeout_s if timeout_s is None else timeout_s, again=again)
+        return await retry(
+            attempt, timeout_s=self.timeout_s if timeout_s is None else timeout_s, should_retry=should_retry
+        )
 
     async def ask(self, request: Any, *, node: int | None = None) -> Any:
         """The answer of a node, or of any, tried again while none can be reached."""
@@ -134,7 +136,7 @@ class Cluster:
         answer = await self._metadata(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         return [topic_of(each) for each in sorted(answer.topics, key=lambda each: each.name or "")]
 
-    def known_topic(self, name: str) -> Topic | None:
+    def cached_topic(self, name: str) -> Topic | None:
         """A topic that was looked up not too long ago."""
         topic, deadline = self._topics.get(name, (None, None))
         return None if deadline is None or deadline.has_passed else topic
@@ -144,19 +146,19 @@ class Cluster:
 
         Raises UnknownTopicOrPartition, and the other errors that a broker may have for a topic.
         """
-        if known := self.known_topic(name):
+        if known := self.cached_topic(name):
             return known
         grace = Deadline(_CREATION_GRACE_S if create else _GRACE_S)
         attempts = 0
         while True:
             answer = await self.retry(lambda: self.refresh([name], create=create))
             code = next((each.error_code for each in answer.topics if each.name == name), UnknownTopicOrPartition.code)
-            if known := self.known_topic(name):
+            if known := self.cached_topic(name):
                 return known
-            pause_s = wait_s(attempts)
+            pause_s = backoff_s(attempts)
             if code not in (UnknownTopicOrPartition.code, LeaderNotAvailable.code) or pause_s > grace.left_s:
                 unknown = "there is no such topic" if code == UnknownTopicOrPartition.code else None
-                raise failure(code, unknown, f"topic {name!r}")
+                raise error_from_code(code, unknown, f"topic {name!r}")
             attempts += 1
             await asyncio.sleep(pause_s)
 
@@ -171,7 +173,9 @@ class Cluster:
                 last = max(known, default=-1)
                 raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {partition}; its last one is {last}")
         if found.leader == NO_LEADER:
-            raise LeaderNotAvailable(f"{where(topic, partition)}: no leader; its replicas are {list(found.replicas)}")
+            raise LeaderNotAvailable(
+                f"{partition_label(topic, partition)}: no leader; its replicas are {list(found.replicas)}"
+            )
         return found
 
     def forget(self, topic: str) -> None:
@@ -195,7 +199,7 @@ class Cluster:
 
     async def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         answer: MetadataResponse = await self.send(request)
-        check(answer.error_code, None, "metadata of the cluster")
+        raise_for_code(answer.error_code, None, "metadata of the cluster")
         if answer.brokers:  # a node that has only just started knows of none
             self.nodes = nodes_of(answer)
         self.cluster_id = answer.cluster_id
@@ -206,7 +210,7 @@ class Cluster:
                 continue
             topic = topic_of(each)
             if (known := self._topics.get(each.name)) is not None and topic.id != ZERO_UUID:
-                topic = topic.newer_than(known[0])
+                topic = topic.with_newer_leaders(known[0])
             self._topics[each.name] = topic, Deadline(self._max_age_s)
         return answer
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import TopicPartition
-from ottla.client.retrying import check, failure
+from ottla.client.retries import error_from_code, raise_for_code
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -103,7 +103,7 @@ class ClusterCalls:
         async def attempt() -> ClusterDescription:
             request = DescribeClusterRequest(include_fenced_brokers=fenced)
             answer: DescribeClusterResponse = await self.cluster.send(request)
-            check(answer.error_code, answer.error_message, "cluster")
+            raise_for_code(answer.error_code, answer.error_message, "cluster")
             brokers = sorted(
                 Broker(each.broker_id, Address(each.host, each.port), each.rack, each.is_fenced)
                 for each in answer.brokers
@@ -120,7 +120,7 @@ class ClusterCalls:
             raise UnsupportedVersion(f"{connection.address} is too old to tell its features")
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
         answer: ApiVersionsResponse = await connection.send(request, version=version)
-        check(answer.error_code, None, "features")
+        raise_for_code(answer.error_code, None, "features")
         levels = {each.name: each.max_version_level for each in answer.finalized_features}
         return sorted(
             Feature(each.name, each.min_version, each.max_version, levels.get(each.name, 0))
@@ -142,7 +142,7 @@ class ClusterCalls:
         async def ask(broker: int) -> list[LogDir]:
             request = DescribeLogDirsRequest(topics=wanted)
             answer: DescribeLogDirsResponse = await self.cluster.send(request, node=broker)
-            check(answer.error_code, None, f"log directories of broker {broker}")
+            raise_for_code(answer.error_code, None, f"log directories of broker {broker}")
             return _log_dirs(answer)
 
         ids = sorted(brokers)
@@ -155,9 +155,9 @@ class ClusterCalls:
 
         async def attempt() -> Quorum:
             answer: DescribeQuorumResponse = await self.cluster.send(DescribeQuorumRequest(topics=[wanted]))
-            check(answer.error_code, answer.error_message, "quorum")
+            raise_for_code(answer.error_code, answer.error_message, "quorum")
             found = answer.topics[0].partitions[0]
-            check(found.error_code, found.error_message, "quorum")
+            raise_for_code(found.error_code, found.error_message, "quorum")
             voters = [_member(each, is_voter=True) for each in found.current_voters]
             observers = [_member(each, is_voter=False) for each in found.observers]
             members = (*sorted(voters), *sorted(observers))
@@ -170,7 +170,7 @@ def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
     return [
         LogDir(
             each.log_dir,
-            failure(each.error_code, None, each.log_dir) if each.error_code else None,
+            error_from_code(each.error_code, None, each.log_dir) if each.error_code else None,
             each.total_bytes,
             each.usable_bytes,
             tuple(

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.retrying import check
+from ottla.client.retries import raise_for_code
 from ottla.protocol.errors import InvalidRequest
 from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
@@ -21,7 +21,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 )
 
 
-class Kind(IntEnum):
+class ResourceType(IntEnum):
     """What has settings."""
 
     TOPIC = 2
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     GROUP = 32
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from."""
 
     UNKNOWN = 0
@@ -46,7 +46,7 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Change(IntEnum):
+class ConfigOperation(IntEnum):
     """What is done to a setting; the last two are for those that are lists."""
 
     SET = 0
@@ -55,31 +55,31 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-class Resource(NamedTuple):
+class ConfigResource(NamedTuple):
     """Something that has settings, such as `Resource(Kind.TOPIC, "orders")`. A broker without a name is all of them."""
 
-    kind: Kind
+    kind: ResourceType
     name: str
 
     def __str__(self) -> str:
-        if self.kind is Kind.BROKER and not self.name:
+        if self.kind is ResourceType.BROKER and not self.name:
             return "the cluster's default"
         return f"{self.kind.name.lower().replace('_', ' ')} {self.name!r}"
 
 
-CLUSTER = Resource(Kind.BROKER, "")
+CLUSTER_DEFAULT = ConfigResource(ResourceType.BROKER, "")
 
 
-class Setting(NamedTuple):
+class ConfigEntry(NamedTuple):
     """A setting as it is in force."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
     documentation: str
-    synonyms: tuple[tuple[Source, str, str | None], ...]
+    synonyms: tuple[tuple[ConfigSource, str, str | None], ...]
     """Where else it could come from, in order: source, name and value; the first one is in force."""
 
 
@@ -89,8 +89,8 @@ class ConfigCalls:
     cluster: Cluster
 
     async def settings(
-        self, resource: Resource, *, names: Sequence[str] | None = None, documentation: bool = False
-    ) -> list[Setting]:
+        self, resource: ConfigResource, *, names: Sequence[str] | None = None, documentation: bool = False
+    ) -> list[ConfigEntry]:
         """The settings of a resource, by name."""
         wanted = DescribeConfigsResource(
             resource_type=resource.kind,
@@ -98,19 +98,23 @@ class ConfigCalls:
             configuration_keys=None if names is None else list(names),
         )
 
-        async def attempt() -> list[Setting]:
+        async def attempt() -> list[ConfigEntry]:
             request = DescribeConfigsRequest(
                 resources=[wanted], include_synonyms=True, include_documentation=documentation
             )
             answer: DescribeConfigsResponse = await self.cluster.send(request, node=_node(resource))
             (found,) = answer.results
-            check(found.error_code, found.error_message, str(resource))
+            raise_for_code(found.error_code, found.error_message, str(resource))
             return sorted(map(_setting, found.configs))
 
         return await self.cluster.retry(attempt)
 
     async def change_settings(
-        self, resource: Resource, changes: Iterable[tuple[str, Change, str | None]], *, validate_only: bool = False
+        self,
+        resource: ConfigResource,
+        changes: Iterable[tuple[str, ConfigOperation, str | None]],
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Change single settings, all of them or none; the others stay as they are."""
         configs = [AlterableConfig(name=name, config_operation=what, value=value) for name, what, value in changes]
@@ -120,23 +124,23 @@ class ConfigCalls:
             request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only)
             answer: IncrementalAlterConfigsResponse = await self.cluster.send(request, node=_node(resource))
             (changed,) = answer.responses
-            check(changed.error_code, changed.error_message, str(resource))
+            raise_for_code(changed.error_code, changed.error_message, str(resource))
 
         await self.cluster.retry(attempt)
 
 
-def _node(resource: Resource) -> int | None:
+def _node(resource: ConfigResource) -> int | None:
     """A broker's own settings are known only to itself."""
-    if resource.kind not in (Kind.BROKER, Kind.BROKER_LOGGER) or not resource.name:
+    if resource.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not resource.name:
         return None
     if not resource.name.isdecimal():
         raise InvalidRequest(f"a broker is named by its number, and {resource.name!r} is none")
     return int(resource.name)
 
 
-def _setting(found: DescribeConfigsResourceResult) -> Setting:
+def _setting(found: DescribeConfigsResourceResult) -> ConfigEntry:
     synonyms = tuple((_source(each.source), each.name, each.value) for each in found.synonyms)
-    return Setting(
+    return ConfigEntry(
         found.name,
         found.value,
         _source(found.config_source),
@@ -147,5 +151,5 @@ def _setting(found: DescribeConfigsResourceResult) -> Setting:
     )
 
 
-def _source(code: int) -> Source:
-    return Source(code) if code in Source._value2member_map_ else Source.UNKNOWN
+def _source(code: int) -> ConfigSource:
+    return ConfigSource(code) if code in ConfigSource._value2member_map_ else ConfigSource.UNKNOWN

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla import __version__
-from ottla.client.authenticating import HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
+from ottla.client.authentication import HANDSHAKE_ERRORS, HANDSHAKE_VERSION, handshake_failure, sasl_requests
 from ottla.client.framing import LENGTH, answer_size
 from ottla.protocol.errors import ApiError, NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
 from ottla.protocol.messages.apis import BY_KEY, Api, ApiKey
@@ -76,7 +76,7 @@ class Connection:
                 reader, writer = await asyncio.open_connection(host, port, limit=1 << 20, ssl=context)
         except TimeoutError:
             raise RequestTimedOut(f"{host}:{port} did not answer within {timeout_s:g} s") from None
-        except NO_HANDSHAKE as error:
+        except HANDSHAKE_ERRORS as error:
             raise NetworkFailed(handshake_failure(f"{host}:{port}", error)) from error
         except OSError as error:
             raise NetworkFailed(f"{host}:{port} cannot be reached: {_reason(error)}") from error
@@ -169,7 +169,7 @@ class Connection:
 
     async def _authenticate(self, sasl: Sasl, timeout_s: float) -> None:
         exchange = await asyncio.to_thread(sasl.exchange)  # it may ask another server for a token
-        steps = authentication(sasl.mechanism, exchange, self.address)
+        steps = sasl_requests(sasl.mechanism, exchange, self.address)
         request = next(steps)
         while True:
             version = HANDSHAKE_VERSION if type(request) is SaslHandshakeRequest else None

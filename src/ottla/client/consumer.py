@@ -16,11 +16,11 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.fetch_session import Asked, FetchSession
-from ottla.client.fetched import Chunk, unpack
-from ottla.client.metadata import TopicPartition, endpoints_of, where
+from ottla.client.fetch_session import FetchSession, PartitionFetch
+from ottla.client.fetched_records import Chunk, unpack
+from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
 from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
-from ottla.client.retrying import Deadline, check, failure, located, passes, wait_s
+from ottla.client.retries import Deadline, add_location, backoff_s, error_from_code, is_transient, raise_for_code
 from ottla.protocol.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchRequest, FetchResponse, PartitionData
@@ -30,19 +30,19 @@ _LAST_WITH_NAMES: Final = 12
 _LANE: Final = "fetch"
 
 
-class At(NamedTuple):
+class FromTimestamp(NamedTuple):
     """Start at the first record of this time or later; at the end if there is none."""
 
     timestamp_ms: int
 
 
-class Last(NamedTuple):
+class FromEnd(NamedTuple):
     """Start so many offsets in front of the end."""
 
     offsets: int
 
 
-class _Reading:
+class _Position:
     """Where a partition is being read."""
 
     __slots__ = ("attempts", "failing_until", "leader", "not_before_s", "offset", "stop")
@@ -84,7 +84,7 @@ class Consumer:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
-        self._reading: dict[TopicPartition, _Reading] = {}
+        self._reading: dict[TopicPartition, _Position] = {}
         self._nodes: dict[int, FetchSession] = {}
 
     @property
@@ -93,7 +93,7 @@ class Consumer:
         return {key: reading.offset for key, reading in self._reading.items()}
 
     async def assign(
-        self, topic: str, *, partitions: Iterable[int] | None = None, start: int | At | Last = EARLIEST
+        self, topic: str, *, partitions: Iterable[int] | None = None, start: int | FromTimestamp | FromEnd = EARLIEST
     ) -> None:
         """Read partitions of a topic, or all of them: from an offset, EARLIEST, LATEST, a time or the last few."""
         known = (await self.cluster.topic(topic)).partitions
@@ -103,11 +103,11 @@ class Consumer:
                 raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {number}; it has {len(known)}")
         keys = [(topic, number) for number in numbers]
         for key, offset in (await self._resolve(keys, start)).items():
-            self._reading[key] = _Reading(offset)
+            self._reading[key] = _Position(offset)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on elsewhere. Not while `chunks` is under way."""
-        self._reading[topic, partition] = _Reading(offset)
+        self._reading[topic, partition] = _Position(offset)
 
     async def chunks(self, *, follow: bool = False) -> AsyncGenerator[Chunk, None]:
         """The records as they come: up to where the partitions end now, or with `follow` without an end."""
@@ -137,13 +137,15 @@ class Consumer:
                 task.cancel()
             await asyncio.gather(*fetches.values(), return_exceptions=True)
 
-    async def _resolve(self, keys: list[TopicPartition], start: int | At | Last) -> dict[TopicPartition, int]:
+    async def _resolve(
+        self, keys: list[TopicPartition], start: int | FromTimestamp | FromEnd
+    ) -> dict[TopicPartition, int]:
         if isinstance(start, int) and start >= 0:
             return dict.fromkeys(keys, start)
-        if isinstance(start, Last):
+        if isinstance(start, FromEnd):
             first, end = await self._ends(keys)
             return {key: max(first[key], end[key] - start.offsets) for key in keys}
-        at = start.timestamp_ms if isinstance(start, At) else start
+        at = start.timestamp_ms if isinstance(start, FromTimestamp) else start
         found = await list_offsets(self.cluster, dict.fromkeys(keys, at), committed=self._committed)
         beyond = [key for key in keys if found[key].offset == NO_OFFSET]
         if beyond:
@@ -214,13 +216,14 @@ class Consumer:
         return chunks
 
     async def _recover(self, key: TopicPartition, data: PartitionData, *, moved: bool) -> None:
-        error = failure(data.error_code, None, where(*key))
+        error = error_from_code(data.error_code, None, partition_label(*key))
         reading = self._reading[key]
         if isinstance(error, OffsetOutOfRange):
             if self._reset is None:
                 first, end = await self._ends([key])
                 raise OffsetOutOfRange(
-                    f"{where(*key)}: offset {reading.offset} is not there; it has {first[key]} to {end[key] - 1}"
+                    f"{partition_label(*key)}: offset {reading.offset} is out of range: the partition has"
+                    f" {first[key]} to {end[key] - 1}; choose another start offset"
                 )
             reading.offset = (await self._resolve([key], self._reset))[key]
         elif not moved:
@@ -229,25 +232,25 @@ class Consumer:
     def _put_off(self, key: TopicPartition, error: ApiError, *, passing: bool = False) -> None:
         """Try the partition again a little later, unless the error is going to stay."""
         # An unknown partition was known a moment ago: the next look at the metadata tells whether it is gone.
-        stale = isinstance(error, UnknownTopicOrPartition) and self.cluster.known_topic(key[0]) is not None
+        stale = isinstance(error, UnknownTopicOrPartition) and self.cluster.cached_topic(key[0]) is not None
         reading = self._reading[key]
         if reading.failing_until is None:
             reading.failing_until = Deadline(self.cluster.timeout_s)
-        if not (passing or stale or passes(error)) or reading.failing_until.has_passed:
-            raise located(error, where(*key))
+        if not (passing or stale or is_transient(error)) or reading.failing_until.has_passed:
+            raise add_location(error, partition_label(*key))
         self.cluster.forget(key[0])
         reading.leader = None
-        reading.not_before_s = time.monotonic() + (0.0 if passing else wait_s(reading.attempts))
+        reading.not_before_s = time.monotonic() + (0.0 if passing else backoff_s(reading.attempts))
         reading.attempts += 1
 
     async def _exchange(
         self, node: int, keys: list[TopicPartition], session: FetchSession
     ) -> tuple[FetchResponse, dict[bytes, str]]:
         connection = await self.cluster.connection(node, _LANE)
-        wanted: dict[TopicPartition, Asked] = {}
+        wanted: dict[TopicPartition, PartitionFetch] = {}
         for key in keys:
             leader = await self.cluster.leader_of(*key)
-            wanted[key] = Asked(
+            wanted[key] = PartitionFetch(
                 self._topic_id(key[0]), self._reading[key].offset, leader.leader_epoch, self._partition_bytes
             )
         has_ids = all(asked.topic_id != ZERO_UUID for asked in wanted.values())
@@ -267,10 +270,10 @@ class Consumer:
         answer: FetchResponse = await connection.send(
             request, version=version, timeout_s=self.cluster.request_timeout_s + self._max_wait_s
         )
-        check(answer.error_code, None, f"fetch from {connection.address}")
-        session.answered(answer.session_id)
+        raise_for_code(answer.error_code, None, f"fetch from {connection.address}")
+        session.advance(answer.session_id)
         return answer, {asked.topic_id: name for (name, _), asked in wanted.items()}
 
     def _topic_id(self, name: str) -> bytes:
-        known = self.cluster.known_topic(name)
+        known = self.cluster.cached_topic(name)
         return ZERO_UUID if known is None else known.id

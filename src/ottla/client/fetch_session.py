@@ -10,7 +10,7 @@ _MAX_EPOCH = 0x7FFF_FFFF
 NO_SESSION = -1
 
 
-class Asked(NamedTuple):
+class PartitionFetch(NamedTuple):
     """What a consumer wants of a partition."""
 
     topic_id: bytes
@@ -24,11 +24,11 @@ class FetchSession:
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._known: dict[TopicPartition, Asked] = {}
+        self._known: dict[TopicPartition, PartitionFetch] = {}
         self.id = 0
         self.epoch = 0 if enabled else NO_SESSION
 
-    def request(self, wanted: Mapping[TopicPartition, Asked]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
+    def request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """What must be said so that the node knows what is wanted."""
         changed = {key: asked for key, asked in wanted.items() if self._known.get(key) != asked}
         forgotten = {key: asked for key, asked in self._known.items() if key not in wanted}
@@ -57,7 +57,7 @@ class FetchSession:
             left.partitions.append(partition)
         return list(topics.values()), list(gone.values())
 
-    def answered(self, session_id: int) -> None:
+    def advance(self, session_id: int) -> None:
         """The node took the request. It gives no session if it has no room for one."""
         if not self._enabled:
             return

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.retrying import check, located
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.retries import add_location, raise_for_code
 from ottla.protocol.errors import ApiError, GroupIdNotFound, UnsupportedVersion
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -63,7 +63,7 @@ class ListedGroup(NamedTuple):
     coordinator: int
 
 
-class ShareStart(NamedTuple):
+class ShareGroupOffset(NamedTuple):
     """Where a share group stands in a partition; -1 is what nobody knows yet."""
 
     offset: int
@@ -106,7 +106,7 @@ class GroupCalls:
 
         async def ask(node: int) -> list[ListedGroup]:
             answer: ListGroupsResponse = await self.cluster.send(request, node=node)
-            check(answer.error_code, None, f"groups of broker {node}")
+            raise_for_code(answer.error_code, None, f"groups of broker {node}")
             return [
                 ListedGroup(each.group_id, each.group_type, each.group_state, each.protocol_type, node)
                 for each in answer.groups
@@ -129,7 +129,7 @@ class GroupCalls:
 
         return await self._ask_coordinator(group_id, ask)
 
-    async def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """How far a group has read, in all partitions that it committed an offset for."""
 
         async def ask(connection: Connection, node: int) -> dict[TopicPartition, CommittedOffset]:
@@ -139,7 +139,7 @@ class GroupCalls:
             )
             answer: OffsetFetchResponse = await connection.send(request, version=version)
             group = answer.groups[0] if version >= _FIRST_FOR_MANY_GROUPS else answer
-            check(group.error_code, None, f"group {group_id!r}")
+            raise_for_code(group.error_code, None, f"group {group_id!r}")
             return {
                 (topic.name, each.partition_index): CommittedOffset(
                     each.committed_offset, each.committed_leader_epoch, each.metadata or ""
@@ -150,25 +150,25 @@ class GroupCalls:
 
         return await self._ask_coordinator(group_id, ask)
 
-    async def started(self, group_id: str) -> dict[TopicPartition, ShareStart]:
+    async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
         """Where a share group stands, in all partitions that it reads."""
 
-        async def ask(connection: Connection, node: int) -> dict[TopicPartition, ShareStart]:
+        async def ask(connection: Connection, node: int) -> dict[TopicPartition, ShareGroupOffset]:
             asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
             answer: DescribeShareGroupOffsetsResponse = await connection.send(
                 DescribeShareGroupOffsetsRequest(groups=[asked])
             )
             (group,) = answer.groups
-            check(group.error_code, group.error_message, f"group {group_id!r}")
+            raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
             return {
-                (topic.topic_name, each.partition_index): ShareStart(each.start_offset, each.lag)
+                (topic.topic_name, each.partition_index): ShareGroupOffset(each.start_offset, each.lag)
                 for topic in group.topics
                 for each in topic.partitions
             }
 
         return await self._ask_coordinator(group_id, ask)
 
-    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set how far a group has read. Only a group without members lets that be done from outside."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, index), offset in offsets.items():
@@ -181,7 +181,7 @@ class GroupCalls:
             answer: OffsetCommitResponse = await connection.send(request, version=version)
             for topic in answer.topics:
                 for each in topic.partitions:
-                    check(each.error_code, None, where(topic.name, each.partition_index))
+                    raise_for_code(each.error_code, None, partition_label(topic.name, each.partition_index))
 
         await self._ask_coordinator(group_id, ask)
 
@@ -190,7 +190,7 @@ class GroupCalls:
 
         async def ask(connection: Connection, node: int) -> None:
             answer: DeleteGroupsResponse = await connection.send(DeleteGroupsRequest(groups_names=[group_id]))
-            check(answer.results[0].error_code, None, f"group {group_id!r}")
+            raise_for_code(answer.results[0].error_code, None, f"group {group_id!r}")
 
         await self._ask_coordinator(group_id, ask)
 
@@ -200,7 +200,7 @@ class GroupCalls:
                 node = await self._coordinator_of_group(group_id)
                 return await ask(await self.cluster.connection(node), node)
             except ApiError as error:
-                raise located(error, f"group {group_id!r}") from error
+                raise add_location(error, f"group {group_id!r}") from error
 
         return await self.cluster.retry(attempt)
 
@@ -210,7 +210,7 @@ class GroupCalls:
         request = FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id])
         answer: FindCoordinatorResponse = await connection.send(request, version=version)
         found = answer.coordinators[0] if version >= _FIRST_FOR_MANY_KEYS else answer
-        check(found.error_code, None, f"group {group_id!r}")
+        raise_for_code(found.error_code, None, f"group {group_id!r}")
         return found.node_id
 
     async def _consumer_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
@@ -218,7 +218,7 @@ class GroupCalls:
             ConsumerGroupDescribeRequest(group_ids=[group_id])
         )
         (group,) = answer.groups
-        check(group.error_code, group.error_message, f"group {group_id!r}")
+        raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
             GroupMember(
                 each.member_id, each.instance_id, each.client_id, each.client_host, _partitions(each.assignment)
@@ -230,7 +230,7 @@ class GroupCalls:
     async def _streams_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
         answer: StreamsGroupDescribeResponse = await connection.send(StreamsGroupDescribeRequest(group_ids=[group_id]))
         (group,) = answer.groups
-        check(group.error_code, group.error_message, f"group {group_id!r}")
+        raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         subtopologies = [] if group.topology is None else group.topology.subtopologies or []
         sources = {
             each.subtopology_id: sorted(
@@ -247,7 +247,7 @@ class GroupCalls:
     async def _share_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
         answer: ShareGroupDescribeResponse = await connection.send(ShareGroupDescribeRequest(group_ids=[group_id]))
         (group,) = answer.groups
-        check(group.error_code, group.error_message, f"group {group_id!r}")
+        raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
             GroupMember(each.member_id, None, each.client_id, each.client_host, _partitions(each.assignment))
             for each in group.members
@@ -259,7 +259,7 @@ class GroupCalls:
         (group,) = answer.groups
         if group.error_code == GroupIdNotFound.code or group.group_state == _DEAD:
             raise GroupIdNotFound(f"group {group_id!r}: there is no such group")
-        check(group.error_code, group.error_message, f"group {group_id!r}")
+        raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
             GroupMember(
                 each.member_id,

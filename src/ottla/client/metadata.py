@@ -47,7 +47,7 @@ class Topic(NamedTuple):
         changed = known._replace(leader=leader, leader_epoch=leader_epoch, error_code=0)
         return self._replace(partitions={**self.partitions, index: changed})
 
-    def newer_than(self, known: "Topic") -> "Topic":
+    def with_newer_leaders(self, known: "Topic") -> "Topic":
         """This, but for leaders that `known` has from a later epoch: brokers hear of elections at different times."""
         if known.id != self.id:
             return self
@@ -59,7 +59,7 @@ class Topic(NamedTuple):
         return topic
 
 
-def where(topic: str, partition: int) -> str:
+def partition_label(topic: str, partition: int) -> str:
     """How messages name a partition."""
     return f"topic {topic!r}, partition {partition}"
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.leaders import Answers, Wanted, ask_leaders
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.retrying import failure
+from ottla.client.leader_requests import PartitionAnswers, PartitionQueries, ask_leaders
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.retries import error_from_code
 from ottla.protocol.messages.rpc.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -24,7 +24,7 @@ EARLIEST_LOCAL: Final = -4
 NO_OFFSET: Final = -1
 
 
-class OffsetAt(NamedTuple):
+class ListedOffset(NamedTuple):
     """An offset, the timestamp of its record if it was looked up by one, and the epoch of its leader."""
 
     offset: int
@@ -34,13 +34,13 @@ class OffsetAt(NamedTuple):
 
 async def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool = False
-) -> dict[TopicPartition, OffsetAt]:
+) -> dict[TopicPartition, ListedOffset]:
     """The offset of each partition at a time in milliseconds, or at LATEST, EARLIEST or MAX_TIMESTAMP.
 
     That is the first record of that time or later; NO_OFFSET if there is none.
     """
 
-    async def ask(node: int, part: Wanted[int]) -> Answers[OffsetAt]:
+    async def ask(node: int, part: PartitionQueries[int]) -> PartitionAnswers[ListedOffset]:
         topics: dict[str, ListOffsetsTopic] = {}
         for (topic, partition), (leader, timestamp) in part.items():
             topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(
@@ -57,9 +57,9 @@ async def list_offsets(
         answer: ListOffsetsResponse = await cluster.send(request, node=node)
         return {
             (topic.name, each.partition_index): (
-                failure(each.error_code, None, where(topic.name, each.partition_index))
+                error_from_code(each.error_code, None, partition_label(topic.name, each.partition_index))
                 if each.error_code
-                else OffsetAt(each.offset, each.timestamp, each.leader_epoch)
+                else ListedOffset(each.offset, each.timestamp, each.leader_epoch)
             )
             for topic in answer.topics
             for each in topic.partitions

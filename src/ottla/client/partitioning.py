@@ -28,12 +28,12 @@ def murmur2(data: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
-def partition_of(key: bytes, partitions: int) -> int:
+def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition of a key, whether it has a leader now or not."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
-class Sticky:
+class StickyPartitioner:
     """For records without a key: one partition for a batch's worth of bytes, then another at random (KIP-794).
 
     Spreading single records would make many small batches of a few large ones.

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from ottla.client.cluster import Cluster
-from ottla.client.delivery import Batch, Delivery, Identity, Lane, Settled, record_bytes
-from ottla.client.metadata import Topic, TopicPartition, where
-from ottla.client.partitioning import Sticky, partition_of
-from ottla.client.producing import Answer, exchange, identify
-from ottla.client.retrying import Deadline, located, wait_s
+from ottla.client.metadata import Topic, TopicPartition, partition_label
+from ottla.client.partitioning import StickyPartitioner, partition_for_key
+from ottla.client.producer_batches import Batch, BatchResult, Delivery, PartitionQueue, ProducerIdentity, record_bytes
+from ottla.client.producer_requests import BatchAnswer, init_producer_id, send_batches
+from ottla.client.retries import Deadline, add_location, backoff_s
 from ottla.protocol.errors import (
     ApiError,
     DuplicateSequenceNumber,
@@ -62,7 +62,7 @@ class Producer:
         self._level = level
         self._idempotent = acks == ALL and idempotent is not False
         self._insists = idempotent is True
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._identifying = asyncio.Lock()
         self._linger_s = linger_s
         self._batch_bytes = batch_bytes
@@ -71,9 +71,9 @@ class Producer:
         self._timeout_s = delivery_timeout_s
         self._create_topics = create_topics
         self._random = random.Random()  # noqa: S311
-        self._sticky: dict[str, Sticky] = {}
-        self._lanes: dict[TopicPartition, Lane] = {}
-        self._waiting: set[Lane] = set()
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._lanes: dict[TopicPartition, PartitionQueue] = {}
+        self._waiting: set[PartitionQueue] = set()
         """Lanes that have something to send and are not sending."""
         self._unsettled: set[Batch] = set()
         self._failure: ApiError | None = None
@@ -104,7 +104,7 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Hand over a record; waits only for room in the buffer. Awaiting the result waits for the broker."""
-        found = self.cluster.known_topic(topic) or await self.cluster.topic(topic, create=self._create_topics)
+        found = self.cluster.cached_topic(topic) or await self.cluster.topic(topic, create=self._create_topics)
         size = record_bytes(key, value, headers)
         while self._buffered_bytes and self._buffered_bytes + size > self._buffer_bytes:
             self._room.clear()
@@ -155,17 +155,17 @@ class Producer:
 
     def _choose(self, topic: Topic, key: bytes | None, size: int) -> int:
         if key is not None:
-            return partition_of(key, len(topic.partitions))
+            return partition_for_key(key, len(topic.partitions))
         if topic.name not in self._sticky:
-            self._sticky[topic.name] = Sticky(self._batch_bytes, self._random)
+            self._sticky[topic.name] = StickyPartitioner(self._batch_bytes, self._random)
         return self._sticky[topic.name].choose(topic, size)
 
     def _batch_for(self, topic: str, partition: int, size: int) -> Batch:
         """The batch that is being filled, or a new one if that is full or on its way."""
         lane = self._lanes.get((topic, partition))
         if lane is None:
-            lane = self._lanes[topic, partition] = Lane(topic, partition)
-        if (filling := lane.filling(size, self._batch_bytes)) is not None:
+            lane = self._lanes[topic, partition] = PartitionQueue(topic, partition)
+        if (filling := lane.open_batch(size, self._batch_bytes)) is not None:
             return filling
         batch = Batch(time.monotonic(), Deadline(self._timeout_s))
         lane.queue.append(batch)
@@ -198,7 +198,7 @@ class Producer:
             except TimeoutError:
                 continue
 
-    def _dispatch(self, lanes: list[Lane]) -> None:
+    def _dispatch(self, lanes: list[PartitionQueue]) -> None:
         for lane in lanes:
             lane.is_busy = True
             self._waiting.discard(lane)
@@ -206,9 +206,9 @@ class Producer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, lanes: list[Lane]) -> None:
+    async def _deliver(self, lanes: list[PartitionQueue]) -> None:
         """Send the first batch of each lane to its leader, all of a node in one request."""
-        by_node: dict[int, list[Lane]] = {}
+        by_node: dict[int, list[PartitionQueue]] = {}
         identity = None
         for lane in lanes:
             try:
@@ -220,49 +220,49 @@ class Producer:
                 by_node.setdefault(leader.leader, []).append(lane)
         await asyncio.gather(*(self._deliver_to(node, part, identity) for node, part in by_node.items()))
 
-    async def _deliver_to(self, node: int, lanes: list[Lane], identity: Identity | None) -> None:
+    async def _deliver_to(self, node: int, lanes: list[PartitionQueue], identity: ProducerIdentity | None) -> None:
         payloads = {}
         for lane in lanes:
             # Numbered and built in one step: nothing may be added to a batch that has its place in the sequence.
-            lane.number(lane.queue[0], identity)
+            lane.assign_sequence(lane.queue[0], identity)
             try:
                 payloads[lane.topic, lane.partition] = lane.queue[0].build(self._compression, self._level)
             except ProtocolError as error:
                 self._fail(lane, InvalidRecord(str(error)))
         sent = [lane for lane in lanes if (lane.topic, lane.partition) in payloads]
-        answers: Mapping[TopicPartition, Answer]
+        answers: Mapping[TopicPartition, BatchAnswer]
         try:
-            answers = await exchange(self.cluster, node, payloads, self.acks) if payloads else {}
+            answers = await send_batches(self.cluster, node, payloads, self.acks) if payloads else {}
         except ApiError as error:
             answers = dict.fromkeys(payloads, (error, False))
         for lane in sent:
             match answers[lane.topic, lane.partition]:
-                case Settled() as settled:
+                case BatchResult() as settled:
                     self._settle(lane, settled)
                 case (refused, moved):
                     self._fail(lane, refused, moved=moved)
 
-    async def _identify(self) -> Identity | None:
+    async def _identify(self) -> ProducerIdentity | None:
         async with self._identifying:
             if self._identity is None and self._idempotent:
-                self._identity = await identify(self.cluster, insists=self._insists)
+                self._identity = await init_producer_id(self.cluster, insists=self._insists)
                 self._idempotent = self._identity is not None
             return self._identity
 
-    def _settle(self, lane: Lane, settled: Settled) -> None:
+    def _settle(self, lane: PartitionQueue, settled: BatchResult) -> None:
         batch = lane.queue.popleft()
         batch.done.set_result(settled)
         self.records_sent += len(batch.records)
         self._drop(batch)
         self._resume(lane)
 
-    def _fail(self, lane: Lane, error: ApiError, *, moved: bool = False) -> None:
+    def _fail(self, lane: PartitionQueue, error: ApiError, *, moved: bool = False) -> None:
         """Try the lane's first batch again, in halves if it is too large, or give it up."""
         batch = lane.queue[0]
         if isinstance(error, DuplicateSequenceNumber):
-            self._settle(lane, Settled(-1, -1))  # written before, and too long ago for the broker to know where
+            self._settle(lane, BatchResult(-1, -1))  # written before, and too long ago for the broker to know where
             return
-        pause_s = 0.0 if moved and not batch.attempts else wait_s(batch.attempts)
+        pause_s = 0.0 if moved and not batch.attempts else backoff_s(batch.attempts)
         batch.attempts += 1
         if error.retriable and pause_s < batch.deadline.left_s:
             if not moved:
@@ -275,12 +275,12 @@ class Producer:
             self._give_up(lane, error)
         self._resume(lane)
 
-    def _give_up(self, lane: Lane, error: ApiError) -> None:
+    def _give_up(self, lane: PartitionQueue, error: ApiError) -> None:
         batch = lane.queue.popleft()
         if batch.identity is not None and batch.identity == self._identity:
             # It may have been written or not, and the next sequence with it: brokers start afresh with a new id.
             self._identity = None
-        told = located(error, where(lane.topic, lane.partition))
+        told = add_location(error, partition_label(lane.topic, lane.partition))
         batch.done.set_exception(told)
         batch.done.exception()  # nobody need wait for it: flush will tell
         self._failure = self._failure or told
@@ -291,7 +291,7 @@ class Producer:
         self._buffered_bytes -= batch.payload_bytes
         self._room.set()
 
-    def _resume(self, lane: Lane) -> None:
+    def _resume(self, lane: PartitionQueue) -> None:
         lane.is_busy = False
         if lane.queue:
             self._waiting.add(lane)

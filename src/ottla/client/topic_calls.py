@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.metadata import Topic, TopicPartition, where
-from ottla.client.retrying import check, failure
+from ottla.client.metadata import Topic, TopicPartition, partition_label
+from ottla.client.retries import error_from_code, raise_for_code
 from ottla.protocol.errors import ApiError, ElectionNotNeeded, UnknownTopicOrPartition, by_code
 from ottla.protocol.messages.rpc.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -37,7 +37,7 @@ from ottla.protocol.messages.rpc.list_partition_reassignments import (
 BROKER_DEFAULT = -1
 
 
-class Created(NamedTuple):
+class CreatedTopic(NamedTuple):
     """A topic as the cluster made it; counts are -1 where the broker does not say."""
 
     name: str
@@ -77,7 +77,7 @@ class TopicCalls:
         assignment: Sequence[Sequence[int]] = (),
         settings: Mapping[str, str] | None = None,
         validate_only: bool = False,
-    ) -> Created:
+    ) -> CreatedTopic:
         """Make a topic. `assignment` gives the brokers of each partition, and then says how many there are."""
         wanted = CreatableTopic(
             name=name,
@@ -90,12 +90,12 @@ class TopicCalls:
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()],
         )
 
-        async def attempt() -> Created:
+        async def attempt() -> CreatedTopic:
             request = CreateTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer: CreateTopicsResponse = await self.cluster.send(request)
             (made,) = answer.topics
             _check_topic(name, made.error_code, made.error_message)
-            return Created(name, made.topic_id, made.num_partitions, made.replication_factor)
+            return CreatedTopic(name, made.topic_id, made.num_partitions, made.replication_factor)
 
         self.cluster.forget(name)
         return await self.cluster.retry(attempt)
@@ -143,10 +143,12 @@ class TopicCalls:
                 election_type=int(unclean), topic_partitions=wanted, timeout_ms=self._timeout_ms
             )
             answer: ElectLeadersResponse = await self.cluster.send(request)
-            check(answer.error_code, None, "leader election")
+            raise_for_code(answer.error_code, None, "leader election")
             return {
                 (topic.topic, each.partition_id): (
-                    failure(each.error_code, each.error_message, where(topic.topic, each.partition_id))
+                    error_from_code(
+                        each.error_code, each.error_message, partition_label(topic.topic, each.partition_id)
+                    )
                     if each.error_code not in (0, ElectionNotNeeded.code)
                     else None
                 )
@@ -168,10 +170,12 @@ class TopicCalls:
         async def attempt() -> dict[TopicPartition, ApiError | None]:
             request = AlterPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=list(topics.values()))
             answer: AlterPartitionReassignmentsResponse = await self.cluster.send(request)
-            check(answer.error_code, answer.error_message, "reassignment")
+            raise_for_code(answer.error_code, answer.error_message, "reassignment")
             return {
                 (topic.name, each.partition_index): (
-                    failure(each.error_code, each.error_message, where(topic.name, each.partition_index))
+                    error_from_code(
+                        each.error_code, each.error_message, partition_label(topic.name, each.partition_index)
+                    )
                     if each.error_code
                     else None
                 )
@@ -195,7 +199,7 @@ class TopicCalls:
         async def attempt() -> dict[TopicPartition, Reassignment]:
             request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=wanted)
             answer: ListPartitionReassignmentsResponse = await self.cluster.send(request)
-            check(answer.error_code, answer.error_message, "reassignments")
+            raise_for_code(answer.error_code, answer.error_message, "reassignments")
             return {
                 (topic.name, each.partition_index): Reassignment(
                     tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
@@ -217,7 +221,7 @@ def _check_topic(name: str, code: int, message: str | None) -> None:
         message = "there is no such topic"
     elif code and message and repr(name) in message:
         raise by_code(code)(message)
-    check(code, message, f"topic {name!r}")
+    raise_for_code(code, message, f"topic {name!r}")
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[int]]]:

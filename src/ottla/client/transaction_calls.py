@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.retrying import check
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.retries import raise_for_code
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -94,7 +94,7 @@ class TransactionCalls:
 
         async def ask(node: int) -> list[ListedTransaction]:
             answer: ListTransactionsResponse = await self.cluster.send(request, node=node)
-            check(answer.error_code, None, f"transactions of broker {node}")
+            raise_for_code(answer.error_code, None, f"transactions of broker {node}")
             return [
                 ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
                 for each in answer.transaction_states
@@ -113,7 +113,7 @@ class TransactionCalls:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             answer: DescribeTransactionsResponse = await self.cluster.send(request, node=node)
             (found,) = answer.transaction_states
-            check(found.error_code, None, f"transactional id {transactional_id!r}")
+            raise_for_code(found.error_code, None, f"transactional id {transactional_id!r}")
             partitions = [(topic.topic, number) for topic in found.topics for number in topic.partitions]
             return DescribedTransaction(
                 transactional_id,
@@ -126,7 +126,7 @@ class TransactionCalls:
                 tuple(sorted(partitions)),
             )
 
-        return await self.cluster.retry(attempt, again=_may_move)
+        return await self.cluster.retry(attempt, should_retry=_may_succeed_later)
 
     async def producers(self, topic: str, partition: int) -> list[ActiveProducer]:
         """The producers that the leader of a partition knows, by id."""
@@ -136,7 +136,7 @@ class TransactionCalls:
             request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
             answer: DescribeProducersResponse = await self.cluster.send(request, node=node)
             found = answer.topics[0].partitions[0]
-            check(found.error_code, found.error_message, where(topic, partition))
+            raise_for_code(found.error_code, found.error_message, partition_label(topic, partition))
             return sorted(
                 ActiveProducer(
                     each.producer_id,
@@ -161,18 +161,20 @@ class TransactionCalls:
                 transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS
             )
             answer: InitProducerIdResponse = await self.cluster.send(request, node=node)
-            check(answer.error_code, None, f"transactional id {transactional_id!r}")
+            raise_for_code(answer.error_code, None, f"transactional id {transactional_id!r}")
 
-        await self.cluster.retry(attempt, again=_may_move)
+        await self.cluster.retry(attempt, should_retry=_may_succeed_later)
 
-    async def end_hanging(self, topic: str, partition: int, start_offset: int) -> int:
+    async def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> int:
         """Abort the transaction that a partition has open from an offset on and whose coordinator forgot it.
 
         Answers the id of its producer.
         """
         found = [each for each in await self.producers(topic, partition) if each.open_since_offset == start_offset]
         if not found:
-            raise InvalidTxnState(f"{where(topic, partition)}: no transaction is open from offset {start_offset} on")
+            raise InvalidTxnState(
+                f"{partition_label(topic, partition)}: no transaction is open from offset {start_offset} on"
+            )
         (producer,) = found
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
@@ -187,7 +189,9 @@ class TransactionCalls:
             answer: WriteTxnMarkersResponse = await self.cluster.send(
                 WriteTxnMarkersRequest(markers=[marker]), node=node
             )
-            check(answer.markers[0].topics[0].partitions[0].error_code, None, where(topic, partition))
+            raise_for_code(
+                answer.markers[0].topics[0].partitions[0].error_code, None, partition_label(topic, partition)
+            )
 
         await self.cluster.retry(attempt)
         return producer.producer_id
@@ -205,11 +209,11 @@ class TransactionCalls:
             else [(answer.error_code, answer.error_message, answer.node_id)]
         )
         code, message, node = found[0]
-        check(code, message, f"coordinator of {transactional_id!r}")
+        raise_for_code(code, message, f"coordinator of {transactional_id!r}")
         return node
 
 
-def _may_move(error: ApiError) -> bool:
+def _may_succeed_later(error: ApiError) -> bool:
     if isinstance(error, TransactionalIdNotFound):
         return False
     return error.retriable or isinstance(error, NotCoordinator | CoordinatorNotAvailable | ConcurrentTransactions)

@@ -48,12 +48,12 @@ def one_node_settings(overrides: Mapping[str, str]) -> dict[str, str]:
     if "log.dir" not in overrides:
         settings["log.dirs"] = str(data_directory() / f"node-{trim(node_id)}")
     settings |= overrides
-    if is_own_quorum(overrides) and (controller := _controller_address(settings)):
+    if is_single_node_quorum(overrides) and (controller := _controller_address(settings)):
         settings["controller.quorum.bootstrap.servers"] = controller
     return settings
 
 
-def is_own_quorum(overrides: Mapping[str, str]) -> bool:
+def is_single_node_quorum(overrides: Mapping[str, str]) -> bool:
     """Whether a node without a configuration file is all the quorum there is."""
     return not any(name in overrides for name in QUORUM)
 

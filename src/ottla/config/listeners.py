@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 @dataclass(slots=True)
-class Limits:
+class ConnectionLimits:
     """What connections are held to. May be replaced while running."""
 
     max_request_bytes: int = 104_857_600
@@ -48,7 +48,7 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - compared with, not bound to
 _MAX_PORT = 65_535
 
 
-class WrongSetting(Exception):
+class SettingConflict(Exception):
     """A setting does not go with the others, or has a form that its type does not tell of: which one, and why."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -93,7 +93,7 @@ def parse_pairs(name: str, text: str) -> dict[str, str]:
     for item in _comma.split(text) if text else ():
         key, colon, value = item.rpartition(":")
         if not colon:
-            raise WrongSetting(name, f"expected pairs like name:value with commas between, found {item!r}")
+            raise SettingConflict(name, f"expected pairs like name:value with commas between, found {item!r}")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -103,7 +103,7 @@ def parse_protocol(name: str, text: str) -> SecurityProtocol:
         return SecurityProtocol[text.upper()]
     except KeyError:
         known = ", ".join(protocol.name for protocol in SecurityProtocol)
-        raise WrongSetting(name, f"{text!r} is no security protocol; there are {known}") from None
+        raise SettingConflict(name, f"{text!r} is no security protocol; there are {known}") from None
 
 
 def protocol_map(
@@ -134,7 +134,9 @@ def parse_listeners(
     endpoints = tuple(_parse_listener(setting, text, protocols) for text in texts)
     names = [endpoint.name for endpoint in endpoints]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise WrongSetting(setting, f"each listener must have a name of its own, but {twice} is there more than once")
+        raise SettingConflict(
+            setting, f"each listener must have a name of its own, but {twice} is there more than once"
+        )
     if distinct_ports:
         for port in {endpoint.port for endpoint in endpoints} - {0}:
             _check_port(setting, port, [endpoint.host for endpoint in endpoints if endpoint.port == port])
@@ -144,20 +146,20 @@ def parse_listeners(
 def _parse_listener(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> ListenerEndpoint:
     found = _endpoint(text)
     if found is None:
-        raise WrongSetting(setting, f"{text!r} is not a listener; one looks like PLAINTEXT://host:9092")
+        raise SettingConflict(setting, f"{text!r} is not a listener; one looks like PLAINTEXT://host:9092")
     name, host, port = found[1].upper(), found[2], int(found[3])
     if not 0 <= port <= _MAX_PORT:
-        raise WrongSetting(setting, f"{text!r} has port {port}; a port is a number from 0 to {_MAX_PORT}")
+        raise SettingConflict(setting, f"{text!r} has port {port}; a port is a number from 0 to {_MAX_PORT}")
     if name not in protocols:
         hint = f"add {name}:PLAINTEXT, or what it is, to listener.security.protocol.map"
-        raise WrongSetting(setting, f"listener {name} has no security protocol: {hint}")
+        raise SettingConflict(setting, f"listener {name} has no security protocol: {hint}")
     return ListenerEndpoint(name, host, port, protocols[name])
 
 
 def _check_port(setting: str, port: int, hosts: Sequence[str]) -> None:
     """Two listeners may share a port only as an IPv4 and an IPv6 address."""
     if len(hosts) > 1 and sorted(map(_ip_version, hosts)) != [4, 6]:
-        raise WrongSetting(
+        raise SettingConflict(
             setting,
             f"port {port} is there {len(hosts)} times; listeners need ports of their own, unless one of two has an"
             " IPv4 address and the other an IPv6 address",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from ottla.config.listeners import Address, Limits, ListenerEndpoint
+from ottla.config.listeners import Address, ConnectionLimits, ListenerEndpoint
 from ottla.config.settings.values import Value
 from ottla.protocol.features import FeatureRange, supported_features
 
@@ -132,7 +132,7 @@ class NodeSettings:
                 return max(self.number(name) * unit_ms, -1)
         raise AssertionError("hours have a default")
 
-    def limits_of(self, listener: str) -> Limits:
+    def limits_of(self, listener: str) -> ConnectionLimits:
         """What the connections of one listener are held to: as a whole, and by what is set for it alone."""
         limits, own = self.limits, self.listener_settings.get(listener, {})
         for limit, name in LISTENER_LIMITS.items():
@@ -141,9 +141,9 @@ class NodeSettings:
         return limits
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ConnectionLimits:
         """What connections are held to."""
-        return Limits(
+        return ConnectionLimits(
             max_request_bytes=self.number("socket.request.max.bytes"),
             max_idle_ms=self.number("connections.max.idle.ms"),
             max_connections=self.number("max.connections"),

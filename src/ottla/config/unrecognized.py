@@ -4,8 +4,8 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.config.settings.catalogue import broker_settings, nearest
-from ottla.config.settings.own import PREFIX, own_settings
+from ottla.config.settings.catalogue import broker_settings, suggest_name
+from ottla.config.settings.ottla_settings import PREFIX, ottla_settings
 
 # Settings of what Kafka loads by name: its authorizer, its remote storage, config providers, metrics reporters.
 _OF_PLUGINS: Final = ("super.users", "allow.everyone.if.no.acl.found")
@@ -36,11 +36,11 @@ _REMOVED: Final = (
 
 def warning_about(name: str, origin: str) -> str | None:
     """What to tell an operator about a name, if anything."""
-    if name in broker_settings() or name in own_settings() or name in _OF_PLUGINS or name.startswith(_PREFIXES):
+    if name in broker_settings() or name in ottla_settings() or name in _OF_PLUGINS or name.startswith(_PREFIXES):
         return None
     if any(name == old or (old.endswith(".") and name.startswith(old)) for old in _REMOVED):
         return f"{origin}: {name} was removed in Kafka 4.0 and is ignored"
-    guess = nearest(name, own_settings() if name.startswith(PREFIX) else _public_names())
+    guess = suggest_name(name, ottla_settings() if name.startswith(PREFIX) else _public_names())
     hint = f"; did you mean {guess}?" if guess else ""
     return f"{origin}: {name} is not a setting and is ignored{hint}"
 

@@ -12,7 +12,7 @@ from ottla.broker.network.listener import Connections
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.throttling import BrokerThrottling, ControllerThrottling, Throttling
-from ottla.config.listeners import WrongSetting
+from ottla.config.listeners import SettingConflict
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.controller.quotas import IP
 from ottla.metadata.image.loader import Update
@@ -34,7 +34,7 @@ def standard_authorizer(settings: NodeSettings) -> StandardAuthorizer | None:
     try:
         users = super_users(settings.given.get(SUPER_USERS, ""))
     except ValueError as error:
-        raise WrongSetting(SUPER_USERS, str(error)) from None
+        raise SettingConflict(SUPER_USERS, str(error)) from None
     return StandardAuthorizer(
         super_users=users,
         allow_without_rules=settings.given.get(ALLOW_EVERYONE, "false").strip().lower() == "true",

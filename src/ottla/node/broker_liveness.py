@@ -25,7 +25,7 @@ from ottla.broker.network.listener import Listener
 from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Call
 from ottla.config.node_settings import NodeSettings
-from ottla.config.settings.own import DISCONNECT_GRACE_MS
+from ottla.config.settings.ottla_settings import DISCONNECT_GRACE_MS
 from ottla.metadata.image.values import Broker
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher

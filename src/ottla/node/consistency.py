@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.config.listeners import ALL_INTERFACES, SecurityProtocol, WrongSetting
+from ottla.config.listeners import ALL_INTERFACES, SecurityProtocol, SettingConflict
 from ottla.config.node_settings import LISTENER_LIMITS, NodeSettings, ProcessRole
 from ottla.config.settings.catalogue import broker_settings
 from ottla.node.access_control import standard_authorizer
@@ -104,7 +104,7 @@ def _items(settings: NodeSettings, name: str) -> tuple[str, ...]:
 
 def _require(is_right: bool, name: str, reason: str) -> None:
     if not is_right:
-        raise WrongSetting(name, reason)
+        raise SettingConflict(name, reason)
 
 
 def _check_identity(settings: NodeSettings) -> None:
@@ -141,7 +141,7 @@ def _check_numbers(settings: NodeSettings) -> None:
     for name, most in _NOT_MORE:
         value, limit = settings.number(name), settings.number(most)
         if value > limit and most in settings.given and name not in settings.given:
-            raise WrongSetting(most, f"must be at least {name}, which is {value}")  # the one that can be found
+            raise SettingConflict(most, f"must be at least {name}, which is {value}")  # the one that can be found
         _require(value <= limit, name, f"must not be more than {most}, which is {limit}")
     for kind in ("consumer", "share", "streams"):
         name, timeout = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
@@ -312,4 +312,6 @@ def _check_limits_of(settings: NodeSettings, listener: str) -> None:
     for name in LISTENER_LIMITS.values():
         text = settings.listener_settings.get(listener, {}).get(name)
         if text is not None and not (text.isdecimal() and 0 < int(text) <= _MAX_INT32):
-            raise WrongSetting(f"listener.name.{listener.lower()}.{name}", f"{text!r} is not a number of connections")
+            raise SettingConflict(
+                f"listener.name.{listener.lower()}.{name}", f"{text!r} is not a number of connections"
+            )

@@ -36,7 +36,7 @@ from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
 from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.wire.declare import schema_of
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.settings import SecurityProvider, plaintext
 
 if TYPE_CHECKING:
     from ottla.node.policies import Policies
@@ -57,7 +57,9 @@ _OWN: Final = "own"
 class ControllerAccess:
     """Asks whoever is in charge. Controller and quorum are put in when the node has them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int = -1, security: SecurityNow = plaintext) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, node_id: int = -1, security: SecurityProvider = plaintext
+    ) -> None:
         self._loop = loop
         self._news = asyncio.Event()
         self.link = ControllerLink(node_id, security)

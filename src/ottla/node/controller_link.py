@@ -15,8 +15,8 @@ from ottla.broker.metrics.errors_in import Look, errors_in
 from ottla.client.connection import Connection
 from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
-from ottla.security.principals import ANONYMOUS
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.principal_mapping import ANONYMOUS
+from ottla.security.settings import SecurityProvider, plaintext
 
 HEARTBEATS: Final = "heartbeat"
 FORWARDING: Final = "forwarding"
@@ -27,7 +27,7 @@ _ANSWER_S: Final = 30.0
 class ControllerLink:
     """The active controller, as far as this node can reach it over the network."""
 
-    def __init__(self, node_id: int, security: SecurityNow = plaintext) -> None:
+    def __init__(self, node_id: int, security: SecurityProvider = plaintext) -> None:
         self._node_id = node_id
         self._security = security
         self.leader: Node | None = None

@@ -19,7 +19,7 @@ from ottla.metadata.image.changes import Changes
 from ottla.protocol.wire.compression import Compression
 from ottla.replication.partitions import Partitions
 from ottla.replication.runtime import Runtime
-from ottla.security.settings import SecurityNow
+from ottla.security.settings import SecurityProvider
 
 Setting = Callable[[str], Any]
 """Gives a setting of this broker as it is now."""
@@ -65,7 +65,7 @@ class Coordinators:
         *,
         ask_controller: Callable[[Any], Awaitable[Any]],
         broker_epoch: Callable[[], int],
-        security: SecurityNow,
+        security: SecurityProvider,
         in_thread: Callable[..., Awaitable[Any]],
     ) -> None:
         self.producer_ids = ProducerIds(settings.node_id, broker_epoch, ask_controller)

@@ -14,11 +14,11 @@ from typing import Final
 from immutables import Map
 
 from ottla.broker.handlers.setting_entries import layers_of
-from ottla.config.listeners import WrongSetting
+from ottla.config.listeners import SettingConflict
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.brokers import BrokerLayers, broker_setting, listener_override
 from ottla.config.settings.catalogue import broker_settings
-from ottla.config.settings.setting import InvalidSetting, Update
+from ottla.config.settings.setting import InvalidSetting, UpdateMode
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
@@ -119,13 +119,13 @@ class DynamicSettings:
             self._check_step(rebuilt)
             for check in self.checks:
                 check(rebuilt)
-        except (InvalidSetting, WrongSetting) as wrong:
+        except (InvalidSetting, SettingConflict) as wrong:
             raise InvalidRequest(str(wrong)) from None
 
     def _adopt(self, image: Image) -> None:
         try:
             new = rebuild_settings(self._file, self.layers(image).combined())
-        except (InvalidSetting, WrongSetting) as wrong:
+        except (InvalidSetting, SettingConflict) as wrong:
             logger.error("a change of settings does not go together with this broker's, which stay: %s", wrong)
             return
         old, self.current = self.current, new
@@ -143,14 +143,14 @@ class DynamicSettings:
                 _check_threads(name, before, after)
         _check_local_retention(new)
         if new.number("max.connection.creation.rate") <= 0:
-            raise WrongSetting("max.connection.creation.rate", "must be at least 1")
+            raise SettingConflict("max.connection.creation.rate", "must be at least 1")
         reporters = new["metric.reporters"]
         if isinstance(reporters, tuple) and (unknown := [each for each in reporters if each not in _REPORTERS]):
-            raise WrongSetting("metric.reporters", f"there is no reporter {', '.join(unknown)} here")
+            raise SettingConflict("metric.reporters", f"there is no reporter {', '.join(unknown)} here")
 
 
 def _check_names(settings: Mapping[str, str], *, of_one: bool) -> None:
-    fixed = [name for name in settings if name in broker_settings() and _update(name) in (None, Update.READ_ONLY)]
+    fixed = [name for name in settings if name in broker_settings() and _update(name) in (None, UpdateMode.READ_ONLY)]
     if fixed:
         raise InvalidRequest(f"Cannot update these configs dynamically: {_listed(fixed)}")
     bare = [name for name in settings if name in _OF_LISTENERS_ONLY]
@@ -173,10 +173,10 @@ def _check_names(settings: Mapping[str, str], *, of_one: bool) -> None:
 def _is_of_one(name: str) -> bool:
     if found := listener_override(name):
         return found[1] not in _FOR_ALL_BROKERS
-    return _update(name) is Update.PER_BROKER
+    return _update(name) is UpdateMode.PER_BROKER
 
 
-def _update(name: str) -> Update | None:
+def _update(name: str) -> UpdateMode | None:
     setting = broker_settings().get(name)
     return None if setting is None else setting.update
 
@@ -201,7 +201,7 @@ def _check_local_retention(new: NodeSettings) -> None:
         if most < 0 or local == _AS_MUCH_AS_THE_WHOLE:
             continue
         if local == -1 or local > most:
-            raise WrongSetting(name, f"must not be more than {whole}, which is {most}")
+            raise SettingConflict(name, f"must not be more than {whole}, which is {most}")
 
 
 def _listed(names: Iterable[str]) -> str:

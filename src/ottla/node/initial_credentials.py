@@ -9,7 +9,7 @@ import binascii
 import re
 
 from ottla.protocol.messages.records.metadata_records import UserScramCredentialRecord
-from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, Mechanism, keys_of, salted_password
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, Mechanism, salted_password, scram_keys
 
 _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 
@@ -39,7 +39,7 @@ def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecor
     salted = _salted_password(parts, mechanism, salt, iterations, has_salt=given_salt is not None)
     if parts:
         raise InvalidCredential(f"unknown in a credential: {', '.join(sorted(parts))}")
-    keys = keys_of(mechanism, salted)
+    keys = scram_keys(mechanism, salted)
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism.number,

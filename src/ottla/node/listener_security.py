@@ -22,32 +22,32 @@ from ottla.broker.network.tls import TlsConnection
 from ottla.broker.requests.authentication import SaslGate, SaslRules
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
-from ottla.config.listeners import SecurityProtocol, WrongSetting
+from ottla.config.listeners import SecurityProtocol, SettingConflict
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ScramUser
 from ottla.node.directories import NodeFailed
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
-from ottla.security.delegation import token_hmac, token_keys
+from ottla.security.delegation_tokens import token_hmac, token_keys
 from ottla.security.errors import InvalidSecurity
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
-from ottla.security.listening import (
+from ottla.security.principal_mapping import InvalidMappingRules, MappingRule, parse_rules, principal_name
+from ottla.security.sasl_server import (
+    AuthenticatedUser,
     BearerServer,
-    Claims,
-    Identity,
     PlainServer,
-    Proven,
     ScramCredential,
+    ScramIdentity,
     ScramServer,
     ServerExchange,
-    Unsigned,
+    TokenClaims,
+    UnsignedTokens,
 )
-from ottla.security.principals import InvalidRules, Rule, parse_rules, principal_name
 from ottla.security.scram import MECHANISMS as SCRAM
-from ottla.security.scram import Keys
-from ottla.security.settings import PLAINTEXT, Security, parse_tls, read_security
-from ottla.security.signed import KeySource, Signed, keys_at
+from ottla.security.scram import ScramKeys
+from ottla.security.settings import PLAINTEXT, Security, load_security, parse_tls
+from ottla.security.signed_tokens import KeySource, SignedTokens, key_set_of
 from ottla.security.tls import client_context, server_context
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class _Secured:
     protocols: Mapping[str, str]
     contexts: Mapping[str, ssl.SSLContext]
     rules: Mapping[str, SaslRules]
-    mapping: Mapping[str, tuple[Rule, ...]]
+    mapping: Mapping[str, tuple[MappingRule, ...]]
     """What names of certificates become."""
     between_brokers: Security
     to_controllers: Security
@@ -86,7 +86,7 @@ class ListenerSecurity:
         self._given = settings.given
         try:
             self._now = self._read(settings)
-        except WrongSetting as wrong:
+        except SettingConflict as wrong:
             raise NodeFailed(str(wrong)) from None
 
     def check(self, settings: NodeSettings) -> None:
@@ -102,7 +102,7 @@ class ListenerSecurity:
         """Take the settings that are in force now. A file may be gone that was there when they were checked."""
         try:
             self._now, self._given = self._read(new), new.given
-        except WrongSetting as wrong:
+        except SettingConflict as wrong:
             logger.error("listeners stay secured as they were: %s", wrong)
 
     def between_brokers(self) -> Security:
@@ -167,7 +167,7 @@ class ListenerSecurity:
             find_user, find_token = partial(self._user, mechanism), partial(self._token, mechanism, settings)
             return lambda: ScramServer(mechanism, find_user, find_token, secrets.token_urlsafe(24))
         if login is None:
-            raise WrongSetting(name, "is missing: it says who may come in")
+            raise SettingConflict(name, "is missing: it says who may come in")
         if mechanism == _BEARER:
             signed = _signed(settings, listener, login)
             check = signed.check if signed else partial(self._claims, _unsigned(name, login))
@@ -177,14 +177,14 @@ class ListenerSecurity:
         }
         return lambda: PlainServer(passwords)
 
-    def _user(self, mechanism: str, name: str) -> Identity | None:
+    def _user(self, mechanism: str, name: str) -> ScramIdentity | None:
         found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, name))
         if found is None:
             return None
-        credential = ScramCredential(found.salt, Keys(found.stored_key, found.server_key), found.iterations)
-        return Identity(Proven(name), credential)
+        credential = ScramCredential(found.salt, ScramKeys(found.stored_key, found.server_key), found.iterations)
+        return ScramIdentity(AuthenticatedUser(name), credential)
 
-    def _token(self, mechanism: str, settings: NodeSettings, token_id: str) -> Identity | None:
+    def _token(self, mechanism: str, settings: NodeSettings, token_id: str) -> ScramIdentity | None:
         """Whoever has a delegation token is its owner, for as long as it lasts."""
         token = self._image().tokens.get(token_id)
         secret = settings["delegation.token.secret.key"]
@@ -192,9 +192,9 @@ class ListenerSecurity:
             return None
         owner = token.owner.partition(":")[2]
         credential = _token_credential(mechanism, token_hmac(secret.value, token_id))
-        return Identity(Proven(owner, token.expiration_timestamp, by_token=True), credential)
+        return ScramIdentity(AuthenticatedUser(owner, token.expiration_timestamp, has_token=True), credential)
 
-    def _claims(self, rules: Unsigned, token: str) -> Claims | None:
+    def _claims(self, rules: UnsignedTokens, token: str) -> TokenClaims | None:
         return rules.check(token, self._now_ms())
 
 
@@ -221,19 +221,19 @@ def _server_context(settings: NodeSettings, listener: str) -> ssl.SSLContext:
     try:
         return server_context(parse_tls(given), given.get("ssl.client.auth", "none").lower())
     except InvalidSecurity as wrong:
-        raise WrongSetting(_named(settings, listener, wrong.setting), wrong.reason) from None
+        raise SettingConflict(_named(settings, listener, wrong.setting), wrong.reason) from None
     except KeyError:
-        raise WrongSetting(
+        raise SettingConflict(
             _named(settings, listener, "ssl.client.auth"), "must be required, requested or none"
         ) from None
 
 
-def _mapping(settings: NodeSettings, listener: str) -> tuple[Rule, ...]:
+def _mapping(settings: NodeSettings, listener: str) -> tuple[MappingRule, ...]:
     name = "ssl.principal.mapping.rules"
     try:
         return parse_rules(_texts(settings, listener).get(name, "DEFAULT"))
-    except InvalidRules as wrong:
-        raise WrongSetting(_named(settings, listener, name), str(wrong)) from None
+    except InvalidMappingRules as wrong:
+        raise SettingConflict(_named(settings, listener, name), str(wrong)) from None
 
 
 def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
@@ -243,11 +243,11 @@ def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
     for each in enabled:
         if each not in _SPOKEN:
             hint = "" if name in _texts(settings, listener) else " (Kafka's default)"
-            raise WrongSetting(
+            raise SettingConflict(
                 _named(settings, listener, name), f"{each}{hint} is not spoken here; there are {', '.join(_SPOKEN)}"
             )
     if not enabled:
-        raise WrongSetting(_named(settings, listener, name), f"names none of {', '.join(_SPOKEN)}")
+        raise SettingConflict(_named(settings, listener, name), f"names none of {', '.join(_SPOKEN)}")
     return hash_order(
         dict.fromkeys(enabled), string_hash, grown_table_size(len(enabled))
     )  # clients are told in Kafka's order
@@ -271,22 +271,22 @@ def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, 
     ):
         name, handler = _of_mechanism(settings, listener, mechanism, setting)
         if handler is not None and handler.rpartition(".")[2] not in known:
-            raise WrongSetting(name, f"{handler} is a class of Java, and cannot be loaded")
+            raise SettingConflict(name, f"{handler} is a class of Java, and cannot be loaded")
     name, text = _of_mechanism(settings, listener, mechanism, "sasl.jaas.config")
     if text is None:
         return name, None
     try:
         return name, parse_jaas(text)
     except InvalidJaas as wrong:
-        raise WrongSetting(name, str(wrong)) from None
+        raise SettingConflict(name, str(wrong)) from None
 
 
-def _unsigned(name: str, login: Login) -> Unsigned:
+def _unsigned(name: str, login: Login) -> UnsignedTokens:
     options, prefix = login.options, "unsecuredValidator"
     skew = options.get(f"{prefix}AllowableClockSkewMs", "0")
     if not skew.isdecimal():
-        raise WrongSetting(name, f"{prefix}AllowableClockSkewMs must be a number of milliseconds, not {skew!r}")
-    return Unsigned(
+        raise SettingConflict(name, f"{prefix}AllowableClockSkewMs must be a number of milliseconds, not {skew!r}")
+    return UnsignedTokens(
         user_claim=options.get(f"{prefix}PrincipalClaimName", "sub"),
         scope_claim=options.get(f"{prefix}ScopeClaimName", "scope"),
         required_scope=frozenset(options.get(f"{prefix}RequiredScope", "").split()),
@@ -294,7 +294,7 @@ def _unsigned(name: str, login: Login) -> Unsigned:
     )
 
 
-def _signed(settings: NodeSettings, listener: str, login: Login) -> Signed | None:
+def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens | None:
     """Which signed tokens a listener takes; None where it takes those without a signature."""
     handler = _of_mechanism(settings, listener, _BEARER, _HANDLER)[1] or _UNSIGNED_HANDLER
     if handler.rpartition(".")[2] != _SIGNED_HANDLER:
@@ -306,14 +306,14 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> Signed | Non
     def number(name: str) -> int:
         full, text = given(name)
         if text is not None and not text.strip().isdecimal():
-            raise WrongSetting(full, f"must be a number, not {text!r}")
+            raise SettingConflict(full, f"must be a number, not {text!r}")
         return settings.number(f"sasl.oauthbearer.{name}") if text is None else int(text)
 
     name, url = given("jwks.endpoint.url")
     if not url or not url.startswith(("https://", "http://", "file:")):
-        raise WrongSetting(name, "must be the address of the keys (https:, http: or file:)")
+        raise SettingConflict(name, "must be the address of the keys (https:, http: or file:)")
     if importlib.util.find_spec("jwt") is None:
-        raise WrongSetting(name, "takes a package that is not installed: pip install 'ottla[oauth]'")
+        raise SettingConflict(name, "takes a package that is not installed: pip install 'ottla[oauth]'")
     source = KeySource(
         url,
         parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
@@ -321,9 +321,9 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> Signed | Non
         retry_s=number("jwks.endpoint.retry.backoff.ms") / 1000,
         most_retry_s=number("jwks.endpoint.retry.backoff.max.ms") / 1000,
     )
-    keys_at(source)  # they are fetched before the first client comes
+    key_set_of(source)  # they are fetched before the first client comes
     audience = given("expected.audience")[1] or ""
-    return Signed(
+    return SignedTokens(
         source,
         user_claim=given("sub.claim.name")[1] or "sub",
         scope_claim=given("scope.claim.name")[1] or "scope",
@@ -338,7 +338,7 @@ def _session_ms(settings: NodeSettings, listener: str, mechanism: str) -> int:
     if text is None:
         return 0
     if not text.strip().lstrip("-").isdecimal():
-        raise WrongSetting(name, f"must be a number of milliseconds, not {text!r}")
+        raise SettingConflict(name, f"must be a number of milliseconds, not {text!r}")
     return max(int(text), 0)
 
 
@@ -356,8 +356,8 @@ def _own_security(settings: NodeSettings, listener: str, mechanism_setting: str)
         if text is not None:
             given[name] = text
     try:
-        return read_security(given)
+        return load_security(given)
     except InvalidSecurity as wrong:
-        raise WrongSetting(
+        raise SettingConflict(
             names.get(wrong.setting) or _named(settings, listener, wrong.setting), f"{wrong.reason}, for {listener}"
         ) from None

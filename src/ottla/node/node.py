@@ -24,7 +24,7 @@ from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.request_workers import Pools
 from ottla.broker.telemetry.pushed import PushedMetrics
 from ottla.config.node_settings import NodeSettings
-from ottla.config.settings.own import METRICS_CLIENTS, METRICS_LISTENER
+from ottla.config.settings.ottla_settings import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.controller.view import ControllerOptions
 from ottla.metadata.image.changes import Changes

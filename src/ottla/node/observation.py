@@ -28,7 +28,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.listeners import parse_address
 from ottla.config.node_settings import NodeSettings
-from ottla.config.settings.own import METRICS_LISTENER, METRICS_PARTITIONS
+from ottla.config.settings.ottla_settings import METRICS_LISTENER, METRICS_PARTITIONS
 from ottla.metadata.controller.state_tracker import StateTracker
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import EMPTY

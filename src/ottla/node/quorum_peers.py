@@ -15,7 +15,7 @@ from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.rpc.vote import VoteRequest
 from ottla.protocol.wire.declare import schema_of
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.settings import SecurityProvider, plaintext
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _PRE_VOTE_VERSION = 2
 class QuorumPeers:
     """The other members of the quorum, as far as they can be reached."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int, security: SecurityNow = plaintext) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int, security: SecurityProvider = plaintext) -> None:
         self._loop = loop
         self._client_id = f"raft-client-{node_id}"
         self._security = security

@@ -28,7 +28,7 @@ from ottla.replication.partitions import Partitions
 from ottla.replication.runtime import Runtime
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation_queue import TruncationQueue
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.settings import SecurityProvider, plaintext
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Replication:
         ask_controller: Callable[[Any], Awaitable[Any]],
         broker_epoch: Callable[[], int],
         on_lost: Callable[[int], None],
-        security: SecurityNow = plaintext,
+        security: SecurityProvider = plaintext,
     ) -> None:
         self._settings = settings
         self._security = security

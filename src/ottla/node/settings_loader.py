@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.config.defaults import is_own_quorum, one_node_settings
+from ottla.config.defaults import is_single_node_quorum, one_node_settings
 from ottla.config.listeners import (
     Address,
     SecurityProtocol,
-    WrongSetting,
+    SettingConflict,
     advertised_controllers,
     parse_address,
     parse_listeners,
@@ -26,7 +26,7 @@ from ottla.config.listeners import (
 )
 from ottla.config.node_settings import NodeSettings, ProcessRole
 from ottla.config.settings.catalogue import broker_settings
-from ottla.config.settings.own import own_settings
+from ottla.config.settings.ottla_settings import ottla_settings
 from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.values import Value
@@ -69,9 +69,9 @@ def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHI
         found = _read_file(Path(path))
     found |= {name: Given(text, "--set") for name, text in overrides.items()}
     try:
-        settings = _build(found, is_own_quorum=path is None and is_own_quorum(overrides))
+        settings = _build(found, is_own_quorum=path is None and is_single_node_quorum(overrides))
         check_consistency(settings)
-    except (InvalidSetting, WrongSetting) as wrong:
+    except (InvalidSetting, SettingConflict) as wrong:
         raise _error(wrong, found, "the defaults" if path is None else str(path)) from None
     unknown = [note for name, given in found.items() if (note := warning_about(name, given.origin))]
     return replace(settings, warnings=(*unknown, *doubts(settings)))
@@ -95,12 +95,12 @@ def _read_file(path: Path) -> dict[str, Given]:
     return {name: Given(each.value, f"{path}, line {each.line}") for name, each in properties.items()}
 
 
-def _error(wrong: InvalidSetting | WrongSetting, found: Mapping[str, Given], source: str) -> InvalidConfiguration:
+def _error(wrong: InvalidSetting | SettingConflict, found: Mapping[str, Given], source: str) -> InvalidConfiguration:
     """What is wrong, with where it stands. The text of a password is nobody's business."""
     given = found.get(wrong.name)
     if given is None:
         return InvalidConfiguration(f"{source}: {wrong.name}: {wrong.reason}")
-    setting = broker_settings().get(wrong.name) or own_settings().get(wrong.name)
+    setting = broker_settings().get(wrong.name) or ottla_settings().get(wrong.name)
     shown = "" if setting is None or setting.is_sensitive else f"={given.text}"
     return InvalidConfiguration(f"{given.origin}: {wrong.name}{shown}: {wrong.reason}")
 
@@ -124,7 +124,7 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
     log_dirs = _directories(_items(values, "log.dirs") or _items(values, "log.dir"))
     metadata_dir = values["metadata.log.dir"]
     if metadata_dir == "":
-        raise WrongSetting("metadata.log.dir", "is empty; leave it out, or name a directory")
+        raise SettingConflict("metadata.log.dir", "is empty; leave it out, or name a directory")
     return NodeSettings(
         given=MappingProxyType({name: each.text for name, each in found.items()}),
         warnings=(),
@@ -151,12 +151,12 @@ def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
     """Every setting's value, given or not; raises InvalidSetting or WrongSetting."""
     for name, given in found.items():
         if reference := _provided(given.text):
-            raise WrongSetting(
+            raise SettingConflict(
                 name,
                 f"{reference[0]} refers to a config provider; Ottla does not expand such references: write the value"
                 " itself, or let what starts the node fill it in",
             )
-    known = {**broker_settings(), **own_settings()}
+    known = {**broker_settings(), **ottla_settings()}
     values = {name: known[name].parse(given.text) for name, given in found.items() if name in known}
     if "node.id" in values:  # which has two names
         values.setdefault("broker.id", values["node.id"])
@@ -164,7 +164,7 @@ def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
         values["node.id"] = known["node.id"].check(values["broker.id"], given_as="broker.id")
     for name, meaning in _REQUIRED.items():
         if name not in values:
-            raise WrongSetting(name, f"missing; it must be {meaning}")
+            raise SettingConflict(name, f"missing; it must be {meaning}")
     return {name: setting.default_value for name, setting in known.items()} | values
 
 
@@ -187,9 +187,9 @@ def _inter_broker_listener(
         return parse_protocol("security.inter.broker.protocol", str(values["security.inter.broker.protocol"])).name
     setting = "inter.broker.listener.name"
     if "security.inter.broker.protocol" in found:
-        raise WrongSetting(setting, "only one of it and security.inter.broker.protocol may be set")
+        raise SettingConflict(setting, "only one of it and security.inter.broker.protocol may be set")
     if str(name).upper() not in protocols:
-        raise WrongSetting(setting, f"{name} is not in listener.security.protocol.map")
+        raise SettingConflict(setting, f"{name} is not in listener.security.protocol.map")
     return str(name).upper()
 
 
@@ -206,7 +206,7 @@ def _connection_counts(values: Mapping[str, Value]) -> dict[str, int]:
     counts = {}
     for host, count in parse_pairs(name, str(values[name])).items():
         if not _integer(count):
-            raise WrongSetting(name, f"{count!r} for {host} is not a number of connections")
+            raise SettingConflict(name, f"{count!r} for {host} is not a number of connections")
         counts[host] = int(count)
     return counts
 

@@ -29,7 +29,7 @@ _server_first = re.compile(
 ).match
 
 
-class Keys(NamedTuple):
+class ScramKeys(NamedTuple):
     """What a server keeps of a password."""
 
     stored: bytes
@@ -40,10 +40,12 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
     return hashlib.pbkdf2_hmac(mechanism.hash, password.encode(), salt, iterations)
 
 
-def keys_of(mechanism: Mechanism, salted: bytes) -> Keys:
+def scram_keys(mechanism: Mechanism, salted: bytes) -> ScramKeys:
     """The keys that a salted password makes."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
-    return Keys(hashlib.new(mechanism.hash, client_key).digest(), hmac.digest(salted, b"Server Key", mechanism.hash))
+    return ScramKeys(
+        hashlib.new(mechanism.hash, client_key).digest(), hmac.digest(salted, b"Server Key", mechanism.hash)
+    )
 
 
 class ScramClient:
@@ -83,7 +85,7 @@ class ScramClient:
             )
         hash_name = self._mechanism.hash
         salted = salted_password(self._mechanism, self._password, salt, iterations)
-        keys = keys_of(self._mechanism, salted)
+        keys = scram_keys(self._mechanism, salted)
         final = b"c=%b,r=%b" % (base64.b64encode(_GS2_HEADER), found["nonce"].encode())
         signed = b",".join((self._bare, challenge, final))
         client_key = hmac.digest(salted, b"Client Key", hash_name)

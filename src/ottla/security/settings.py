@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.config.settings.values import Password
 from ottla.security.errors import InvalidSecurity
-from ottla.security.exchanges import BearerExchange, Exchange, PlainExchange, scram_exchange
 from ottla.security.jaas import InvalidJaas, Login, parse_jaas
 from ottla.security.keystores import Store
+from ottla.security.oauth_tokens import TokenSource, fetch_token
+from ottla.security.sasl_client import BearerExchange, ClientExchange, PlainExchange, scram_exchange
 from ottla.security.scram import MECHANISMS
 from ottla.security.tls import PROTOCOLS, Tls, client_context
-from ottla.security.tokens import TokenSource, token_of
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ _REFUSED: Final = {
     "ssl.engine.factory.class": "classes of Java cannot be loaded; TLS is OpenSSL's here",
     "ssl.provider": "classes of Java cannot be loaded; TLS is OpenSSL's here",
 }
-NAMES: Final = _USED | _NO_EFFECT | frozenset(_REFUSED)
+SECURITY_SETTINGS: Final = _USED | _NO_EFFECT | frozenset(_REFUSED)
 
 
 class Sasl(NamedTuple):
@@ -110,10 +110,10 @@ class Sasl(NamedTuple):
     tokens: TokenSource = TokenSource()
     extensions: tuple[tuple[str, str], ...] = ()
 
-    def exchange(self) -> Exchange:
+    def exchange(self) -> ClientExchange:
         """One authentication; with OAUTHBEARER it may wait for a token, and raise SaslAuthenticationFailed."""
         if self.mechanism == _BEARER:
-            return BearerExchange(token_of(self.tokens), dict(self.extensions))
+            return BearerExchange(fetch_token(self.tokens), dict(self.extensions))
         if self.mechanism == "PLAIN":
             return PlainExchange(self.user, self.password.value)
         return scram_exchange(self.mechanism, self.user, self.password.value, is_token=self.is_token)
@@ -127,7 +127,7 @@ class Security(NamedTuple):
 
 
 PLAINTEXT: Final = Security()
-SecurityNow = Callable[[], Security]
+SecurityProvider = Callable[[], Security]
 """Says how connections are secured that are made now: certificates may be renewed while running."""
 
 
@@ -150,7 +150,7 @@ def parse_security(given: Mapping[str, str]) -> Security:
     )
 
 
-def read_security(given: Mapping[str, str]) -> Security:
+def load_security(given: Mapping[str, str]) -> Security:
     """The same, with keys and certificates looked at: what cannot be had is told now, not by each connection."""
     security = parse_security(given)
     if security.tls is not None:

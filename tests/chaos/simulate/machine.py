@@ -16,7 +16,7 @@ from unittest.mock import patch
 from zlib import crc32
 
 from ottla.broker.network import connection, listener
-from ottla.client import consumer, producer, retrying
+from ottla.client import consumer, producer, retries
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
@@ -24,7 +24,7 @@ from ottla.node import coordinators, directories, observation
 from ottla.node.formatting import format_directories
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.replication.runtime import Runtime
 from ottla.storage.directories import random_ids
 from ottla.storage.threads import Threads
@@ -152,7 +152,7 @@ class WatchedNode(Node):
             self._digested, self._digest = log.start_offset, -1
         while self._digested < high_watermark:
             data = log.read_bytes(self._digested, _READ_BYTES)
-            for pos, header in batches(data, partial_tail=True):
+            for pos, header in read_batches(data, partial_tail=True):
                 if self._digested <= header.base_offset < high_watermark:
                     assert header.next_offset <= high_watermark, "half a batch is committed"
                     self._digested = header.next_offset
@@ -250,7 +250,7 @@ def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> I
         (directories, "DirectoryLock", _Lock),
         (listener, "_bound_socket", lambda host, port: network.listen(port)),
         (connection, "os", SimpleNamespace(pread=pread, sendfile=sendfile, strerror=os.strerror)),
-        (retrying, "time", clock),
+        (retries, "time", clock),
         (producer, "time", clock),
         (consumer, "time", clock),
         (random_ids.random_id, "__defaults__", (random.randbytes,)),

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from random import Random
 from typing import Any, Final
 
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from tests.chaos.simulate.clients import TransactionalWriter, Writer
 from tests.chaos.simulate.machine import Machine
 from tests.chaos.simulate.network import CLIENTS
@@ -176,7 +176,7 @@ def _batches(world: World, topic: str, partition: int) -> list[tuple[Any, list[s
         found = []
         for segment in held.log.segments:
             for _, header, block, at in segment.batches(0):
-                each = list(records(block, at, header))
+                each = list(read_records(block, at, header))
                 if header.is_control:
                     values = ["commit" if each[0].key == b"\0\0\0\1" else "abort"]
                 else:

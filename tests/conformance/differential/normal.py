@@ -14,10 +14,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final
 
-from ottla.protocol.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader, batches, check_crc
+from ottla.protocol.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader, check_crc, read_batches
 from ottla.protocol.wire.declare import Schema, schema_of
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, resolve
 from ottla.protocol.wire.types import ZERO_UUID
 
@@ -158,7 +158,7 @@ def stored_batches(data: bytes) -> Iterator[dict[str, Any]]:
     """Record batches as a log gives them back. How well they are compressed is up to each."""
     pos = 0
     try:
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             check_crc(data, pos, header)
             yield _batch(data, pos, header)
             pos += header.size_bytes
@@ -181,7 +181,7 @@ def _batch(data: bytes, pos: int, header: BatchHeader) -> dict[str, Any]:
             {**record._asdict(), "timestamp": found["max_timestamp"]}
             if header.attributes & LOG_APPEND_TIME_BIT
             else record._asdict()
-            for record in records(data, pos, header)
+            for record in read_records(data, pos, header)
         ]
     except ProtocolError as error:
         found["records"] = f"malformed: {error}"

@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.state_machine.entries import Stored, entries_of
 from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
@@ -158,7 +158,7 @@ def written(both: Both, group: str) -> list[list[tuple[str, int | None, Any, Any
         found.append(
             [
                 (type(entry.key).__name__, entry.version, _shown(entry.key), _shown(entry.value))
-                for pos, header in batches(data)
+                for pos, header in read_batches(data)
                 for entry in entries_of(GroupsBehaviour.kinds, data, pos, header)
                 if isinstance(entry, Stored) and getattr(entry.key, "group_id", None) == group
             ]

@@ -20,7 +20,7 @@ from ottla.protocol.messages.rpc.offset_delete import (
 )
 from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.state_machine.entries import Stored, entries_of
 from tests.conformance.differential.groups import Member, coordinators_ready, member, subscription
@@ -348,7 +348,7 @@ def written(both: Both, group: str) -> list[list[object]]:
     for side, answer in zip(both.sides, answers, strict=True):
         data = bytes(answer.responses[0].partitions[0].records or b"")
         entries: list[object] = []
-        for pos, header in batches(data):
+        for pos, header in read_batches(data):
             entries += [
                 (entry.version, _plain(entry.key, side), _plain(entry.value, side))
                 for entry in entries_of(GroupsBehaviour.kinds, data, pos, header)

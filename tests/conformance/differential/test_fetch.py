@@ -13,7 +13,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from tests.conformance.differential.harness import Both, Side, frame_of
 from tests.conformance.differential.requests import FETCH_VERSIONS, Part, batch, fetch, id_of, produce
 
@@ -301,5 +301,5 @@ def test_a_log_is_read_to_its_end_in_the_same_steps(both: Both, segmented: str) 
             data = bytes(answers.ottla.responses[0].partitions[0].records or b"")
             if not data:
                 break
-            offset = max(header.next_offset for _, header in batches(data, partial_tail=True))
+            offset = max(header.next_offset for _, header in read_batches(data, partial_tail=True))
         assert offset == 80

@@ -14,11 +14,11 @@ from ottla.protocol.wire.batch import (
     MAX_INT64,
     NO_TIMESTAMP,
     TimestampType,
-    batches,
+    read_batches,
     read_header,
 )
 from ottla.protocol.wire.compression import Compression
-from ottla.protocol.wire.records import Record, build_batch, with_payload
+from ottla.protocol.wire.records import Record, build_batch, replace_payload
 from ottla.protocol.wire.varint import write_varint, write_varlong
 from tests.conformance.differential.harness import Both
 from tests.conformance.differential.normal import Messages
@@ -99,7 +99,7 @@ BATCHES: dict[str, Callable[[], Batch]] = {
 def holding(payload: bytes, count: int, compression: Compression = Compression.NONE) -> bytearray:
     """A batch whose header is in order, with whatever for records."""
     header = read_header(build_batch([Record(number, TIMESTAMP, b"k", b"v") for number in range(count)]))
-    return with_payload(bytes(HEADER_BYTES), header, payload, compression)
+    return replace_payload(bytes(HEADER_BYTES), header, payload, compression)
 
 
 def record(
@@ -251,7 +251,7 @@ def test_topics_keep_batches_as_their_settings_say(both: Both, settings: str) ->
         data = bytes(answers.ottla.responses[0].partitions[0].records or b"")
         if not data:
             return
-        offset = max(header.next_offset for _, header in batches(data))
+        offset = max(header.next_offset for _, header in read_batches(data))
 
 
 Sent = tuple[int, int, int, int]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.wire.batch import TimestampType, batches, check_crc
+from ottla.protocol.wire.batch import TimestampType, check_crc, read_batches
 from ottla.protocol.wire.compression import LEVELS, Compression, compress, decompress
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from tests.conformance.interop.peer_batches import PeerRecord
 from tests.support.java_peer import JavaPeer
 
@@ -79,10 +79,10 @@ def test_ottla_reads_what_java_writes_and_writes_the_same(
         producer_epoch=0,
         base_sequence=0,
     )
-    ((pos, header),) = batches(theirs)
+    ((pos, header),) = read_batches(theirs)
     check_crc(theirs, pos, header)
     assert header.compression == codec
-    read = list(records(theirs))
+    read = list(read_records(theirs))
     assert [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in read] == [
         (r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in given_records
     ]
@@ -97,7 +97,7 @@ def test_ottla_reads_what_java_writes_and_writes_the_same(
     )
     if codec is Compression.NONE:
         assert ours == theirs
-    assert header._replace(crc=0, batch_length=0) == next(iter(batches(ours)))[1]._replace(crc=0, batch_length=0)
+    assert header._replace(crc=0, batch_length=0) == next(iter(read_batches(ours)))[1]._replace(crc=0, batch_length=0)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -109,7 +109,7 @@ def test_transaction_markers_are_the_same(java_peer: JavaPeer, commit: bool) -> 
         commit=commit, producer_id=5, producer_epoch=6, coordinator_epoch=7, base_offset=8, timestamp=9, leader_epoch=10
     )
     assert ours == theirs
-    (record,) = records(theirs)
+    (record,) = read_records(theirs)
     assert control_type(record) is (ControlType.COMMIT if commit else ControlType.ABORT)
     assert coordinator_epoch(record) == 7
 

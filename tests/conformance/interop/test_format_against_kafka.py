@@ -20,7 +20,7 @@ from ottla.metadata.image.encoding import ControlEntry, entries
 from ottla.node.formatting import FormattingRefused, format_directories
 from ottla.node.settings_loader import InvalidConfiguration, NodeSettings, load_settings
 from ottla.protocol.messages.records.raft_records import SnapshotHeaderRecord, VotersRecord
-from ottla.protocol.wire.batch import batches, check_crc
+from ottla.protocol.wire.batch import check_crc, read_batches
 from ottla.storage.directories.node_files import read_meta
 from ottla.storage.disk import SystemDisk
 from tests.support.kafka_broker import KafkaNode
@@ -496,7 +496,7 @@ def decoded(path: Path) -> list[object]:
     """Everything in a snapshot but times and random ids."""
     content = path.read_bytes()
     found: list[object] = []
-    for pos, header in batches(content):
+    for pos, header in read_batches(content):
         check_crc(content, pos, header)
         # What stands before the CRC and behind the times.
         found.append(header._replace(crc=0, base_timestamp=0, max_timestamp=0))

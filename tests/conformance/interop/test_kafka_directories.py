@@ -37,9 +37,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.protocol.wire.batch import TimestampType, assign_offset, batches, check_crc
+from ottla.protocol.wire.batch import TimestampType, assign_offset, check_crc, read_batches
 from ottla.protocol.wire.compression import Compression
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.storage.compaction import cleaner
 from ottla.storage.directories.checkpoints import CLEANED, read_checkpoint
 from ottla.storage.directories.log_directory import LogDirectory
@@ -349,7 +349,7 @@ class Clerk:
 
     def append(self, topic: str, batch: bytearray, *, aborted: bool = False) -> None:
         log = self.directory.logs[topic, 0]
-        given = list(records(batch))
+        given = list(read_records(batch))
         epoch = max(log.epochs.latest, 0)
         appended = log.append(batch, leader_epoch=epoch, now_ms=now())
         assert not appended.duplicate
@@ -685,7 +685,7 @@ def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
         piece = fetched.records
         aborted = list(fetched.aborted or ())
         data = DISK.pread(piece.file.number, piece.size, piece.position)
-        for position, header in batches(data, partial_tail=True):
+        for position, header in read_batches(data, partial_tail=True):
             check_crc(data, position, header)
             spoiled = header.is_transactional and any(
                 entry.producer_id == header.producer_id
@@ -695,7 +695,7 @@ def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
             if not header.is_control and not spoiled:
                 found += [
                     Seen(record.offset, record.key, record.value, record.timestamp)
-                    for record in records(data, position, header)
+                    for record in read_records(data, position, header)
                     if record.offset >= offset
                 ]
             offset = header.next_offset

@@ -14,9 +14,9 @@ import pytest
 from bench.harness.kafka_jars import class_path, java
 
 from ottla.protocol.errors import ApiError
-from ottla.protocol.wire.batch import MAX_INT32, batches
+from ottla.protocol.wire.batch import MAX_INT32, read_batches
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.storage.disk import SystemDisk
 from ottla.storage.log import producer_snapshot
 from ottla.storage.log.aborted import Aborted, AbortedTransactions
@@ -160,7 +160,7 @@ class OttlaProducers:
     def append(self, step: Json, answer: Json) -> None:
         data = bytes.fromhex(step["records"])
         origin = Origin[step["origin"]]
-        headers = list(batches(data))
+        headers = list(read_batches(data))
         position, header = headers[0]
         if self.one_by_one and len(headers) == 1 and not header.is_control:
             seen = self.state.check(header, origin)
@@ -181,7 +181,7 @@ class OttlaProducers:
                     answer["duplicate"] = list(seen)
                     return
                 continue
-            (record,) = records(data, position, header)
+            (record,) = read_records(data, position, header)
             changes.add_marker(
                 header,
                 header.base_offset,
@@ -267,7 +267,7 @@ def test_kafka_reads_snapshots_that_ottla_wrote(tmp_path: Path) -> None:
             base_sequence=5,
             transactional=index == 1,
         )
-        ((_, header),) = batches(batch)
+        ((_, header),) = read_batches(batch)
         state.apply(header, index)
     state.map_end_offset = 3
     scripts: list[Json] = [{"kind": "producers", "path": str(tmp_path), "expiration_ms": 1000, "steps": []}]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.harness.kafka_jars import class_path, java
 
-from ottla.client.config_calls import Kind, Resource
+from ottla.client.config_calls import ConfigResource, ResourceType
 from tests.support.acknowledged import Acknowledged
 from tests.support.kafka_broker import JVM_OPTIONS
 from tests.support.ottla_cluster import OttlaCluster, eventually
@@ -52,5 +52,5 @@ def test_partitions_move_by_kafkas_tool_no_faster_than_it_says(tmp_path: Path) -
 
 
 def throttles(cluster: OttlaCluster) -> list[str]:
-    found = cluster.ask(lambda admin: admin.settings(Resource(Kind.TOPIC, TOPIC)))
+    found = cluster.ask(lambda admin: admin.settings(ConfigResource(ResourceType.TOPIC, TOPIC)))
     return [each.name for each in found if "throttled" in each.name and each.value]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.partitioning import partition_of
+from ottla.client.partitioning import partition_for_key
 from ottla.protocol.wire.batch import BatchHeader
-from ottla.protocol.wire.records import decoded
+from ottla.protocol.wire.records import decode_records
 from ottla.spark.connector import rows
 from ottla.spark.connector.columns import TYPES
 from ottla.spark.connector.rows import BadRow, Rows
@@ -43,7 +43,7 @@ def read_back(payload: bytes, count: int) -> list[tuple[Any, Any, Any]]:
     header = BatchHeader(0, 0, -1, 2, 0, 0, count - 1, 7, 7, -1, -1, -1, count)
     return [
         (record.key, record.value, [{"key": name, "value": value} for name, value in record.headers] or None)
-        for record in decoded(header, payload)
+        for record in decode_records(header, payload)
     ]
 
 
@@ -70,9 +70,9 @@ def test_keys_meet_their_partitions() -> None:
     made.place(chosen, 17)
     assert chosen.tolist() == [
         -1,
-        partition_of(b"", 17),
+        partition_for_key(b"", 17),
         5,
-        *(partition_of(key, 17) for key in keys[3:] if key is not None),
+        *(partition_for_key(key, 17) for key in keys[3:] if key is not None),
     ]
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from ottla.client.partitioning import partition_of
+from ottla.client.partitioning import partition_for_key
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.spark.connector.columns import TYPES
 from ottla.spark.connector.rows import BadRow
@@ -42,11 +42,11 @@ def test_rows_are_written_as_they_are(cluster: Cluster, codec: str) -> None:
     wanted = [(row["key"] and row["key"].encode(), row["value"], row["headers"]) for row in batch.to_pylist()]
     found = [(row["key"], row["value"], row["headers"]) for row in written]
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
-    assert all(row["partition"] == partition_of(row["key"], 3) for row in written if row["key"])
+    assert all(row["partition"] == partition_for_key(row["key"], 3) for row in written if row["key"])
     # Within a partition, rows with keys stay in their order.
     for partition in range(3):
         ours = [row["key"] for row in written if row["partition"] == partition and row["key"]]
-        assert ours == [key for key, _, _ in wanted if key and partition_of(key, 3) == partition]
+        assert ours == [key for key, _, _ in wanted if key and partition_for_key(key, 3) == partition]
 
 
 @pytest.mark.usefixtures("form")
@@ -62,10 +62,10 @@ def test_columns_say_where_rows_go(cluster: Cluster) -> None:
     )
     write_at_least_once(options_of(cluster), [batch])
     assert Counter(row["partition"] for row in cluster.consume(one)) == Counter(
-        [1] * 10 + [partition_of(b"same", 2)] * 10
+        [1] * 10 + [partition_for_key(b"same", 2)] * 10
     )
     assert Counter(row["partition"] for row in cluster.consume(two)) == Counter(
-        [3] * 10 + [partition_of(b"same", 4)] * 10
+        [3] * 10 + [partition_for_key(b"same", 4)] * 10
     )
     # The option goes before the column.
     write_at_least_once(options_of(cluster, topic=two), [batch.slice(2, 1)])

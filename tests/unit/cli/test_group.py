@@ -134,7 +134,7 @@ def join_streams(server: str, group: str, topic: str) -> None:
 
     async def join() -> None:
         async with Cluster(server) as cluster:
-            await Admin(cluster).committed(group)  # the coordinator is there after that
+            await Admin(cluster).committed_offsets(group)  # the coordinator is there after that
             answer = await cluster.send(first, node=1)
             while not answer.active_tasks:
                 assert not answer.error_code, answer
@@ -166,7 +166,7 @@ def join_share(server: str, group: str, topic: str) -> None:
 
     async def join() -> None:
         async with Cluster(server) as cluster:
-            await Admin(cluster).committed(group)  # the coordinator is there after that
+            await Admin(cluster).committed_offsets(group)  # the coordinator is there after that
             epoch, assigned = 0, False
             while not assigned:
                 answer = await cluster.send(

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.client.admin import HIGH_WATERMARK, Admin
 from ottla.client.cluster import Cluster
-from ottla.client.config_calls import CLUSTER, Change, Kind, Resource, Source
+from ottla.client.config_calls import CLUSTER_DEFAULT, ConfigOperation, ConfigResource, ConfigSource, ResourceType
 from ottla.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NO_OFFSET
 from ottla.client.producer import Producer
 from ottla.protocol.errors import (
@@ -94,20 +94,22 @@ def test_what_cannot_be_done_says_which_topic(address: str, topic: str) -> None:
 
 
 def test_settings_are_changed_one_by_one(address: str, topic: str) -> None:
-    resource = Resource(Kind.TOPIC, topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
 
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic, settings={"retention.ms": "1234"})
         await admin.change_settings(
-            resource, [("max.message.bytes", Change.SET, "5000"), ("cleanup.policy", Change.APPEND, "compact")]
+            resource,
+            [("max.message.bytes", ConfigOperation.SET, "5000"), ("cleanup.policy", ConfigOperation.APPEND, "compact")],
         )
         found = {each.name: each for each in await admin.settings(resource)}
-        assert found["retention.ms"][1:3] == ("1234", Source.TOPIC)
-        assert found["max.message.bytes"][1:3] == ("5000", Source.TOPIC)
-        assert found["cleanup.policy"][1:3] == ("delete,compact", Source.TOPIC)
-        assert found["segment.bytes"].source is Source.DEFAULT
+        assert found["retention.ms"][1:3] == ("1234", ConfigSource.TOPIC)
+        assert found["max.message.bytes"][1:3] == ("5000", ConfigSource.TOPIC)
+        assert found["cleanup.policy"][1:3] == ("delete,compact", ConfigSource.TOPIC)
+        assert found["segment.bytes"].source is ConfigSource.DEFAULT
         await admin.change_settings(
-            resource, [("retention.ms", Change.UNSET, None), ("cleanup.policy", Change.SUBTRACT, "delete")]
+            resource,
+            [("retention.ms", ConfigOperation.UNSET, None), ("cleanup.policy", ConfigOperation.SUBTRACT, "delete")],
         )
         chosen = await admin.settings(resource, names=["retention.ms", "cleanup.policy"])
         assert [(each.name, each.value) for each in chosen] == [
@@ -115,29 +117,29 @@ def test_settings_are_changed_one_by_one(address: str, topic: str) -> None:
             ("retention.ms", "604800000"),
         ]
         with pytest.raises(InvalidConfig, match=topic):
-            await admin.change_settings(resource, [("segment.bytes", Change.SET, "-3")])
+            await admin.change_settings(resource, [("segment.bytes", ConfigOperation.SET, "-3")])
         with pytest.raises(UnknownTopicOrPartition):
-            await admin.settings(Resource(Kind.TOPIC, topic + "-none"))
+            await admin.settings(ConfigResource(ResourceType.TOPIC, topic + "-none"))
 
     ask(address, work)
 
 
 def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> None:
-    broker = Resource(Kind.BROKER, "1")
+    broker = ConfigResource(ResourceType.BROKER, "1")
 
     async def work(admin: Admin) -> None:
         (found,) = await admin.settings(broker, names=["auto.create.topics.enable"])
-        assert found[1:4] == ("false", Source.FILE, True)
-        await admin.change_settings(CLUSTER, [("log.retention.ms", Change.SET, "777000")])
+        assert found[1:4] == ("false", ConfigSource.FILE, True)
+        await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.SET, "777000")])
         for _ in range(50):  # a broker hears of it a little later
             (found,) = await admin.settings(broker, names=["log.retention.ms"])
             if found.value == "777000":
                 break
             await asyncio.sleep(0.1)
-        assert found[1:3] == ("777000", Source.CLUSTER)
-        await admin.change_settings(CLUSTER, [("log.retention.ms", Change.UNSET, None)])
+        assert found[1:3] == ("777000", ConfigSource.CLUSTER)
+        await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.UNSET, None)])
         with pytest.raises(BrokerNotAvailable, match="no broker 9"):
-            await admin.settings(Resource(Kind.BROKER, "9"))
+            await admin.settings(ConfigResource(ResourceType.BROKER, "9"))
 
     ask(address, work)
 

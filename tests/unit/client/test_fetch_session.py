@@ -1,10 +1,10 @@
 """A session says only what changed, and everything once it is lost."""
 
-from ottla.client.fetch_session import Asked, FetchSession
+from ottla.client.fetch_session import FetchSession, PartitionFetch
 from ottla.protocol.messages.rpc.fetch import FetchTopic, ForgottenTopic
 
 ID, OTHER_ID = b"a" * 16, b"b" * 16
-A, B = Asked(ID, 5, 1, 100), Asked(ID, 7, 1, 100)
+A, B = PartitionFetch(ID, 5, 1, 100), PartitionFetch(ID, 7, 1, 100)
 
 
 def told(request: tuple[list[FetchTopic], list[ForgottenTopic]]) -> tuple[dict[int, int], list[int]]:
@@ -19,17 +19,17 @@ def test_after_the_first_request_only_changes_are_told() -> None:
     session = FetchSession(enabled=True)
     assert (session.id, session.epoch) == (0, 0)
     assert told(session.request({("t", 0): A, ("t", 1): B})) == ({0: 5, 1: 7}, [])
-    session.answered(42)
+    session.advance(42)
     assert (session.id, session.epoch) == (42, 1)
     assert told(session.request({("t", 0): A, ("t", 1): B._replace(offset=8)})) == ({1: 8}, [])
-    session.answered(42)
+    session.advance(42)
     assert told(session.request({("t", 1): B._replace(offset=8)})) == ({}, [0])
 
 
 def test_a_topic_made_anew_replaces_the_old_one() -> None:
     session = FetchSession(enabled=True)
     session.request({("t", 0): A})
-    session.answered(42)
+    session.advance(42)
     topics, forgotten = session.request({("t", 0): A._replace(topic_id=OTHER_ID)})
     assert [(each.topic_id, each.partitions) for each in forgotten] == [(ID, [0])]
     assert [each.topic_id for each in topics] == [OTHER_ID]
@@ -38,11 +38,11 @@ def test_a_topic_made_anew_replaces_the_old_one() -> None:
 def test_a_lost_session_begins_with_everything() -> None:
     session = FetchSession(enabled=True)
     session.request({("t", 0): A})
-    session.answered(42)
+    session.advance(42)
     session.reset()
     assert (session.id, session.epoch) == (0, 0)
     assert told(session.request({("t", 0): A})) == ({0: 5}, [])
-    session.answered(0)  # the node has no room for sessions
+    session.advance(0)  # the node has no room for sessions
     assert told(session.request({("t", 0): A})) == ({0: 5}, [])
 
 
@@ -50,5 +50,5 @@ def test_without_sessions_every_request_says_everything() -> None:
     session = FetchSession(enabled=False)
     for _ in range(2):
         assert told(session.request({("t", 0): A})) == ({0: 5}, [])
-        session.answered(0)
+        session.advance(0)
         assert (session.id, session.epoch) == (0, -1)

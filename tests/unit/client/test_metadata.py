@@ -3,7 +3,7 @@
 from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import Node, Partition, Topic
-from ottla.client.retrying import Deadline, passes
+from ottla.client.retries import Deadline, is_transient
 from ottla.protocol.errors import ElectionNotNeeded, NetworkFailed, NotLeader, UnknownTopicOrPartition
 
 ID = b"i" * 16
@@ -21,7 +21,7 @@ def cluster_that_knows(known: Topic) -> Cluster:
 
 
 def leader(cluster: Cluster) -> tuple[int, int]:
-    known = cluster.known_topic("t")
+    known = cluster.cached_topic("t")
     assert known is not None
     return known.partitions[0].leader, known.partitions[0].leader_epoch
 
@@ -44,19 +44,19 @@ def test_hints_that_are_old_or_of_unknown_nodes_are_not_taken() -> None:
 
 
 def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
-    assert topic(1, 4).newer_than(topic(2, 5)).partitions[0].leader == 2
-    assert topic(1, 6).newer_than(topic(2, 5)).partitions[0].leader == 1
-    assert topic(1, 0, id_=b"j" * 16).newer_than(topic(2, 5)).partitions[0].leader == 1  # made anew
+    assert topic(1, 4).with_newer_leaders(topic(2, 5)).partitions[0].leader == 2
+    assert topic(1, 6).with_newer_leaders(topic(2, 5)).partitions[0].leader == 1
+    assert topic(1, 0, id_=b"j" * 16).with_newer_leaders(topic(2, 5)).partitions[0].leader == 1  # made anew
 
 
 def test_what_was_forgotten_is_looked_up_again() -> None:
     cluster = cluster_that_knows(topic(1, 5))
     cluster.forget("t")
-    assert cluster.known_topic("t") is None
+    assert cluster.cached_topic("t") is None
 
 
 def test_only_what_is_likely_to_pass_is_tried_again() -> None:
-    assert passes(NetworkFailed())
-    assert passes(NotLeader())
-    assert not passes(UnknownTopicOrPartition())
-    assert not passes(ElectionNotNeeded())
+    assert is_transient(NetworkFailed())
+    assert is_transient(NotLeader())
+    assert not is_transient(UnknownTopicOrPartition())
+    assert not is_transient(ElectionNotNeeded())

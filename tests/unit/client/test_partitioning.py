@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.client.metadata import Partition, Topic
-from ottla.client.partitioning import Sticky, murmur2, partition_of
+from ottla.client.partitioning import StickyPartitioner, murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from ottla.client.partitioning import Sticky, murmur2, partition_of
 )
 def test_the_hash_is_kafkas(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed & 0xFFFF_FFFF
-    assert partition_of(key, 7) == (hashed & 0x7FFF_FFFF) % 7
+    assert partition_for_key(key, 7) == (hashed & 0x7FFF_FFFF) % 7
 
 
 def make_topic(*leaders: int) -> Topic:
@@ -32,7 +32,7 @@ def make_topic(*leaders: int) -> Topic:
 
 
 def test_without_a_key_a_batchs_worth_stays_together_and_the_next_goes_elsewhere() -> None:
-    sticky, topic = Sticky(100, random.Random(1)), make_topic(1, 1, 1)
+    sticky, topic = StickyPartitioner(100, random.Random(1)), make_topic(1, 1, 1)
     chosen = [sticky.choose(topic, 50) for _ in range(20)]
     pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
     assert all(one == other for one, other in pairs)
@@ -41,6 +41,6 @@ def test_without_a_key_a_batchs_worth_stays_together_and_the_next_goes_elsewhere
 
 
 def test_without_a_key_partitions_without_a_leader_are_passed_over() -> None:
-    sticky, topic = Sticky(1, random.Random(1)), make_topic(-1, 4, -1)
+    sticky, topic = StickyPartitioner(1, random.Random(1)), make_topic(-1, 4, -1)
     assert {sticky.choose(topic, 10) for _ in range(20)} == {1}
-    assert Sticky(1, random.Random(1)).choose(make_topic(-1, -1), 10) in (0, 1)
+    assert StickyPartitioner(1, random.Random(1)).choose(make_topic(-1, -1), 10) in (0, 1)

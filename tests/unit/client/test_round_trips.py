@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
-from ottla.client.delivery import Delivered
 from ottla.client.producer import Producer
+from ottla.client.producer_batches import RecordMetadata
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record
 
@@ -35,7 +35,7 @@ async def read_all(cluster: Cluster, topic: str, *, sessions: bool = False) -> l
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_records_come_back_as_they_were_sent(address: str, topic: str, compression: Compression) -> None:
-    async def main() -> tuple[list[Delivered], list[tuple[int, Record]]]:
+    async def main() -> tuple[list[RecordMetadata], list[tuple[int, Record]]]:
         async with Cluster(address) as cluster:
             # The times are of long ago: records of that age would not be kept.
             await Admin(cluster).create_topic(topic, partitions=3, settings={"retention.ms": "-1"})
@@ -87,7 +87,7 @@ def test_another_client_reads_what_was_sent_and_agrees_where_keys_belong(address
 def test_records_of_a_partition_stay_in_order(address: str, topic: str, acks: int) -> None:
     count = 5000
 
-    async def main() -> tuple[list[Delivered], list[tuple[int, Record]]]:
+    async def main() -> tuple[list[RecordMetadata], list[tuple[int, Record]]]:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(topic)
             async with Producer(cluster, acks=acks, batch_bytes=10_000, linger_s=0) as producer:

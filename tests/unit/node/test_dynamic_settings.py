@@ -8,7 +8,7 @@ import pytest
 
 from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.requests.request_workers import RequestWorkers
-from ottla.config.listeners import Limits
+from ottla.config.listeners import ConnectionLimits
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
@@ -171,7 +171,7 @@ def test_parts_of_a_node_follow_its_settings() -> None:
             for role in ("broker", "controller")
         ]
         listener = Listener(
-            loop, "PLAINTEXT", pools[0].intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None
+            loop, "PLAINTEXT", pools[0].intake, limits=ConnectionLimits(), counts=Connections(), on_sent=lambda _: None
         )
         compaction = Compaction(logs)
         upkeep = Maintenance(settings, runtime, logs, compaction, [listener])

@@ -28,7 +28,7 @@ from ottla.protocol.messages.records.raft_records import (
     VotersRecord,
 )
 from ottla.protocol.metadata_versions import METADATA_VERSIONS
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.storage.directories.node_files import MalformedFile, NodeMeta, read_meta, show_id, write_meta
 from ottla.storage.directories.random_ids import random_cluster_id, random_id
 from ottla.storage.disk import SystemDisk
@@ -57,7 +57,7 @@ def meta_of(directory: Path) -> NodeMeta:
 def messages_in(path: Path) -> list[object]:
     content = path.read_bytes()
     return [entry[3] if header.is_control else entry[2]
-            for pos, header in batches(content) for entry in entries(content, pos, header)]  # fmt: skip
+            for pos, header in read_batches(content) for entry in entries(content, pos, header)]  # fmt: skip
 
 
 def features_of(directory: Path) -> dict[str, int]:

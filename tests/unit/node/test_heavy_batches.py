@@ -27,7 +27,7 @@ from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceReq
 from ottla.protocol.wire.batch import HEADER_BYTES, assign_crc, read_header
 from ottla.protocol.wire.codec import decode
 from ottla.protocol.wire.compression import Compression
-from ottla.protocol.wire.records import Record, build_batch, with_payload
+from ottla.protocol.wire.records import Record, build_batch, replace_payload
 from ottla.protocol.wire.varint import write_varint
 from tests.conformance.differential.harness import frame_of as unframed
 from tests.support.ottla_node import OttlaNode
@@ -160,7 +160,7 @@ def test_heavy_and_light_batches_of_one_request_are_appended_in_their_order(node
     def heavy(number: int) -> bytearray:
         plain = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, bytes(2 << 20))])
         header = read_header(plain)
-        return with_payload(plain, header, bytes(plain[HEADER_BYTES:]), Compression.GZIP)
+        return replace_payload(plain, header, bytes(plain[HEADER_BYTES:]), Compression.GZIP)
 
     light = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
     with connect(node) as sock:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.protocol.wire.varint import write_uvarint
 from tests.conformance.clients.topics import create
@@ -174,7 +174,7 @@ def test_a_node_that_cannot_apply_the_metadata_ends_and_says_why(tmp_path: Path)
         pass
     log = max((node.directory / "__cluster_metadata-0").glob("*.log"))
     data = log.read_bytes()
-    last = list(batches(data))[-1][1]
+    last = list(read_batches(data))[-1][1]
     unknown = b"\x01" + write_uvarint(9_999) + b"\x00"
     offset = last.last_offset + 1
     batch = build_batch([Record(offset, 0, None, unknown)], base_offset=offset, leader_epoch=last.leader_epoch)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ottla.config.defaults import data_directory
-from ottla.config.listeners import Address, Limits, ListenerEndpoint, SecurityProtocol
+from ottla.config.listeners import Address, ConnectionLimits, ListenerEndpoint, SecurityProtocol
 from ottla.config.settings.catalogue import broker_settings
-from ottla.config.settings.topics import Source, effective_topic_settings
+from ottla.config.settings.topics import ConfigSource, effective_topic_settings
 from ottla.config.settings.values import Password
 from ottla.node.plugins import STANDARD
 from ottla.node.settings_loader import InvalidConfiguration, NodeSettings, ProcessRole, load_settings
@@ -83,7 +83,7 @@ def test_a_file_is_understood(properties: Path) -> None:
     assert settings.num_io_threads == 4
     assert settings.queued_max_requests == 500
     assert settings.fetch_max_bytes == 57_671_680
-    assert settings.limits == Limits(
+    assert settings.limits == ConnectionLimits(
         max_request_bytes=2_000_000, max_connections_per_ip_overrides={"10.0.0.1": 5, "::1": 7}
     )
     assert settings.warnings == ()
@@ -111,7 +111,7 @@ def test_what_was_given_is_kept_as_text(properties: Path) -> None:
     assert "broker.id" not in settings.given
     retention = effective_topic_settings(broker=settings.given)["retention.ms"]
     assert (retention.value, retention.source, retention.given_as) == (
-        90 * 60_000, Source.STATIC_BROKER, "log.retention.minutes",
+        90 * 60_000, ConfigSource.STATIC_BROKER, "log.retention.minutes",
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.wire.codec import decode, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.protocol.wire.types import Chunk
 from ottla.replication.fetch_requests import FetchLimits
 from ottla.replication.fetch_sessions import SessionCache
@@ -702,7 +702,7 @@ class Writer:
         for segment in log.segments:
             for _, header, block, at in segment.batches(0):
                 if header.producer_id == self._producer_id:
-                    (record,) = records(block, at, header)
+                    (record,) = read_records(block, at, header)
                     assert record.value is not None
                     number = int(record.value.split(b".")[0])
                     assert number not in found, f"{number} is there twice"

@@ -14,7 +14,7 @@ from ottla.broker.handlers import broker_loggers
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.config.settings.brokers import broker_setting, without_invalid
+from ottla.config.settings.brokers import broker_setting, drop_invalid_settings
 from ottla.config.settings.values import SettingType
 from ottla.metadata.controller.configs import Operation
 from ottla.metadata.image.values import ResourceType
@@ -133,7 +133,7 @@ def _check_broker(node: BrokerNode, name: str, settings: Callable[[], dict[str, 
 
 def _altered(node: BrokerNode, resource: incremental.AlterConfigsResource) -> dict[str, str]:
     """What would be set on a broker, or on all, after an alteration."""
-    settings = without_invalid(node.image.config(ResourceType.BROKER, resource.resource_name))
+    settings = drop_invalid_settings(node.image.config(ResourceType.BROKER, resource.resource_name))
     for each in resource.configs:
         try:
             operation = Operation(each.config_operation)

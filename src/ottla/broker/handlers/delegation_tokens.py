@@ -44,8 +44,8 @@ from ottla.protocol.messages.rpc.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from ottla.security.delegation import USER, token_hmac
-from ottla.security.principals import ANONYMOUS
+from ottla.security.delegation_tokens import USER, token_hmac
+from ottla.security.principal_mapping import ANONYMOUS
 
 _NO_TIME: Final = -1
 """Of a token that was refused; one that could not be decided on has 0."""

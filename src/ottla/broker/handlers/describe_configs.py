@@ -21,7 +21,7 @@ from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.config.settings.brokers import BrokerLayers
 from ottla.config.settings.setting import InvalidSetting
-from ottla.config.settings.topics import Source
+from ottla.config.settings.topics import ConfigSource
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
@@ -111,7 +111,7 @@ def _wanted(
             if synonyms
             else [],
             config_type=each.type,
-            documentation="" if each.source is Source.DYNAMIC_BROKER_LOGGER else None,
+            documentation="" if each.source is ConfigSource.DYNAMIC_BROKER_LOGGER else None,
         )
         for each in entries
         if wanted is None or each.name in wanted
@@ -139,7 +139,7 @@ def _logger(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]
     if _broker_id(name) != node.node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} but received {name}")
     levels = broker_loggers.levels().items()
-    return [Entry(name, level, Source.DYNAMIC_BROKER_LOGGER, 0, False, False, []) for name, level in levels]
+    return [Entry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, 0, False, False, []) for name, level in levels]
 
 
 def _client_metrics(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:

@@ -8,13 +8,13 @@ from ottla.config.settings.brokers import (
     Synonym,
     broker_setting,
     broker_synonyms,
+    drop_invalid_settings,
     is_dynamic,
-    without_invalid,
 )
 from ottla.config.settings.catalogue import broker_settings, group_settings, topic_settings
 from ottla.config.settings.setting import Importance, Setting
 from ottla.config.settings.topic_table import SYNONYMS
-from ottla.config.settings.topics import Source, effective_topic_settings
+from ottla.config.settings.topics import ConfigSource, effective_topic_settings
 from ottla.config.settings.values import SettingType, show_value
 from ottla.metadata.image.image import Image
 
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type: int
     is_sensitive: bool
     read_only: bool
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 def layers_of(image: Image, node_id: int, static: Mapping[str, str]) -> BrokerLayers:
     """What is set on a broker, and from where."""
     return BrokerLayers(
-        without_invalid(image.broker_config(node_id)), without_invalid(image.default_broker_config), static
+        drop_invalid_settings(image.broker_config(node_id)), drop_invalid_settings(image.default_broker_config), static
     )
 
 
@@ -70,11 +70,11 @@ def topic_entries(own: Mapping[str, str], layers: BrokerLayers) -> Iterable[Entr
         broker_names = SYNONYMS.get(name)
         synonyms = broker_synonyms(broker_names[0], layers, hidden=False) if broker_names else []
         if name in own:
-            synonyms.insert(0, Synonym(name, each.text, Source.DYNAMIC_TOPIC))
+            synonyms.insert(0, Synonym(name, each.text, ConfigSource.DYNAMIC_TOPIC))
         yield _entry(name, each.text, each.setting, synonyms)
     for name in own:
         if name not in topic_settings():  # kept by another release: nobody knows what it is, so it is hidden
-            yield _entry(name, None, None, [Synonym(name, None, Source.DYNAMIC_TOPIC)])
+            yield _entry(name, None, None, [Synonym(name, None, ConfigSource.DYNAMIC_TOPIC)])
 
 
 def broker_entries(layers: BrokerLayers) -> Iterable[Entry]:
@@ -99,7 +99,7 @@ def default_broker_entries(layers: BrokerLayers) -> Iterable[Entry]:
         setting = broker_setting(name)
         hidden = setting is None or setting.is_sensitive
         synonyms = broker_synonyms(name, layers, hidden=hidden)
-        told = [each for each in synonyms if each.source is Source.DYNAMIC_DEFAULT_BROKER]
+        told = [each for each in synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
         yield _entry(name, None if hidden else value, setting, told, read_only=not is_dynamic(name))
 
 
@@ -112,11 +112,11 @@ def group_entries(own: Mapping[str, str], layers: BrokerLayers) -> Iterable[Entr
             synonyms = broker_synonyms(broker_name, layers, hidden=False)
             inherited = _text(broker_settings()[broker_name], given.get(broker_name))
         else:
-            synonyms = [Synonym(name, setting.default, Source.DEFAULT)]
+            synonyms = [Synonym(name, setting.default, ConfigSource.DEFAULT)]
             inherited = setting.default
         value = _text(setting, own[name]) if name in own else inherited
         if name in own:
-            synonyms.insert(0, Synonym(name, value, Source.GROUP))
+            synonyms.insert(0, Synonym(name, value, ConfigSource.GROUP))
         yield _entry(name, value, setting, synonyms)
 
 
@@ -124,7 +124,7 @@ def client_metrics_entries(own: Mapping[str, str]) -> Iterable[Entry]:
     """What a subscription of client metrics asks for."""
     for name, setting in _CLIENT_METRICS.items():
         value = _text(setting, own.get(name))
-        yield _entry(name, value, setting, [Synonym(name, value, Source.CLIENT_METRICS)] if name in own else [])
+        yield _entry(name, value, setting, [Synonym(name, value, ConfigSource.CLIENT_METRICS)] if name in own else [])
 
 
 def _entry(
@@ -133,7 +133,7 @@ def _entry(
     return Entry(
         name,
         value,
-        synonyms[0].source if synonyms else Source.DEFAULT,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         UNKNOWN_TYPE if setting is None else TYPE_NUMBERS[setting.type],
         setting is None or setting.is_sensitive,
         read_only,

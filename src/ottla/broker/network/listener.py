@@ -15,7 +15,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.intake import Intake
 from ottla.broker.network.request import Request
 from ottla.broker.network.tls import TlsConnection
-from ottla.config.listeners import Limits
+from ottla.config.listeners import ConnectionLimits
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Listener:
         name: str,
         intake: Intake,
         *,
-        limits: Limits,
+        limits: ConnectionLimits,
         counts: Connections,
         on_sent: Callable[[Request], None],
         tls: Callable[[], ssl.SSLContext] | None = None,

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from ottla.broker.requests.call import Client, Exchange
 from ottla.protocol.errors import ApiError, IllegalSaslState, SaslAuthenticationFailed
 from ottla.protocol.messages.apis import BY_KEY, ApiKey
-from ottla.security.listening import Proven, ServerExchange
+from ottla.security.sasl_server import AuthenticatedUser, ServerExchange
 
 # Every request is compared with it: `ApiKey.SASL_HANDSHAKE` takes 30 ns (Python 3.11), a global almost nothing.
 _HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE
@@ -127,8 +127,8 @@ class Authentication:
         try:
             if self._problem is not None:
                 raise SaslAuthenticationFailed(self._problem)
-            answer = self._exchange.take(token)
-            proven = self._exchange.proven
+            answer = self._exchange.respond(token)
+            proven = self._exchange.authenticated
             if proven is None:
                 return answer, 0
             self._check_name(proven)
@@ -137,18 +137,18 @@ class Authentication:
             raise
         return answer, self._know(client, proven)
 
-    def _check_name(self, proven: Proven) -> None:
+    def _check_name(self, proven: AuthenticatedUser) -> None:
         if self._first not in (None, proven.user):
             raise SaslAuthenticationFailed(
                 f"Cannot change principals during re-authentication from User.{self._first}: User.{proven.user}"
             )
 
-    def _know(self, client: Client, proven: Proven) -> int:
+    def _know(self, client: Client, proven: AuthenticatedUser) -> int:
         self._first = proven.user
         self._exchange = None
         self.state = State.KNOWN
         client.principal = f"User:{proven.user}"
-        client.has_token = proven.by_token
+        client.has_token = proven.has_token
         session_ms = self.rules.session_ms[self.mechanism]
         limits_ms = [session_ms] if session_ms > 0 else []
         if proven.until_ms is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.broker.authorization.actions import Answers
 from ottla.protocol.wire.types import Chunk
-from ottla.security.principals import ANONYMOUS
+from ottla.security.principal_mapping import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.broker.requests.authentication import Authentication

@@ -199,7 +199,7 @@ class Dispatch(Generic[N]):
         if size >= 0:
             raw = bytes(frame[pos : pos + size])
             if len(raw) < size:
-                raise ProtocolError(f"client id of {size} bytes, {len(raw)} left", at=pos)
+                raise ProtocolError(f"client id of {size} bytes, {len(raw)} left", position=pos)
             pos += size
             client_id = self._client_ids.get(raw)
             if client_id is None:

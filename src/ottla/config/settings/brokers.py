@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.config.settings.catalogue import broker_settings
-from ottla.config.settings.setting import Importance, InvalidSetting, Setting, Update
-from ottla.config.settings.topics import NOTHING, Source
+from ottla.config.settings.setting import Importance, InvalidSetting, Setting, UpdateMode
+from ottla.config.settings.topics import NO_SETTINGS, ConfigSource
 from ottla.config.settings.values import SettingType
 
 listener_override = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL).fullmatch
@@ -33,7 +33,7 @@ _OF_MECHANISMS: Final = (
     "connections.max.reauth.ms",
 )
 _RATES: Final = {
-    name: Setting(name, SettingType.LONG, None, "[0,...]", Importance.MEDIUM, Update.CLUSTER_WIDE)
+    name: Setting(name, SettingType.LONG, None, "[0,...]", Importance.MEDIUM, UpdateMode.CLUSTER_WIDE)
     for name in (
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
@@ -48,22 +48,22 @@ class Synonym(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class BrokerLayers(NamedTuple):
     """Everything that was given, by who gave it."""
 
-    broker: Mapping[str, str] = NOTHING
+    broker: Mapping[str, str] = NO_SETTINGS
     """Set on this broker while it runs."""
-    default: Mapping[str, str] = NOTHING
+    default: Mapping[str, str] = NO_SETTINGS
     """Set on all brokers."""
-    static: Mapping[str, str] = NOTHING
+    static: Mapping[str, str] = NO_SETTINGS
     """The configuration file."""
 
     def combined(self) -> dict[str, str]:
         """What a broker with all of it was given in effect: the finer layer goes first, under whatever name."""
-        given = both_ids(self.static)
+        given = with_both_node_ids(self.static)
         for layer in (self.default, self.broker):
             for name, value in layer.items():
                 # hours that are set while a broker runs count, though the file has minutes
@@ -73,7 +73,7 @@ class BrokerLayers(NamedTuple):
         return given
 
 
-def both_ids(static: Mapping[str, str]) -> dict[str, str]:
+def with_both_node_ids(static: Mapping[str, str]) -> dict[str, str]:
     """A node's id goes by two names."""
     given = dict(static)
     if "node.id" in given:
@@ -94,20 +94,20 @@ def broker_setting(name: str) -> Setting | None:
 def is_dynamic(name: str) -> bool:
     """Whether a setting is listed as one that can be changed while a broker runs."""
     setting = broker_settings().get(name) or _RATES.get(name)
-    return setting is not None and setting.update in (Update.PER_BROKER, Update.CLUSTER_WIDE)
+    return setting is not None and setting.update in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)
 
 
 def broker_synonyms(name: str, layers: BrokerLayers, *, hidden: bool) -> list[Synonym]:
     """What gives a setting its value, and what would if that were not there; secrets have no value here."""
     names = _names(name)
-    static = both_ids(layers.static)
+    static = with_both_node_ids(layers.static)
     found = [
         Synonym(each, None if hidden else given[each], source)
         for source, given in (
-            (Source.DYNAMIC_BROKER, layers.broker),
-            (Source.DYNAMIC_DEFAULT_BROKER, layers.default),
-            (Source.STATIC_BROKER, static),
-            (Source.DEFAULT, _defaults(names)),
+            (ConfigSource.DYNAMIC_BROKER, layers.broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.default),
+            (ConfigSource.STATIC_BROKER, static),
+            (ConfigSource.DEFAULT, _defaults(names)),
         )
         for each in names
         if each in given
@@ -117,7 +117,7 @@ def broker_synonyms(name: str, layers: BrokerLayers, *, hidden: bool) -> list[Sy
     return found[first:]
 
 
-def without_invalid(given: Mapping[str, str]) -> dict[str, str]:
+def drop_invalid_settings(given: Mapping[str, str]) -> dict[str, str]:
     """What was set, but for values that cannot be: another release may have stored them."""
     return {name: value for name, value in given.items() if not is_invalid(name, value)}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.config.settings.broker_table import BROKER_ROWS
 from ottla.config.settings.group_table import GROUP_ROWS
-from ottla.config.settings.setting import Importance, Setting, Update
+from ottla.config.settings.setting import Importance, Setting, UpdateMode
 from ottla.config.settings.topic_table import TOPIC_ROWS
 from ottla.config.settings.values import SettingType
 
@@ -27,7 +27,7 @@ def group_settings() -> Mapping[str, Setting]:
     return _read(GROUP_ROWS)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def suggest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that an unknown one was probably meant to be."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
@@ -42,7 +42,7 @@ def _read(rows: str) -> Mapping[str, Setting]:
             default=None if default in ("null", "required") else "" if default == '""' else default,
             valid=valid,
             importance=Importance(importance),
-            update=Update(update[0]) if update and update != ["internal"] else None,
+            update=UpdateMode(update[0]) if update and update != ["internal"] else None,
             required=default == "required",
             internal=update == ["internal"],
         )

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ottla.config.settings.values import SettingType, Value, WrongValue, trim
+from ottla.config.settings.values import InvalidValue, SettingType, Value, trim
 
 Check: TypeAlias = Callable[[Value], Value]
 """Returns the value, without repetitions if it is a list; raises WrongValue."""
@@ -61,11 +61,11 @@ def _range_check(kind: SettingType, lowest: str, highest: str | None, beside: st
         if value == exception:
             return value
         if exception is not None and (value < bottom or (top is not None and value > top)):
-            raise WrongValue(f"Value must be between {lowest} and {highest} or equal to {beside}")
+            raise InvalidValue(f"Value must be between {lowest} and {highest} or equal to {beside}")
         if value < bottom:
-            raise WrongValue(f"Value must be at least {lowest}")
+            raise InvalidValue(f"Value must be at least {lowest}")
         if top is not None and value > top:
-            raise WrongValue(f"Value must be no more than {highest}")
+            raise InvalidValue(f"Value must be no more than {highest}")
         return value
 
     return check
@@ -76,7 +76,7 @@ def _word_check(words: Sequence[str], *, any_case: bool) -> Check:
         assert isinstance(value, str)
         if (value.upper() if any_case else value) not in words:
             remark = " (case insensitive)" if any_case else ""
-            raise WrongValue(f"String must be one of{remark}: {', '.join(words)}")
+            raise InvalidValue(f"String must be one of{remark}: {', '.join(words)}")
         return value
 
     return check
@@ -87,12 +87,12 @@ def _items_check(words: Sequence[str] | None, *, may_be_empty: bool) -> Check:
         assert isinstance(value, tuple)
         if not value and not may_be_empty:
             expected = f"[{', '.join(words)}]" if words else "any non-empty value"
-            raise WrongValue(f"List must not be empty. Valid values include: {expected}")
+            raise InvalidValue(f"List must not be empty. Valid values include: {expected}")
         for item in value:
             if not item:
-                raise WrongValue("List must not contain empty items")
+                raise InvalidValue("List must not contain empty items")
             if words is not None and item not in words:
-                raise WrongValue(f"String must be one of: {', '.join(words)}")
+                raise InvalidValue(f"String must be one of: {', '.join(words)}")
         return tuple(dict.fromkeys(value))
 
     return check
@@ -104,7 +104,7 @@ def _check_nothing(value: Value) -> Value:
 
 def _check_some_text(value: Value) -> Value:
     if value == "":
-        raise WrongValue("String must be non-empty")
+        raise InvalidValue("String must be non-empty")
     return value
 
 
@@ -112,7 +112,7 @@ def _check_replicas(value: Value) -> Value:
     assert isinstance(value, tuple)
     items = [trim(item) for item in value]
     if not all(map(_replica, items)) and "".join(items) != "*":
-        raise WrongValue(f"Expected the literal '*' or a list of replicas in the following format: {_REPLICAS}")
+        raise InvalidValue(f"Expected the literal '*' or a list of replicas in the following format: {_REPLICAS}")
     return value
 
 
@@ -120,7 +120,7 @@ def _check_addresses(value: Value) -> Value:
     assert isinstance(value, tuple)
     for item in value:
         if not _is_address(item):
-            raise WrongValue(f"Each entry should be in the form {{host}}:{{port}}, which {item!r} is not")
+            raise InvalidValue(f"Each entry should be in the form {{host}}:{{port}}, which {item!r} is not")
     return value
 
 
@@ -130,7 +130,7 @@ def _check_voters(value: Value) -> Value:
         # Java drops empty parts at the end when it splits.
         parts = item.rstrip("@").split("@")
         if len(parts) != 2 or not _is_int(parts[0]) or not _is_address(parts[1]):
-            raise WrongValue(f"Each entry should be in the form {{id}}@{{host}}:{{port}}, which {item!r} is not")
+            raise InvalidValue(f"Each entry should be in the form {{id}}@{{host}}:{{port}}, which {item!r} is not")
     return value
 
 
@@ -141,7 +141,7 @@ def _check_offset_reset(value: Value) -> Value:
     kind, _, duration = value.partition(":")
     found = _duration(duration)
     if kind != "by_duration" or found is None or not 0 <= _seconds(*found.groups(default="")) <= _LONG_MAX:
-        raise WrongValue(f"Expected one of {_OFFSET_RESETS}, with a duration that is not negative")
+        raise InvalidValue(f"Expected one of {_OFFSET_RESETS}, with a duration that is not negative")
     return value
 
 

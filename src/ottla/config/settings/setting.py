@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ottla.config.settings.checks import check_of
-from ottla.config.settings.values import SettingType, Value, WrongValue, parse_value
+from ottla.config.settings.values import InvalidValue, SettingType, Value, parse_value
 
 
 class InvalidSetting(Exception):
@@ -23,7 +23,7 @@ class Importance(StrEnum):
     LOW = "LOW"
 
 
-class Update(StrEnum):
+class UpdateMode(StrEnum):
     """How a broker's setting can be changed while it runs."""
 
     READ_ONLY = "read-only"
@@ -41,7 +41,7 @@ class Setting:
     valid: str
     """What is allowed, in the words of `checks.py`."""
     importance: Importance
-    update: Update | None
+    update: UpdateMode | None
     """None for a setting of a topic or group, which is set on the topic or group itself, and for an internal one."""
     required: bool = False
     internal: bool = False
@@ -52,14 +52,14 @@ class Setting:
         """The value of a text; raises InvalidSetting."""
         try:
             return check_of(self.type, self.valid)(parse_value(self.type, text))
-        except WrongValue as wrong:
+        except InvalidValue as wrong:
             raise InvalidSetting(self.name, text, str(wrong)) from None
 
     def check(self, value: Value, *, given_as: str) -> Value:
         """The value if it is allowed, when it comes from a setting of another name; raises InvalidSetting."""
         try:
             return check_of(self.type, self.valid)(value)
-        except WrongValue as wrong:
+        except InvalidValue as wrong:
             raise InvalidSetting(given_as, str(value), f"{wrong} (for {self.name})") from None
 
     @property

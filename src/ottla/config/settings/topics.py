@@ -12,13 +12,13 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from ottla.config.settings.catalogue import broker_settings, nearest, topic_settings
+from ottla.config.settings.catalogue import broker_settings, suggest_name, topic_settings
 from ottla.config.settings.setting import InvalidSetting, Setting
 from ottla.config.settings.topic_table import SYNONYMS
 from ottla.config.settings.values import Value, show_value
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from, by the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
@@ -37,7 +37,7 @@ class EffectiveSetting:
 
     setting: Setting
     value: Value
-    source: Source
+    source: ConfigSource
     given_as: str
     """The name under which the value was given: the topic setting's own or a broker synonym."""
 
@@ -46,16 +46,16 @@ class EffectiveSetting:
         return show_value(self.value)
 
 
-NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _MS_PER_UNIT: Final = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def effective_topic_settings(
-    topic: Mapping[str, str] = NOTHING,
-    broker: Mapping[str, str] = NOTHING,
+    topic: Mapping[str, str] = NO_SETTINGS,
+    broker: Mapping[str, str] = NO_SETTINGS,
     *,
-    dynamic_broker: Mapping[str, str] = NOTHING,
-    dynamic_default: Mapping[str, str] = NOTHING,
+    dynamic_broker: Mapping[str, str] = NO_SETTINGS,
+    dynamic_default: Mapping[str, str] = NO_SETTINGS,
 ) -> dict[str, EffectiveSetting]:
     """Every topic setting with its value in force. Names that are unknown are passed over: a newer Kafka may have
     stored them. Raises InvalidSetting for a value that cannot be."""
@@ -65,7 +65,7 @@ def effective_topic_settings(
     for name, text in topic.items():
         setting = topic_settings().get(name)
         if setting is not None:
-            settings[name] = EffectiveSetting(setting, setting.parse(text), Source.DYNAMIC_TOPIC, name)
+            settings[name] = EffectiveSetting(setting, setting.parse(text), ConfigSource.DYNAMIC_TOPIC, name)
     for name, error in wrong.items():
         if name not in topic:
             raise error
@@ -74,9 +74,9 @@ def effective_topic_settings(
 
 def validate_topic_settings(
     topic: Mapping[str, str],
-    broker: Mapping[str, str] = NOTHING,
+    broker: Mapping[str, str] = NO_SETTINGS,
     *,
-    before: Mapping[str, str] = NOTHING,
+    before: Mapping[str, str] = NO_SETTINGS,
     remote_storage: bool = False,
 ) -> dict[str, EffectiveSetting]:
     """The settings in force if the topic had these; raises InvalidSetting for an unknown name, a value that cannot be,
@@ -84,7 +84,7 @@ def validate_topic_settings(
     """
     for name in topic:
         if name not in topic_settings():
-            guess = nearest(name, topic_settings())
+            guess = suggest_name(name, topic_settings())
             hint = f". Did you mean {guess}?" if guess else ""
             raise InvalidSetting(name, topic[name], "unknown name", f"Unknown topic config name: {name}{hint}")
     settings = effective_topic_settings(topic, broker)
@@ -112,9 +112,9 @@ def _inherited(
     """What a topic has that sets nothing itself, the same for thousands of topics; and what it must set itself, as the
     brokers' value cannot be."""
     layers = (
-        (Source.DYNAMIC_BROKER, dict(dynamic_broker)),
-        (Source.DYNAMIC_DEFAULT_BROKER, dict(dynamic_default)),
-        (Source.STATIC_BROKER, dict(broker)),
+        (ConfigSource.DYNAMIC_BROKER, dict(dynamic_broker)),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, dict(dynamic_default)),
+        (ConfigSource.STATIC_BROKER, dict(broker)),
     )
     found: dict[str, EffectiveSetting] = {}
     wrong: dict[str, InvalidSetting] = {}
@@ -123,18 +123,18 @@ def _inherited(
             found[name] = _from_broker(setting, layers)
         except InvalidSetting as error:
             wrong[name] = error
-            found[name] = EffectiveSetting(setting, setting.default_value, Source.DEFAULT, name)  # for its place
+            found[name] = EffectiveSetting(setting, setting.default_value, ConfigSource.DEFAULT, name)  # for its place
     return found, wrong
 
 
-def _from_broker(setting: Setting, layers: tuple[tuple[Source, Mapping[str, str]], ...]) -> EffectiveSetting:
+def _from_broker(setting: Setting, layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...]) -> EffectiveSetting:
     synonyms = SYNONYMS.get(setting.name, ())
     for source, given in layers:
         for synonym in synonyms:
             if synonym in given:
                 value = setting.check(_converted(setting.name, synonym, given[synonym]), given_as=synonym)
                 return EffectiveSetting(setting, value, source, synonym)
-    return EffectiveSetting(setting, setting.default_value, Source.DEFAULT, setting.name)
+    return EffectiveSetting(setting, setting.default_value, ConfigSource.DEFAULT, setting.name)
 
 
 def _converted(name: str, synonym: str, text: str) -> Value:

@@ -42,7 +42,7 @@ class Password:
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 
 
-class WrongValue(Exception):
+class InvalidValue(Exception):
     """A value that a setting cannot take; says what would be allowed."""
 
 
@@ -87,21 +87,21 @@ def _parse_boolean(text: str, _: SettingType) -> bool:
         case "FALSE":
             return False
         case _:
-            raise WrongValue("Expected value to be either true or false")
+            raise InvalidValue("Expected value to be either true or false")
 
 
 def _parse_integer(text: str, kind: SettingType) -> int:
     limit = 1 << (_BITS[kind] - 1)
     # The length is checked first: Python refuses to read very long numbers, and with another exception.
     if _integer(text) is None or len(text.lstrip("+-0")) > 19 or not -limit <= int(text) < limit:
-        raise WrongValue(f"Not a number of type {kind}")
+        raise InvalidValue(f"Not a number of type {kind}")
     return int(text)
 
 
 def _parse_double(text: str, kind: SettingType) -> float:
     found = _double(text)
     if found is None or (found[2] and found[1].endswith(("NaN", "Infinity"))):
-        raise WrongValue(f"Not a number of type {kind}")
+        raise InvalidValue(f"Not a number of type {kind}")
     return float(found[1])
 
 

@@ -13,7 +13,7 @@ from ottla.client.connection import Connection
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Endpoint
 from ottla.protocol.errors import ApiError, NetworkFailed
-from ottla.security.settings import Security, SecurityNow, plaintext
+from ottla.security.settings import Security, SecurityProvider, plaintext
 
 _CONNECT_S: Final = 5.0
 
@@ -31,7 +31,7 @@ class BrokerLinks:
         listener: str,
         *,
         timeout_s: float,
-        security: SecurityNow = plaintext,
+        security: SecurityProvider = plaintext,
     ) -> None:
         self._client_id = client_id
         self._image = image

@@ -29,7 +29,7 @@ from ottla.protocol.errors import (
     StorageFailed,
     UnknownServerError,
 )
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replication.partition import Partition
@@ -193,7 +193,7 @@ class Shard(Generic[S]):
             if found is None:
                 return state, log.log_end_offset
             data = log.home.disk.pread(found.file.number, found.size, found.position)
-            for pos, header in batches(data, partial_tail=True):
+            for pos, header in read_batches(data, partial_tail=True):
                 if header.last_offset >= offset:
                     entries = entries_of(behaviour.kinds, data, pos, header)
                     state = behaviour.replay(state, entries, self._now_ms(), header.base_offset)

@@ -8,7 +8,7 @@ from typing import Protocol
 from ottla.coordinators.share.acquiring import Acquired, Span
 from ottla.protocol.wire.batch import NO_PRODUCER_ID, BatchHeader
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from ottla.protocol.wire.varint import Buffer
 
 
@@ -33,7 +33,7 @@ def aborted_spans(data: Buffer, headers: Iterable[tuple[int, BatchHeader]], abor
         while coming and coming[-1].first_offset <= header.last_offset:
             producers.add(coming.pop().producer_id)
         if header.is_control:
-            first = next(iter(records(data, position, header)), None)
+            first = next(iter(read_records(data, position, header)), None)
             if first is not None and control_type(first) is ControlType.ABORT:
                 producers.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in producers:

@@ -32,7 +32,7 @@ from ottla.protocol.messages.rpc.fetch_snapshot import FetchSnapshotRequest, Fet
 from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.protocol.messages.rpc.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
-from ottla.protocol.wire.batch import assign_offset, batches
+from ottla.protocol.wire.batch import assign_offset, read_batches
 
 
 class Consensus:
@@ -209,7 +209,7 @@ class Consensus:
         if not isinstance(core.state, Leader) or core.state.epoch != epoch or core.stopping:
             raise NotLeader
         base = end = core.write_end
-        for pos, header in batches(batch):
+        for pos, header in read_batches(batch):
             assert not header.is_control, "control records are written by consensus alone"
             assign_offset(batch, pos, end, epoch)
             end += header.last_offset_delta + 1

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
-from ottla.protocol.wire.batch import batches, check_crc, check_stored
+from ottla.protocol.wire.batch import check_crc, check_stored, read_batches
 from ottla.protocol.wire.codec import decode, encode
 from ottla.protocol.wire.control import ControlType, control_key, control_type
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.protocol.wire.varint import Buffer
 
 ControlRecord = LeaderChangeMessage | KRaftVersionRecord | VotersRecord
@@ -53,7 +53,7 @@ def read_fetched(data: Buffer, *, end_offset: int, last_epoch: int, epoch: int) 
     history: list[tuple[int, object]] = []
     size = 0
     try:
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             check_stored(header)
             check_crc(data, pos, header)
             if header.base_offset != end_offset or not last_epoch <= header.leader_epoch <= epoch:
@@ -69,7 +69,7 @@ def read_fetched(data: Buffer, *, end_offset: int, last_epoch: int, epoch: int) 
 def control_records(data: Buffer, pos: int) -> list[tuple[int, object]]:
     """The records of a control batch that belong into the history, with their offsets."""
     found: list[tuple[int, object]] = []
-    for record in records(data, pos):
+    for record in read_records(data, pos):
         kind = _HISTORIC.get(control_type(record))
         if kind is not None and record.value is not None:
             found.append((record.offset, decode(kind, 0, record.value)))

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 from ottla.config.settings.catalogue import broker_settings, group_settings
-from ottla.config.settings.setting import InvalidSetting, Setting, Update
-from ottla.config.settings.topics import NOTHING, validate_topic_settings
-from ottla.config.settings.values import SettingType, WrongValue, parse_value
+from ottla.config.settings.setting import InvalidSetting, Setting, UpdateMode
+from ottla.config.settings.topics import NO_SETTINGS, validate_topic_settings
+from ottla.config.settings.values import InvalidValue, SettingType, parse_value
 from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.image.values import ConfigResource, ResourceType
@@ -69,7 +69,7 @@ def validate_configs(
 
 
 def validate_topic_configs(
-    view: ControllerView, settings: Mapping[str, str], before: Mapping[str, str] = NOTHING
+    view: ControllerView, settings: Mapping[str, str], before: Mapping[str, str] = NO_SETTINGS
 ) -> None:
     remote_storage = view.options.setting("remote.log.storage.system.enable") is True
     try:
@@ -130,9 +130,9 @@ def _check_broker_settings(broker: str, altered: Mapping[str, str | None]) -> No
         setting = broker_settings().get(name)
         if setting is None or value is None:
             continue  # listeners have settings by their own names; a broker that knows them judges them
-        if setting.update is Update.READ_ONLY:
+        if setting.update is UpdateMode.READ_ONLY:
             raise InvalidConfig(f"Cannot update these configs dynamically: {name}")
-        if setting.update is Update.PER_BROKER and not broker:
+        if setting.update is UpdateMode.PER_BROKER and not broker:
             raise InvalidConfig(
                 f"Cannot update these configs at default cluster level, broker id must be specified: {name}"
             )
@@ -187,7 +187,7 @@ def _check_client_metrics(settings: Mapping[str, str]) -> None:
 def _check_push_interval(value: str) -> None:
     try:
         interval = parse_value(SettingType.INT, value)
-    except WrongValue as error:
+    except InvalidValue as error:
         raise InvalidConfig(f"Invalid value {value} for configuration interval.ms: {error}") from None
     assert isinstance(interval, int)
     if not _MIN_PUSH_MS <= interval <= _MAX_PUSH_MS:

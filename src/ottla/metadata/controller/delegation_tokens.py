@@ -27,7 +27,7 @@ from ottla.protocol.messages.rpc.expire_delegation_token import (
 )
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.protocol.metadata_versions import DELEGATION_TOKENS
-from ottla.security.delegation import USER, token_hmac
+from ottla.security.delegation_tokens import USER, token_hmac
 
 _FOREVER = (1 << 63) - 1
 

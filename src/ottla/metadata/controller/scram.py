@@ -25,7 +25,7 @@ from ottla.protocol.messages.rpc.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.protocol.metadata_versions import SCRAM
-from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, keys_of
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, scram_keys
 
 _BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
 
@@ -65,7 +65,7 @@ def _record(view: ControllerView, alteration: ScramCredentialDeletion | ScramCre
         raise UnacceptableCredential("Too few iterations")
     if alteration.iterations > MAX_ITERATIONS:
         raise UnacceptableCredential("Too many iterations")
-    keys = keys_of(_BY_NUMBER[alteration.mechanism], bytes(alteration.salted_password))
+    keys = scram_keys(_BY_NUMBER[alteration.mechanism], bytes(alteration.salted_password))
     return UserScramCredentialRecord(
         name=alteration.name,
         mechanism=alteration.mechanism,

@@ -22,7 +22,7 @@ from ottla.protocol.wire.codec import decode, encode, reader_of, writer_of
 from ottla.protocol.wire.control import ControlType, control_key, control_type
 from ottla.protocol.wire.declare import Reader, Writer, schema_of
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, records
+from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, read_records
 from ottla.protocol.wire.varint import ONE_BYTE, Buffer, read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
@@ -115,7 +115,7 @@ def _decode_record(data: Buffer) -> tuple[Any, int]:
 def entries(buf: Buffer, pos: int = 0, header: BatchHeader | None = None) -> Iterator[MetadataEntry | ControlEntry]:
     """What the batch at a position holds: records of the log, or control records."""
     header = header or read_header(buf, pos)
-    found = records(buf, pos, header)
+    found = read_records(buf, pos, header)
     return map(_control_entry, found) if header.is_control else map(_metadata_entry, found)
 
 

@@ -39,7 +39,7 @@ from ottla.protocol.messages.records.metadata_records import (
     FeatureLevelRecord,
 )
 from ottla.protocol.metadata_versions import METADATA_VERSION, version_to_write
-from ottla.security.principals import ANONYMOUS
+from ottla.security.principal_mapping import ANONYMOUS
 from ottla.storage.state_machine.machine import Machine
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from ottla.metadata.image.encoding import control_batch, entries, metadata_batch
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION, record_version
-from ottla.protocol.wire.batch import batches, check_crc
+from ottla.protocol.wire.batch import check_crc, read_batches
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.storage.directories.node_files import MalformedFile
 from ottla.storage.disk import Disk, read_file, replace_file
@@ -47,7 +47,7 @@ def read_bootstrap(disk: Disk, directory: str) -> list[object]:
         return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST)]
     found: list[object] = []
     try:
-        for pos, header in batches(content):
+        for pos, header in read_batches(content):
             check_crc(content, pos, header)
             if not header.is_control:
                 found += (entry[2] for entry in entries(content, pos, header))

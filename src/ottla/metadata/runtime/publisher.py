@@ -24,7 +24,7 @@ from ottla.metadata.image.loader import Loader, Update
 from ottla.metadata.image.snapshot import versioned_records_of
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.storage.log_environment import Background
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class MetadataPublisher:
             self._load_snapshot(latest)
         while self._position < high_watermark:
             data = log.read_bytes(self._position, _READ_BYTES)
-            for pos, header in batches(data, partial_tail=True):
+            for pos, header in read_batches(data, partial_tail=True):
                 if header.base_offset >= high_watermark:
                     return self._publish()
                 self._loader.load_batch(data, pos, header)
@@ -152,7 +152,7 @@ class MetadataPublisher:
     def _load_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         assert self._quorum is not None
         data = self._quorum.log.snapshot_content(snapshot)
-        headers = list(batches(data))
+        headers = list(read_batches(data))
         timestamp = max((header.max_timestamp for _, header in headers), default=-1)
         records = (
             entry.record

@@ -33,7 +33,7 @@ from ottla.metadata.image.encoding import ControlEntry, entries
 from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.quorum_state import read_quorum_state, write_quorum_state
 from ottla.protocol.errors import ApiError, NetworkFailed, UnsupportedVersion
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.varint import Buffer
 from ottla.storage.disk import Disk
 
@@ -244,7 +244,7 @@ class Quorum:
 def control_records(data: Buffer) -> list[object]:
     """What the control records of a snapshot or of a piece of log say, voters and versions among them."""
     found: list[object] = []
-    for pos, header in batches(data):
+    for pos, header in read_batches(data):
         if header.is_control:
             found += (entry.message for entry in entries(data, pos, header) if isinstance(entry, ControlEntry))
     return found
@@ -259,7 +259,7 @@ def _history(log: MetadataLog, static_voters: VoterSet | None) -> ControlHistory
             history.add(BOOTSTRAP_OFFSET if latest == BOOTSTRAP_SNAPSHOT else latest.offset - 1, record)
     offset = log.start_offset
     while data := log.read_bytes(offset, _READ_BYTES):
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             if header.is_control:
                 for entry in entries(data, pos, header):
                     if isinstance(entry, ControlEntry):

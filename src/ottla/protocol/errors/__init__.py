@@ -71,7 +71,7 @@ from ottla.protocol.errors.controllers import (
     UnknownControllerId,
     VoterNotFound,
 )
-from ottla.protocol.errors.fetching import (
+from ottla.protocol.errors.fetch import (
     FencedStateEpoch,
     FetchError,
     FetchSessionError,

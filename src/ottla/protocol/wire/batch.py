@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
     def compression(self) -> Compression:
         code = self.attributes & COMPRESSION_MASK
         if code >= len(_COMPRESSIONS):
-            raise InvalidBatch(f"unknown compression {code}", of="a batch header")
+            raise InvalidBatch(f"unknown compression {code}", within="a batch header")
         return _COMPRESSIONS[code]
 
     @property
@@ -160,13 +160,15 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         # Passing the tuple on as it is halves the cost of a call with thirteen arguments.
         header = _new_header(BatchHeader, _unpack_header(buf, pos))
     except struct.error:
-        raise CorruptBatch(f"batch header needs {HEADER_BYTES} bytes, {max(len(buf) - pos, 0)} left", at=pos) from None
+        raise CorruptBatch(
+            f"batch header needs {HEADER_BYTES} bytes, {max(len(buf) - pos, 0)} left", position=pos
+        ) from None
     if header.magic != 2 or header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
         raise _malformed(header.batch_length, header.magic, pos)
     return header
 
 
-def batches(
+def read_batches(
     buf: Buffer, *, start: int = 0, end: int | None = None, partial_tail: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Each batch from `start` to `end` with its position.
@@ -182,13 +184,13 @@ def batches(
                 _check_start(buf, pos, left)
             if partial_tail:
                 return
-            raise CorruptBatch(f"batch header needs {HEADER_BYTES} bytes, {left} left", at=pos)
+            raise CorruptBatch(f"batch header needs {HEADER_BYTES} bytes, {left} left", position=pos)
         header = read_header(buf, pos)
         size = header.batch_length + LENGTH_PREFIX_BYTES
         if size > left:
             if partial_tail:
                 return
-            raise CorruptBatch(f"batch of {size} bytes, {left} left", at=pos)
+            raise CorruptBatch(f"batch of {size} bytes, {left} left", position=pos)
         yield pos, header
         pos += size
 
@@ -196,7 +198,7 @@ def batches(
 def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
     """The CRC-32C that the batch ought to carry."""
     if pos + size_bytes > len(buf):
-        raise CorruptBatch(f"batch of {size_bytes} bytes, {len(buf) - pos} left", at=pos)
+        raise CorruptBatch(f"batch of {size_bytes} bytes, {len(buf) - pos} left", position=pos)
     return crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + size_bytes])
 
 
@@ -209,7 +211,7 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise CorruptBatch unless the bytes are those that the writer's CRC was taken over."""
     crc = compute_crc(buf, pos, header.batch_length + LENGTH_PREFIX_BYTES)
     if crc != header.crc:
-        raise CorruptBatch(f"batch says CRC {header.crc:#010x}, its bytes {crc:#010x}", at=pos)
+        raise CorruptBatch(f"batch says CRC {header.crc:#010x}, its bytes {crc:#010x}", position=pos)
 
 
 def check_produced(header: BatchHeader, *, max_bytes: int) -> None:
@@ -261,7 +263,7 @@ def set_max_timestamp(
     """
     header = read_header(buf, pos)
     if pos + header.size_bytes > len(buf):
-        raise CorruptBatch(f"batch of {header.size_bytes} bytes, {len(buf) - pos} left", at=pos)
+        raise CorruptBatch(f"batch of {header.size_bytes} bytes, {len(buf) - pos} left", position=pos)
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (LOG_APPEND_TIME_BIT if timestamp_type else 0)
     if timestamp == header.max_timestamp and attributes == header.attributes:
         return
@@ -280,7 +282,7 @@ def _check_start(buf: Buffer, pos: int, left: int) -> None:
 
 def _malformed(length: int, magic: int, pos: int) -> ProtocolError:
     if magic in (0, 1):
-        return InvalidBatch(f"batch of magic {magic}; only 2 is supported", at=pos)
+        return InvalidBatch(f"batch of magic {magic}; only 2 is supported", position=pos)
     if magic != 2:
-        return CorruptBatch(f"batch of magic {magic}, which does not exist", at=pos)
-    return CorruptBatch(f"batch length {length} is less than a header", at=pos)
+        return CorruptBatch(f"batch of magic {magic}, which does not exist", position=pos)
+    return CorruptBatch(f"batch length {length} is less than a header", position=pos)

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from ottla.protocol.wire.declare import Reader, Schema, Writer, schema_of
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.plans import Plan, make_codec
-from ottla.protocol.wire.reading import make_reader
+from ottla.protocol.wire.reader_generator import make_reader
 from ottla.protocol.wire.varint import Buffer
-from ottla.protocol.wire.writing import make_writer
+from ottla.protocol.wire.writer_generator import make_writer
 
 T = TypeVar("T")
 
@@ -65,7 +65,9 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
     buf = memoryview(data)
     message, pos = decode_from(cls, version, buf)
     if pos != len(buf):
-        raise ProtocolError(f"{len(buf) - pos} bytes follow the message", at=pos, of=f"{cls.__name__} v{version}")
+        raise ProtocolError(
+            f"{len(buf) - pos} bytes follow the message", position=pos, within=f"{cls.__name__} v{version}"
+        )
     return message
 
 

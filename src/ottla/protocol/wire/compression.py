@@ -226,7 +226,7 @@ def _decompress_gzip(view: memoryview, limit: int, at_once: int) -> Iterator[byt
                 pos += len(piece)
             chunk = inflater.decompress(piece, min(at_once, limit - total + 1))
             if not chunk and not piece and not inflater.eof:
-                raise ProtocolError("gzip data is cut short", at=pos)
+                raise ProtocolError("gzip data is cut short", position=pos)
             total += len(chunk)
             if total > limit:
                 raise _too_large(limit)
@@ -244,16 +244,16 @@ def _decompress_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
     total = pos = 0
     while pos < len(view):
         if len(view) - pos < 4:
-            raise ProtocolError("snappy data is cut short", at=pos)
+            raise ProtocolError("snappy data is cut short", position=pos)
         (size,) = _uint32(view, pos)
         if size == _XERIAL_RESTART:
             if len(view) - pos < 16 or view[pos : pos + 8] != _XERIAL_MAGIC or _uint32(view, pos + 8)[0] < 1:
-                raise ProtocolError("malformed header of snappy blocks", at=pos)
+                raise ProtocolError("malformed header of snappy blocks", position=pos)
             pos += 16
             continue
         pos += 4
         if size > len(view) - pos:
-            raise ProtocolError(f"snappy block of {size} bytes where {len(view) - pos} are left", at=pos)
+            raise ProtocolError(f"snappy block of {size} bytes where {len(view) - pos} are left", position=pos)
         block = _decompress_snappy_block(view[pos : pos + size], total, limit)
         total += len(block)
         pos += size
@@ -276,7 +276,7 @@ def _decompress_lz4(view: memoryview, limit: int, at_once: int) -> Iterator[byte
         room = min(at_once, limit - total + 1)
         chunk, taken, at_end = lz4.frame.decompress_chunk(context, view[pos:], max_length=room)
         if not chunk and not taken:
-            raise ProtocolError("lz4 data is cut short", at=pos)
+            raise ProtocolError("lz4 data is cut short", position=pos)
         total += len(chunk)
         pos += taken
         if total > limit:
@@ -305,7 +305,7 @@ def _decompress_zstd(view: memoryview, limit: int, at_once: int | None) -> Itera
     total = pos = 0
     for _ in range(MAX_FRAMES):
         if len(view) - pos < 8:
-            raise ProtocolError("zstd data is cut short", at=pos)
+            raise ProtocolError("zstd data is cut short", position=pos)
         if _uint32_little(view, pos)[0] >> 4 == _ZSTD_SKIPPABLE:
             pos += 8 + _uint32_little(view, pos + 4)[0]
         else:
@@ -323,7 +323,7 @@ def _decompress_zstd(view: memoryview, limit: int, at_once: int | None) -> Itera
                 yield chunk
             pos = end
         if pos > len(view):
-            raise ProtocolError("zstd data is cut short", at=len(view))
+            raise ProtocolError("zstd data is cut short", position=len(view))
         if pos == len(view):
             return
     raise _too_many_frames()
@@ -355,7 +355,7 @@ def _measure_zstd_frame(view: memoryview, start: int) -> tuple[int, int, int]:
     declared = frame.content_size
     if declared != zstandard.CONTENTSIZE_UNKNOWN:
         if not least <= declared <= most:
-            raise ProtocolError(f"zstd frame that can hold {least} to {most} bytes declares {declared}", at=start)
+            raise ProtocolError(f"zstd frame that can hold {least} to {most} bytes declares {declared}", position=start)
         least = most = declared
     return end, least, most
 
@@ -367,7 +367,7 @@ def _measure_zstd_blocks(view: memoryview, start: int, frame: zstandard.FramePar
     least = most = last = 0
     while not last:
         if len(view) - pos < 3:
-            raise ProtocolError("zstd data is cut short", at=pos)
+            raise ProtocolError("zstd data is cut short", position=pos)
         block = view[pos] | view[pos + 1] << 8 | view[pos + 2] << 16
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         pos += 3

@@ -1,20 +1,20 @@
-"""The one exception for bytes that break the protocol.
+"""The exception for bytes that break the protocol.
 
-Every reader of the wire package raises ProtocolError, and nothing else, for bytes it cannot accept, however broken they
-are. It is not an answer to a client: what a broken request or batch means to its sender is decided at the edge.
+Every reader in this package raises ProtocolError, and nothing else, for bytes that it cannot accept. ProtocolError is
+not an answer to a client: the edge decides how to answer a malformed request or batch.
 """
 
 
 class ProtocolError(Exception):
-    """Bytes that break the protocol: says what and where."""
+    """Bytes that break the protocol. The message says what is wrong and at which byte."""
 
-    def __init__(self, what: str, *, at: int | None = None, of: str = "") -> None:
+    def __init__(self, what: str, *, position: int | None = None, within: str = "") -> None:
         super().__init__(what)
         self.what = what
-        self.at = at
-        self.of = of
+        self.position = position
+        self.within = within
 
     def __str__(self) -> str:
-        where = f" at byte {self.at}" if self.at is not None else ""
-        within = f" of {self.of}" if where and self.of else f" in {self.of}" if self.of else ""
-        return f"{self.what}{where}{within}"
+        if self.position is None:
+            return f"{self.what} in {self.within}" if self.within else self.what
+        return f"{self.what} at byte {self.position}" + (f" of {self.within}" if self.within else "")

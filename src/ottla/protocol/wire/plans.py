@@ -1,17 +1,17 @@
 """Plans for the compiled codec: what a message looks like in one version, as `_codec.c` takes it.
 
-Where that module was built, it reads and writes nearly every message. What it does not take it leaves to the generated
-Python (`reading`, `writing`), which is made when it is first needed: bytes that are not in order, tagged fields, values
-that cannot be written. Without it all is the same, but slower.
+If that module was built, it reads and writes nearly every message. It leaves malformed bytes, tagged fields and
+unwritable values to the Python that `reader_generator` and `writer_generator` generate on first use. Without the
+compiled module everything works the same, but slower.
 """
 
 from typing import Any
 
 from ottla.protocol.wire.declare import Reader, Schema, Writer
-from ottla.protocol.wire.reading import make_reader
+from ottla.protocol.wire.reader_generator import make_reader
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve, smallest_size
 from ottla.protocol.wire.types import Fixed
-from ottla.protocol.wire.writing import make_writer
+from ottla.protocol.wire.writer_generator import make_writer
 
 try:
     from ottla.protocol.wire._codec import Plan as _Plan

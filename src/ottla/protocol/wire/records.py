@@ -63,7 +63,7 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = _NO_HEADERS
 
 
-def records(
+def read_records(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[Record]:
     """The records of the batch at a position, decompressed and decoded as they are taken."""
@@ -72,12 +72,12 @@ def records(
     return _decode(header, _payload(buf, pos, header, limit))
 
 
-def decoded(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+def decode_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
     """The records of a batch, from their bytes as they are decompressed already."""
     return _decode(header, _Payload(payload))
 
 
-def keys(
+def read_keys(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
     """Offset, timestamp, key and whether the value is null, for compaction: values and headers are stepped over unread.
@@ -124,11 +124,11 @@ class _Payload:
 def _payload(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> _Payload:
     end = pos + header.size_bytes
     if end > len(buf):
-        raise ProtocolError(f"batch of {header.size_bytes} bytes, {len(buf) - pos} left", at=pos)
+        raise ProtocolError(f"batch of {header.size_bytes} bytes, {len(buf) - pos} left", position=pos)
     if header.last_offset > MAX_INT64:
-        raise ProtocolError(f"batch from offset {header.base_offset} spans {header.last_offset_delta}", at=pos)
+        raise ProtocolError(f"batch from offset {header.base_offset} spans {header.last_offset_delta}", position=pos)
     if header.record_count < 0:
-        raise ProtocolError(f"batch of {header.record_count} records", at=pos)
+        raise ProtocolError(f"batch of {header.record_count} records", position=pos)
     compressed = memoryview(buf)[pos + HEADER_BYTES : end]
     if header.record_count == 0 and not compressed:
         return _Payload(b"")
@@ -151,7 +151,7 @@ def _decode(header: BatchHeader, payload: _Payload) -> Iterator[Record]:
         else:
             headers, pos = _decode_headers(data, pos, end)
             if pos != end:
-                raise ProtocolError(f"{end - pos} bytes after the fields of a record", at=pos)
+                raise ProtocolError(f"{end - pos} bytes after the fields of a record", position=pos)
         yield new(Record, (offset, timestamp, key, value, headers))
 
 
@@ -206,30 +206,30 @@ def _walk(header: BatchHeader, payload: _Payload) -> Iterator[tuple[int, int, by
             timestamp = base_timestamp + skew if append_time is None else append_time
             # Every step went forward, so that these also tell of a key beyond the end; a count of headers must follow.
             if key_size < -1 or size < -1 or pos >= end or pos + size >= end or end > available:
-                raise ProtocolError(f"record with a key of {key_size} bytes and a value of {size}", at=start)
+                raise ProtocolError(f"record with a key of {key_size} bytes and a value of {size}", position=start)
             if not (previous < delta <= last_delta and _MIN_INT64 <= timestamp <= MAX_INT64):
-                raise ProtocolError(f"record with offset delta {delta} and timestamp {timestamp}", at=start)
+                raise ProtocolError(f"record with offset delta {delta} and timestamp {timestamp}", position=start)
             yield base_offset + delta, timestamp, key, size, pos, end
     except IndexError:
-        raise ProtocolError(f"ends inside record {number} of {header.record_count}", at=available) from None
+        raise ProtocolError(f"ends inside record {number} of {header.record_count}", position=available) from None
     if end != available or payload.has_more():
-        raise ProtocolError(f"bytes after the last of {header.record_count} records", at=end)
+        raise ProtocolError(f"bytes after the last of {header.record_count} records", position=end)
 
 
 def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, pos = read_varint(data, pos)
     # The least that a header takes is two lengths.
     if not 0 <= count * 2 <= end - pos:
-        raise ProtocolError(f"{count} headers in {end - pos} bytes", at=pos)
+        raise ProtocolError(f"{count} headers in {end - pos} bytes", position=pos)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         size, start = read_varint(data, pos)
         if not 0 <= size <= end - start:
-            raise ProtocolError(f"header key of {size} bytes", at=pos)
+            raise ProtocolError(f"header key of {size} bytes", position=pos)
         key = data[start : (pos := start + size)].decode("utf-8", "surrogateescape")
         size, start = read_varint(data, pos)
         if not -1 <= size <= end - start:
-            raise ProtocolError(f"header value of {size} bytes", at=pos)
+            raise ProtocolError(f"header value of {size} bytes", position=pos)
         pos = start + max(size, 0)
         headers.append((key, None if size < 0 else data[start:pos]))
     return tuple(headers), pos
@@ -311,14 +311,14 @@ def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, timestam
     return batch
 
 
-def with_payload(
+def replace_payload(
     batch: Buffer, header: BatchHeader, payload: Buffer, compression: Compression, level: int | None = None
 ) -> bytearray:
     """A batch with its records, given decompressed, in another compression; nothing else of it changes."""
-    return with_parts(batch, header, (compress(compression, payload, level),), compression)
+    return replace_payload_parts(batch, header, (compress(compression, payload, level),), compression)
 
 
-def with_parts(
+def replace_payload_parts(
     batch: Buffer,
     header: BatchHeader,
     parts: Iterable[Buffer],

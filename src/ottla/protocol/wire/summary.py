@@ -43,7 +43,7 @@ class Summary(NamedTuple):
 
 
 Scan = Callable[[Buffer, int, int, int], "tuple[int, int, bool] | None"]
-compiled: Scan | None = _compiled
+compiled_scan: Scan | None = _compiled
 """The compiled form, where it was built."""
 
 ScanPart = Callable[[Buffer, int, int, int, int], tuple[int, int, int, int, bool]]
@@ -62,8 +62,8 @@ survey: Survey | None = _survey
 
 def summarize(data: Buffer, start: int, count: int, base_timestamp: int) -> tuple[int, int, bool]:
     """Summarize the records that fill a buffer from `start` on; ProtocolError if they are not in order."""
-    if compiled is not None:
-        found = compiled(data, start, count, base_timestamp)
+    if compiled_scan is not None:
+        found = compiled_scan(data, start, count, base_timestamp)
         if found is not None:
             return found
     return summarize_in_python(data, start, count, base_timestamp)
@@ -76,7 +76,7 @@ def summarize_in_python(buf: Buffer, start: int, count: int, base_timestamp: int
     if error is not None:
         raise error
     if end != len(data):
-        raise ProtocolError(f"{len(data) - end} bytes after the last of {count} records", at=end)
+        raise ProtocolError(f"{len(data) - end} bytes after the last of {count} records", position=end)
     return Summary(latest, earliest, keyless)
 
 
@@ -88,7 +88,7 @@ def scan_part_in_python(
     return _walk(bytes(buf), start, first, count, base_timestamp)[0]
 
 
-scan_part: ScanPart = _compiled_part if compiled is not None else scan_part_in_python
+scan_part: ScanPart = _compiled_part if compiled_scan is not None else scan_part_in_python
 
 
 def _skip_no_pairs(data: Buffer, start: int, stop: int, count: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def _skip_no_pairs(data: Buffer, start: int, stop: int, count: int) -> tuple[int
     return start, count
 
 
-skip_pairs: SkipPairs = _compiled_pairs if compiled is not None else _skip_no_pairs
+skip_pairs: SkipPairs = _compiled_pairs if compiled_scan is not None else _skip_no_pairs
 """Where as many headers end as are whole and in order, up to a position and a number; and how many are left."""
 
 
@@ -139,9 +139,13 @@ def _walk(
                 pos += size
             # Every step went forward, so that this also tells of a key beyond the end; a count of headers must follow.
             if key_size < -1 or size < -1 or pos >= end or end > available:
-                raise ProtocolError(f"record {number} with a key of {key_size} bytes and a value of {size}", at=first)
+                raise ProtocolError(
+                    f"record {number} with a key of {key_size} bytes and a value of {size}", position=first
+                )
             if delta != number or not _MIN_INT64 <= timestamp <= MAX_INT64:
-                raise ProtocolError(f"record {number} has offset delta {delta} and timestamp {timestamp}", at=first)
+                raise ProtocolError(
+                    f"record {number} has offset delta {delta} and timestamp {timestamp}", position=first
+                )
             if pos + 1 != end or data[pos]:
                 _skip_headers(data, pos, end)
             if key_size < 0:
@@ -152,7 +156,7 @@ def _walk(
                 earliest = timestamp
         number, first = max(next_number, count), end
     except IndexError:
-        error = ProtocolError(f"ends inside record {number} of {count}", at=available)
+        error = ProtocolError(f"ends inside record {number} of {count}", position=available)
     except ProtocolError as problem:
         error = problem
     return (first, number, latest, earliest, keyless), error
@@ -180,8 +184,8 @@ def summarize_pieces(pieces: Iterator[Buffer], count: int, base_timestamp: int) 
             earliest = min(earliest, timestamp)
         number += 1
     if stream.pos < len(stream.data) or stream.fetch():
-        raise ProtocolError(f"bytes after the last of {count} records", at=stream.at)
-    return Summary(latest, earliest, keyless), stream.at
+        raise ProtocolError(f"bytes after the last of {count} records", position=stream.position)
+    return Summary(latest, earliest, keyless), stream.position
 
 
 class _Stream:
@@ -196,8 +200,8 @@ class _Stream:
         self.pos = 0
 
     @property
-    def at(self) -> int:
-        """The position among all bytes."""
+    def position(self) -> int:
+        """The position in the whole stream."""
         return self._before + self.pos
 
     def fetch(self) -> bool:
@@ -216,14 +220,14 @@ class _Stream:
         while self.pos > len(self.data):
             ahead, self.pos = self.pos - len(self.data), len(self.data)
             if not self.fetch():
-                raise ProtocolError(f"{ahead} bytes are missing", at=self.at)
+                raise ProtocolError(f"{ahead} bytes are missing", position=self.position)
             self.pos += ahead
 
     def take(self, size: int) -> Iterator[Buffer]:
         """Give out bytes, piece by piece, and step over them."""
         while size:
             if self.pos == len(self.data) and not self.fetch():
-                raise ProtocolError(f"{size} bytes are missing", at=self.at)
+                raise ProtocolError(f"{size} bytes are missing", position=self.position)
             part = self.data[self.pos : self.pos + size]
             self.pos += len(part)
             size -= len(part)
@@ -242,10 +246,10 @@ def shift_timestamps(pieces: Iterator[Buffer], count: int, shift: int) -> Iterat
     stream = _Stream(pieces)
     for _ in range(count):
         size = stream.read_number()
-        end = stream.at + size
+        end = stream.position + size
         stream.skip(1)
         time = write_varlong(stream.read_number(is_long=True) - shift)
-        rest = end - stream.at
+        rest = end - stream.position
         yield write_varint(rest + len(time) + 1) + b"\x00" + time
         yield from stream.take(rest)
 
@@ -253,19 +257,19 @@ def shift_timestamps(pieces: Iterator[Buffer], count: int, shift: int) -> Iterat
 def _step_over(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, bool]:
     """The timestamp of the next record, and whether it has no key; ProtocolError if it is not in order."""
     size = stream.read_number()
-    start = stream.at
+    start = stream.position
     if size < 1:
-        raise ProtocolError(f"record {number} of {size} bytes", at=start)
+        raise ProtocolError(f"record {number} of {size} bytes", position=start)
     stream.skip(1)
     timestamp = base_timestamp + stream.read_number(is_long=True)
     delta = stream.read_number()
     if delta != number or not _MIN_INT64 <= timestamp <= MAX_INT64:
-        raise ProtocolError(f"record {number} has offset delta {delta} and timestamp {timestamp}", at=start)
+        raise ProtocolError(f"record {number} has offset delta {delta} and timestamp {timestamp}", position=start)
 
     def step_over_field(name: str, least: int) -> int:
         length = stream.read_number()
-        if not least <= length <= start + size - stream.at:
-            raise ProtocolError(f"record {number} with a {name} of {length} bytes", at=start)
+        if not least <= length <= start + size - stream.position:
+            raise ProtocolError(f"record {number} with a {name} of {length} bytes", position=start)
         stream.skip(max(length, 0))
         return length
 
@@ -273,17 +277,19 @@ def _step_over(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, 
     step_over_field("value", -1)
     headers = stream.read_number()
     # The least that a header takes is two lengths.
-    if not 0 <= headers * 2 <= start + size - stream.at:
-        raise ProtocolError(f"record {number} with {headers} headers", at=start)
+    if not 0 <= headers * 2 <= start + size - stream.position:
+        raise ProtocolError(f"record {number} with {headers} headers", position=start)
     while headers:
-        end = min(stream.pos + start + size - stream.at, len(stream.data))
+        end = min(stream.pos + start + size - stream.position, len(stream.data))
         stream.pos, headers = skip_pairs(stream.data, stream.pos, end, headers)
         if headers:
             step_over_field("header's key", 0)
             step_over_field("header's value", -1)
             headers -= 1
-    if stream.at != start + size:
-        raise ProtocolError(f"record {number} of {size} bytes, of which its fields take {stream.at - start}", at=start)
+    if stream.position != start + size:
+        raise ProtocolError(
+            f"record {number} of {size} bytes, of which its fields take {stream.position - start}", position=start
+        )
     return timestamp, key_size < 0
 
 
@@ -291,15 +297,15 @@ def _skip_headers(data: bytes, pos: int, end: int) -> None:
     count, pos = read_varint(data, pos)
     # The least that a header takes is two lengths.
     if not 0 <= count * 2 <= end - pos:
-        raise ProtocolError(f"{count} headers in {end - pos} bytes", at=pos)
+        raise ProtocolError(f"{count} headers in {end - pos} bytes", position=pos)
     for _ in range(count):
         size, start = read_varint(data, pos)
         if not 0 <= size <= end - start:
-            raise ProtocolError(f"header key of {size} bytes", at=pos)
+            raise ProtocolError(f"header key of {size} bytes", position=pos)
         pos = start + size
         size, start = read_varint(data, pos)
         if not -1 <= size <= end - start:
-            raise ProtocolError(f"header value of {size} bytes", at=pos)
+            raise ProtocolError(f"header value of {size} bytes", position=pos)
         pos = start + max(size, 0)
     if pos != end:
-        raise ProtocolError(f"{end - pos} bytes after the fields of a record", at=pos)
+        raise ProtocolError(f"{end - pos} bytes after the fields of a record", position=pos)

@@ -98,12 +98,12 @@ def _read_long(buf: Buffer, pos: int, bits: int) -> tuple[int, int]:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value >> bits:
-                    raise ProtocolError(f"varint does not fit {bits} bits", at=start)
+                    raise ProtocolError(f"varint does not fit {bits} bits", position=start)
                 return value, pos
             shift += 7
     except IndexError:
         raise _cut_short(start) from None
-    raise ProtocolError(f"varint of more than {pos - start} bytes for {bits} bits", at=start)
+    raise ProtocolError(f"varint of more than {pos - start} bytes for {bits} bits", position=start)
 
 
 def _write_long(value: int) -> bytes:
@@ -118,4 +118,4 @@ def _write_long(value: int) -> bytes:
 
 
 def _cut_short(start: int) -> ProtocolError:
-    return ProtocolError("buffer ends inside a varint", at=start)
+    return ProtocolError("buffer ends inside a varint", position=start)

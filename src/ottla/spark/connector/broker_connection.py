@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla import __version__
 from ottla.client.addresses import Address
-from ottla.client.authenticating import HANDSHAKE_VERSION, NO_HANDSHAKE, authentication, handshake_failure
+from ottla.client.authentication import HANDSHAKE_ERRORS, HANDSHAKE_VERSION, handshake_failure, sasl_requests
 from ottla.client.framing import LENGTH, answer_size
 from ottla.protocol.errors import NetworkFailed, RequestTimedOut, UnsupportedVersion, by_code
 from ottla.protocol.messages.apis import BY_KEY, Api, ApiKey
@@ -61,7 +61,7 @@ class BrokerConnection:
                 opened = context.wrap_socket(opened, server_hostname=address.host)
         except TimeoutError:
             raise RequestTimedOut(f"{address} did not answer within {connect_timeout_s:g} s") from None
-        except NO_HANDSHAKE as error:
+        except HANDSHAKE_ERRORS as error:
             raise NetworkFailed(handshake_failure(str(address), error)) from error
         except OSError as error:
             raise NetworkFailed(f"{address} cannot be reached: {error.strerror or error}") from error
@@ -148,7 +148,7 @@ class BrokerConnection:
 
     def _authenticate(self, sasl: Sasl) -> None:
         self._authenticate_at_s = None
-        steps = authentication(sasl.mechanism, sasl.exchange(), self.address)
+        steps = sasl_requests(sasl.mechanism, sasl.exchange(), self.address)
         request = next(steps)
         while True:
             shakes_hands = type(request) is SaslHandshakeRequest

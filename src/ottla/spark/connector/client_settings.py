@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from ottla.client.addresses import Address, InvalidAddress, parse_addresses
 from ottla.protocol.wire.compression import LEVELS, Compression
 from ottla.security.errors import InvalidSecurity
-from ottla.security.settings import NAMES as SECURITY
-from ottla.security.settings import Security, read_security
+from ottla.security.settings import SECURITY_SETTINGS as SECURITY
+from ottla.security.settings import Security, load_security
 from ottla.spark.connector.option_values import OptionError, parse_boolean, parse_choice, parse_number
 
 PREFIX: Final = "kafka."
@@ -184,7 +184,7 @@ def _refuse(given: Mapping[str, str]) -> None:
 
 def _security(given: Mapping[str, str]) -> Security:
     try:
-        return read_security(given)
+        return load_security(given)
     except InvalidSecurity as error:
         raise OptionError(PREFIX + error.setting, error.reason) from None
 

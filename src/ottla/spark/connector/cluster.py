@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import NO_LEADER, Partition, Topic, TopicPartition
-from ottla.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, ListedOffset, list_offsets
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.spark.connector.broker_connection import BrokerConnection
 from ottla.spark.connector.client_settings import ClientSettings
@@ -71,7 +71,7 @@ class BlockingCluster:
 
     def leader_of(self, key: TopicPartition) -> Partition:
         """The partition, with its leader; raises LeaderNotAvailable if an election is due."""
-        known = self.cluster.known_topic(key[0])
+        known = self.cluster.cached_topic(key[0])
         found = None if known is None else known.partitions.get(key[1])
         if found is not None and found.leader != NO_LEADER:
             return found  # without a turn of the event loop, which costs more than all the rest
@@ -79,7 +79,7 @@ class BlockingCluster:
 
     def topic(self, name: str, *, create: bool = False) -> Topic:
         """A topic; `create` lets the broker make it, if it does that by itself."""
-        return self.cluster.known_topic(name) or self.run(self.cluster.topic(name, create=create))
+        return self.cluster.cached_topic(name) or self.run(self.cluster.topic(name, create=create))
 
     def borrow_link(self, node: int) -> BrokerConnection:
         """A connection that nobody else uses. Give it back by `return_link` if nothing is under way on it."""
@@ -96,7 +96,7 @@ class BlockingCluster:
     def return_link(self, node: int, link: BrokerConnection) -> None:
         self._links.setdefault(node, []).append(link)
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
         if not wanted:
             return {}
         return self.run(list_offsets(self.cluster, wanted, committed=self._settings.committed))

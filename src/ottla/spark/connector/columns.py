@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ottla.protocol.wire.batch import LOG_APPEND_TIME_BIT, BatchHeader
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, decoded
+from ottla.protocol.wire.records import Record, decode_records
 
 try:
     from ottla.spark.connector._columns import fill as _compiled
@@ -193,7 +193,7 @@ def _collect(pieces: Iterable[Piece], first: int, stop: int, names: frozenset[st
     found: list[Record] = []
     counts, kinds = [], []
     for header, payload in pieces:
-        wanted = [record for record in decoded(header, bytes(payload)) if first <= record.offset < stop]
+        wanted = [record for record in decode_records(header, bytes(payload)) if first <= record.offset < stop]
         counts.append(len(wanted))
         kinds.append(header.timestamp_type)
         found += wanted

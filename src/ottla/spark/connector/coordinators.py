@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla.client.cluster import Cluster
-from ottla.client.retrying import check
+from ottla.client.retries import raise_for_code
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
@@ -15,5 +15,5 @@ async def find_coordinator(cluster: Cluster, name: str, kind: int) -> int:
     request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
     answer: FindCoordinatorResponse = await cluster.send(request)
     found = answer.coordinators[0] if answer.coordinators else answer
-    check(found.error_code, found.error_message, f"coordinator of {name!r}")
+    raise_for_code(found.error_code, found.error_message, f"coordinator of {name!r}")
     return found.node_id

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ottla.client.admin import Admin
 from ottla.client.offsets import LATEST, list_offsets
-from ottla.client.retrying import Deadline
+from ottla.client.retries import Deadline
 from ottla.protocol.errors import RequestTimedOut, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.protocol.wire.batch import HEADER_BYTES
 from ottla.protocol.wire.records import Record, build_batch

@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from ottla.client.fetched import Aborted
-from ottla.client.metadata import where
-from ottla.client.retrying import Deadline, failure, located, passes, wait_s
+from ottla.client.fetched_records import AbortedTransactions
+from ottla.client.metadata import partition_label
+from ottla.client.retries import Deadline, add_location, backoff_s, error_from_code, is_transient
 from ottla.protocol.errors import ApiError, CorruptMessage, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ottla.protocol.wire.batch import HEADER_BYTES, BatchHeader, batches, check_crc, check_stored
+from ottla.protocol.wire.batch import HEADER_BYTES, BatchHeader, check_crc, check_stored, read_batches
 from ottla.protocol.wire.compression import Compression, decompress
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, records
+from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, read_records
 from ottla.protocol.wire.types import ZERO_UUID
 from ottla.spark.connector.broker_connection import BrokerConnection
 from ottla.spark.connector.client_settings import ClientSettings
@@ -55,7 +55,7 @@ class Range(NamedTuple):
         return self.stop - self.start
 
     def __str__(self) -> str:
-        return f"{where(self.topic, self.partition)}, offsets {self.start} to {self.stop - 1}"
+        return f"{partition_label(self.topic, self.partition)}, offsets {self.start} to {self.stop - 1}"
 
 
 class RangeReader:
@@ -97,10 +97,10 @@ class RangeReader:
                 except ApiError as error:
                     self._drop_link()
                     stale = isinstance(error, UnknownTopicOrPartition) and attempts < 3
-                    if not (stale or passes(error)) or patience.has_passed:
-                        raise located(error, str(self._wanted)) from error
+                    if not (stale or is_transient(error)) or patience.has_passed:
+                        raise add_location(error, str(self._wanted)) from error
                     self._access.cluster.forget(self._wanted.topic)
-                    time.sleep(wait_s(attempts))
+                    time.sleep(backoff_s(attempts))
                     attempts += 1
                     continue
                 before = self._position
@@ -123,13 +123,15 @@ class RangeReader:
             self._send(link, self._position)
         answer: FetchResponse = link.take(self._settings.fetch_max_wait_s)
         if answer.error_code:
-            raise failure(answer.error_code, None, f"fetch from {link.address}")
+            raise error_from_code(answer.error_code, None, f"fetch from {link.address}")
         for topic in answer.responses:
             for data in topic.partitions:
                 if data.error_code:
-                    raise failure(data.error_code, None, f"{where(*self._key)}, offset {self._position}")
+                    raise error_from_code(
+                        data.error_code, None, f"{partition_label(*self._key)}, offset {self._position}"
+                    )
                 return data
-        raise RequestTimedOut(f"{link.address} left out {where(*self._key)} from its answer")
+        raise RequestTimedOut(f"{link.address} left out {partition_label(*self._key)} from its answer")
 
     def _connected(self) -> BrokerConnection:
         if self._link is None:
@@ -184,14 +186,14 @@ class RangeReader:
             if pieces:
                 yield self._columns.decode(pieces, first, stop)
         except ProtocolError as error:
-            raise CorruptMessage(f"{where(*self._key)}, at offset {first} or behind: {error}") from error
+            raise CorruptMessage(f"{partition_label(*self._key)}, at offset {first} or behind: {error}") from error
 
     def _visible(self, data: PartitionData, buffer: memoryview) -> list[tuple[int, BatchHeader]]:
         """The batches that may be seen, and behind them the new position."""
         committed = self._settings.committed
-        aborted = Aborted(data.aborted_transactions or ()) if committed else None
+        aborted = AbortedTransactions(data.aborted_transactions or ()) if committed else None
         found: list[tuple[int, BatchHeader]] = []
-        for position, header in batches(buffer, partial_tail=True):
+        for position, header in read_batches(buffer, partial_tail=True):
             if header.last_offset < self._position:
                 continue
             if header.base_offset >= self._wanted.stop:
@@ -201,7 +203,7 @@ class RangeReader:
             check_stored(header)
             if header.is_control:
                 if aborted is not None:
-                    aborted.pass_marker(header, records(buffer, position, header))
+                    aborted.pass_marker(header, read_records(buffer, position, header))
             elif header.record_count and (aborted is None or not aborted.hides(header)):
                 found.append((position, header))
             self._position = min(header.next_offset, self._wanted.stop)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.client.cluster import Cluster
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.retrying import check
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.retries import raise_for_code
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_commit import (
     OffsetCommitRequest,
@@ -44,6 +44,10 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
         )
         for topic in answer.topics:
             for each in topic.partitions:
-                check(each.error_code, None, f"commit for group {group!r}, {where(topic.name, each.partition_index)}")
+                raise_for_code(
+                    each.error_code,
+                    None,
+                    f"commit for group {group!r}, {partition_label(topic.name, each.partition_index)}",
+                )
 
     await cluster.retry(attempt, timeout_s=_TIMEOUT_S)

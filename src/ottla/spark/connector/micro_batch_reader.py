@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
-from ottla.client.metadata import where
-from ottla.client.retrying import passes
+from ottla.client.metadata import partition_label
+from ottla.client.retries import is_transient
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.spark.connector.cluster import shared
 from ottla.spark.connector.fetching import DataLost, Range, RangeReader
@@ -34,7 +34,9 @@ def plan_batch(options: ReadOptions) -> list[Range]:
     _check_ends(options, stop)
     for key, offset in start.items():
         if offset > stop[key]:
-            _report(options, f"{where(*key)}: ends at {stop[key]}, before offset {offset}, where the query starts")
+            _report(
+                options, f"{partition_label(*key)}: ends at {stop[key]}, before offset {offset}, where the query starts"
+            )
     return _plan(options, ranges_between(start, stop))
 
 
@@ -79,7 +81,9 @@ def _check_ends(options: ReadOptions, stop: Offsets) -> None:
     ends = shared(options.client).ends(stop)
     for key, offset in stop.items():
         if offset > ends[key]:
-            raise OptionError(options.end.option, f"{where(*key)} ends at {ends[key]}, before offset {offset}")
+            raise OptionError(
+                options.end.option, f"{partition_label(*key)} ends at {ends[key]}, before offset {offset}"
+            )
 
 
 class Stream:
@@ -155,11 +159,14 @@ class Stream:
         found = dict(stop)
         for key, offset in start.items():
             if key not in stop:
-                _report(self._options, f"{where(*key)}: the partition is gone, of which offset {offset} is next")
+                _report(
+                    self._options, f"{partition_label(*key)}: the partition is gone, of which offset {offset} is next"
+                )
             elif stop[key] < offset:
                 _report(
                     self._options,
-                    f"{where(*key)}: ends at {stop[key]}, but offset {offset} is next; was the topic made anew?",
+                    f"{partition_label(*key)}: ends at {stop[key]}, but offset {offset} is next; was the topic"
+                    " recreated?",
                 )
                 found[key] = offset
         return found
@@ -170,7 +177,8 @@ class Stream:
         for key, offset in begins.items():
             if offset > 0 and start:
                 _report(
-                    self._options, f"{where(*key)}: is new, and begins at {offset}; what came before was never read"
+                    self._options,
+                    f"{partition_label(*key)}: is new, and begins at {offset}; what came before was never read",
                 )
         return begins
 
@@ -183,6 +191,6 @@ class Stream:
             self._finished = start
         except ApiError as error:
             # A topic that is gone is told where its partitions are looked up, if that matters.
-            if not (passes(error) or isinstance(error, UnknownTopicOrPartition)):
+            if not (is_transient(error) or isinstance(error, UnknownTopicOrPartition)):
                 raise OptionError("kafka.group.id", error.message) from error
             _log.warning("the offsets of group %r are not committed yet: %s", group, error.message)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ottla.client.metadata import TopicPartition, where
+from ottla.client.metadata import TopicPartition, partition_label
 from ottla.client.offsets import NO_OFFSET
 from ottla.spark.connector.cluster import BlockingCluster
 from ottla.spark.connector.option_values import OptionError
@@ -38,7 +38,7 @@ def _at_times(access: BlockingCluster, option: str, times: Offsets, *, latest_if
         key, time = next(iter(beyond.items()))
         raise OptionError(
             option,
-            f"{where(*key)} has no record of time {time} or later; startingOffsetsByTimestampStrategy=latest "
+            f"{partition_label(*key)} has no record of time {time} or later; startingOffsetsByTimestampStrategy=latest "
             "starts at the end then",
         )
     return found | dict.fromkeys(beyond, LATEST)
@@ -48,10 +48,10 @@ def _by_partition(option: str, given: Mapping[str, Mapping[int, int]], keys: lis
     flat = {(topic, partition): value for topic, values in given.items() for partition, value in values.items()}
     for key in keys:
         if key not in flat:
-            raise OptionError(option, f"{where(*key)} is missing; -1 is its latest offset, -2 its earliest")
+            raise OptionError(option, f"{partition_label(*key)} is missing; -1 is its latest offset, -2 its earliest")
     for key in flat:
         if key not in keys:
-            raise OptionError(option, f"{where(*key)} is not part of what the query reads")
+            raise OptionError(option, f"{partition_label(*key)} is not part of what the query reads")
     return {key: flat[key] for key in keys}
 
 

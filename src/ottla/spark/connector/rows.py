@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.client.partitioning import partition_of
+from ottla.client.partitioning import partition_for_key
 from ottla.protocol.wire.varint import write_varint
 
 try:
@@ -56,7 +56,7 @@ class Rows:
         keys = self._pythons()[0]
         for row in range(self.count):
             if chosen[row] < 0 and keys[row] is not None:
-                chosen[row] = partition_of(keys[row], partitions)
+                chosen[row] = partition_for_key(keys[row], partitions)
 
     def encode(self, rows: Indices, start: int, out: bytearray, position: int, delta: int) -> tuple[int, int]:
         """Write rows as records until there is no more room: how many were written, and where they end."""

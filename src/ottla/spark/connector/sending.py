@@ -8,9 +8,9 @@ import time
 from collections import deque
 from typing import Final
 
-from ottla.client.delivery import Identity
-from ottla.client.metadata import TopicPartition, endpoints_of, where
-from ottla.client.retrying import Deadline, failure, located, passes, wait_s
+from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
+from ottla.client.producer_batches import ProducerIdentity
+from ottla.client.retries import Deadline, add_location, backoff_s, error_from_code, is_transient
 from ottla.protocol.errors import ApiError, DuplicateSequenceNumber, NetworkFailed, UnknownTopicOrPartition
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.produce import (
@@ -49,7 +49,7 @@ class Sender:
         self,
         access: BlockingCluster,
         settings: ClientSettings,
-        identity: Identity | None,
+        identity: ProducerIdentity | None,
         transactional_id: str | None = None,
     ) -> None:
         self._access = access
@@ -106,7 +106,7 @@ class Sender:
         if self._under_way:
             self._settle(next(iter(self._under_way)))
         else:
-            time.sleep(wait_s(self._attempts))
+            time.sleep(backoff_s(self._attempts))
 
     def _send_idle(self) -> None:
         """Give each node that has no request under way the first batches of its partitions."""
@@ -171,7 +171,9 @@ class Sender:
                     self._access.cluster.note_leader(*key, hint.leader_id, hint.leader_epoch, nodes)
                 self._put_off([key], _error(each, topic.name, link.address))
         if left:
-            self._put_off(list(left), NetworkFailed(f"{link.address} left out {where(*min(left))} from its answer"))
+            self._put_off(
+                list(left), NetworkFailed(f"{link.address} left out {partition_label(*min(left))} from its answer")
+            )
 
     def _put_off(self, keys: list[TopicPartition], error: ApiError) -> None:
         """Try again a little later, unless the error is going to stay."""
@@ -180,16 +182,16 @@ class Sender:
             self._failing_until = Deadline(self._settings.delivery_timeout_s)
         # A partition that was known a moment ago: the next look at the metadata tells whether it is gone.
         stale = isinstance(error, UnknownTopicOrPartition) and self._attempts < 3
-        if not (stale or passes(error)) or self._failing_until.has_passed:
-            raise located(error, where(*key))
+        if not (stale or is_transient(error)) or self._failing_until.has_passed:
+            raise add_location(error, partition_label(*key))
         for name, _ in keys:
             self._access.cluster.forget(name)
         self._attempts += 1
-        time.sleep(wait_s(self._attempts))
+        time.sleep(backoff_s(self._attempts))
 
 
 def _error(answer: PartitionProduceResponse, topic: str, address: str) -> ApiError:
     said = answer.error_message
     if answer.record_errors and (first := answer.record_errors[0].batch_index_error_message):
         said = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
-    return failure(answer.error_code, said, f"{where(topic, answer.index)} at {address}")
+    return error_from_code(answer.error_code, said, f"{partition_label(topic, answer.index)} at {address}")

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.cluster import Cluster
-from ottla.client.delivery import Identity
-from ottla.client.metadata import TopicPartition, where
-from ottla.client.retrying import check, failure
+from ottla.client.metadata import TopicPartition, partition_label
+from ottla.client.producer_batches import ProducerIdentity
+from ottla.client.retries import error_from_code, raise_for_code
 from ottla.protocol.errors import ApiError, CoordinatorError, NetworkFailed, OperationNotAttempted
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.add_partitions_to_txn import (
@@ -39,8 +39,8 @@ class Transaction(NamedTuple):
     epoch: int
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.producer_id, self.epoch)
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
 
 
 class State(NamedTuple):
@@ -64,7 +64,7 @@ class TransactionCalls:
 
         async def attempt(node: int) -> Transaction:
             answer: InitProducerIdResponse = await self._send(node, ApiKey.INIT_PRODUCER_ID, request)
-            check(answer.error_code, None, f"transactional id {transactional_id!r}")
+            raise_for_code(answer.error_code, None, f"transactional id {transactional_id!r}")
             return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
 
         return await self._ask(transactional_id, attempt)
@@ -84,7 +84,7 @@ class TransactionCalls:
         async def attempt(node: int) -> None:
             answer: AddPartitionsToTxnResponse = await self._send(node, ApiKey.ADD_PARTITIONS_TO_TXN, request)
             errors = [
-                failure(each.partition_error_code, None, where(topic.name, each.partition_index))
+                error_from_code(each.partition_error_code, None, partition_label(topic.name, each.partition_index))
                 for topic in answer.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
                 if each.partition_error_code
@@ -106,7 +106,7 @@ class TransactionCalls:
 
         async def attempt(node: int) -> None:
             answer: EndTxnResponse = await self._send(node, ApiKey.END_TXN, request)
-            check(answer.error_code, None, f"transactional id {transaction.id!r}")
+            raise_for_code(answer.error_code, None, f"transactional id {transaction.id!r}")
 
         await self._ask(transaction.id, attempt)
 
@@ -129,7 +129,7 @@ class TransactionCalls:
         async def attempt(node: int) -> State:
             answer: DescribeTransactionsResponse = await self._cluster.send(request, node=node)
             (found,) = answer.transaction_states
-            check(found.error_code, None, f"transactional id {transactional_id!r}")
+            raise_for_code(found.error_code, None, f"transactional id {transactional_id!r}")
             return State(found.producer_id, found.producer_epoch, found.transaction_state)
 
         return await self._ask(transactional_id, attempt)
@@ -141,7 +141,7 @@ class TransactionCalls:
         for node in self._cluster.nodes:
             request = ListTransactionsRequest(state_filters=[ONGOING])
             answer: ListTransactionsResponse = await self._cluster.ask(request, node=node)
-            check(answer.error_code, None, f"transactions of node {node}")
+            raise_for_code(answer.error_code, None, f"transactions of node {node}")
             found += [each.transactional_id for each in answer.transaction_states]
         return sorted(each for each in found if each.startswith(prefix))
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.metadata import where
+from ottla.client.metadata import partition_label
 from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.columns import TYPES
 from ottla.spark.connector.fetching import Range
@@ -123,7 +123,7 @@ class ValueStage:
         decoded, errors = decoder.decode(values)
         if errors and self._options.fails:
             row = min(errors)
-            place = f"{where(source.topic, source.partition)}, offset {batch.column('offset')[row].as_py()}"
+            place = f"{partition_label(source.topic, source.partition)}, offset {batch.column('offset')[row].as_py()}"
             raise BadValue(f"{place}, column value: {errors[row]}; value.onError=column goes on")
         columns = {name: batch.column(name) for name in batch.schema.names} | {"value": decoded.cast(self._type)}
         if self._options.has_column:

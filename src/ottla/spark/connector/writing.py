@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.delivery import Identity
 from ottla.client.metadata import TopicPartition
-from ottla.client.producing import identify
+from ottla.client.producer_batches import ProducerIdentity
+from ottla.client.producer_requests import init_producer_id
 from ottla.spark.connector.cluster import BlockingCluster, shared
 from ottla.spark.connector.rows import BadRow, Indices, Rows
 from ottla.spark.connector.sending import Sender
@@ -151,9 +151,9 @@ class TaskWriter:
 def write_at_least_once(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> int:
     """Deliver a task's rows; how many. A task that is tried again writes them again."""
     access = shared(options.client)
-    identity: Identity | None = None
+    identity: ProducerIdentity | None = None
     if options.client.idempotent and options.client.acks == -1:
-        identity = access.run(identify(access.cluster, insists=False))
+        identity = access.run(init_producer_id(access.cluster, insists=False))
     writer = TaskWriter(access, options, Sender(access, options.client, identity))
     writer.write(batches)
     return writer.count

@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.protocol.wire.batch import MAX_INT32, BatchHeader, read_header
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import keys
+from ottla.protocol.wire.records import read_keys
 from ottla.storage.compaction.cleanable import Dirt, look
 from ottla.storage.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, give_way
 from ottla.storage.compaction.rules import Sieve, Transactions, kind_of
@@ -235,7 +235,7 @@ class _Pass:
                 try:
                     if header.is_control:
                         transactions.end(header, kind_of(block, at, header))
-                    elif not transactions.is_aborted(header) and not latest.add(keys(block, at, header), start):
+                    elif not transactions.is_aborted(header) and not latest.add(read_keys(block, at, header), start):
                         return
                 except ProtocolError as error:
                     raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.protocol.wire.batch import DELETE_HORIZON_BIT, LENGTH_PREFIX_BYTES, MAX_INT64, BatchHeader
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import build_batch, keys, records
+from ottla.protocol.wire.records import build_batch, read_keys, read_records
 from ottla.storage.compaction.offset_map import OffsetMap, give_way
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.producers import LastEntry
@@ -69,7 +69,7 @@ class Transactions:
 
 def kind_of(block: bytes, at: int, header: BatchHeader) -> ControlType | None:
     """What a control batch says; None if its record is gone."""
-    record = next(records(block, at, header), None)
+    record = next(read_records(block, at, header), None)
     return None if record is None else control_type(record)
 
 
@@ -122,7 +122,7 @@ class Sieve:
         sets_horizon = wants_horizon and not header.has_delete_horizon
         if kept == header.record_count and not sets_horizon:
             return memoryview(block)[at : at + header.batch_length + LENGTH_PREFIX_BYTES]
-        staying = list(records(block, at, header))
+        staying = list(read_records(block, at, header))
         if kept < header.record_count:
             staying = [record for record in staying if record.offset in offsets]
         horizon = min(self._now_ms + self._delete_retention_ms, MAX_INT64) if sets_horizon else None
@@ -135,7 +135,7 @@ class Sieve:
         tombstones_stay = horizon is None or self._now_ms < horizon
         kept: set[int] = set()
         has_tombstones = False
-        for number, (offset, _, key, is_tombstone) in enumerate(keys(block, at, header)):
+        for number, (offset, _, key, is_tombstone) in enumerate(read_keys(block, at, header)):
             # What the map does not reach is left to the next pass.
             if offset >= end or (key is not None and offset >= newest(key) and (tombstones_stay or not is_tombstone)):
                 kept.add(offset)

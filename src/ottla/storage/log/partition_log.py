@@ -24,14 +24,14 @@ from ottla.protocol.wire.batch import (
     BatchHeader,
     CorruptBatch,
     TimestampType,
-    batches,
     check_crc,
     check_stored,
+    read_batches,
     read_header,
     write_start,
 )
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from ottla.storage.disk import write_all
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.epochs import LeaderEpochs
@@ -299,7 +299,7 @@ class PartitionLog:
         """
         taken: list[tuple[int, BatchHeader]] = []
         expected, epoch = self.log_end_offset, self.epochs.latest
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             check_crc(data, pos, header)
             check_stored(header)
             if header.base_offset < expected or header.leader_epoch < epoch:
@@ -360,7 +360,7 @@ class PartitionLog:
         self, data: bytes | bytearray | memoryview, pos: int, header: BatchHeader, index_aborted: bool
     ) -> None:
         # Compaction may have left the header alone, for the sake of the producer's epoch.
-        for record in records(data, pos, header):
+        for record in read_records(data, pos, header):
             kind = control_type(record)
             if kind is ControlType.COMMIT or kind is ControlType.ABORT:
                 changes = self.producers.begin(Origin.REPLICATION)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.protocol.errors import OffsetOutOfRange
 from ottla.protocol.wire.batch import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import keys
+from ottla.protocol.wire.records import read_keys
 from ottla.storage.disk import FileRange
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.partition_log import Isolation, PartitionLog
@@ -186,7 +186,7 @@ class Search:
         return True
 
     def _look_into(self, header: BatchHeader, block: bytes, at: int) -> None:
-        for offset, timestamp, _, _ in keys(block, at, header):
+        for offset, timestamp, _, _ in read_keys(block, at, header):
             if timestamp >= self._timestamp and offset >= self._first_offset:
                 self.found = Location(offset, timestamp, max(header.leader_epoch, NO_LEADER_EPOCH))
                 if not self._is_for_largest:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, Self
 
-from ottla.config.settings.topics import NOTHING, EffectiveSetting, effective_topic_settings
+from ottla.config.settings.topics import NO_SETTINGS, EffectiveSetting, effective_topic_settings
 from ottla.protocol.wire.batch import TimestampType
 from ottla.protocol.wire.compression import Compression
 
@@ -87,10 +87,10 @@ DEFAULT_LOG_SETTINGS: Final = LogSettings()
 
 def log_settings(
     topic: Mapping[str, str],
-    broker: Mapping[str, str] = NOTHING,
+    broker: Mapping[str, str] = NO_SETTINGS,
     *,
-    dynamic_broker: Mapping[str, str] = NOTHING,
-    dynamic_default: Mapping[str, str] = NOTHING,
+    dynamic_broker: Mapping[str, str] = NO_SETTINGS,
+    dynamic_default: Mapping[str, str] = NO_SETTINGS,
 ) -> LogSettings:
     """What holds for the logs of a topic, from the layers of `effective_topic_settings`."""
     return _log_settings(*(frozenset(each.items()) for each in (topic, broker, dynamic_broker, dynamic_default)))

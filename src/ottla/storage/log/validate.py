@@ -40,7 +40,14 @@ from ottla.protocol.wire.compression import (
 )
 from ottla.protocol.wire.crc import crc32c
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import MAX_PAYLOAD_BYTES, Record, build_batch, keys, with_parts, with_payload
+from ottla.protocol.wire.records import (
+    MAX_PAYLOAD_BYTES,
+    Record,
+    build_batch,
+    read_keys,
+    replace_payload,
+    replace_payload_parts,
+)
 from ottla.protocol.wire.summary import inspect, shift_timestamps, summarize, summarize_pieces
 from ottla.protocol.wire.varint import Buffer, read_varint, read_varlong
 from ottla.storage.log.producers import Origin
@@ -204,7 +211,7 @@ def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int)
     earliest = now_ms - settings.message_timestamp_before_max_ms
     latest = now_ms + settings.message_timestamp_after_max_ms
     bad_times = False
-    for number, (_, timestamp, key, _) in enumerate(keys(data, 0, header)):
+    for number, (_, timestamp, key, _) in enumerate(read_keys(data, 0, header)):
         if settings.compact and key is None:
             bad.append((number, "Compacted topic cannot accept message without key"))
         elif is_create_time and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
@@ -228,7 +235,7 @@ def _recompressed(
     if header.attributes & DELETE_HORIZON_BIT:
         shift = 0  # the base is not a timestamp there
     if payload is not None and not shift:
-        batch = with_payload(data, header, payload, target, level)
+        batch = replace_payload(data, header, payload, target, level)
         if len(batch) > settings.max_message_bytes:
             raise BatchTooLarge(f"batch of {len(batch)} bytes when compressed with {target.name.lower()}")
         return batch
@@ -238,7 +245,7 @@ def _recompressed(
         header = header._replace(base_timestamp=header.base_timestamp + shift)
         pieces, size = shift_timestamps(pieces, header.record_count, shift), None
     parts = compress_in_pieces(target, pieces, size, level)
-    return with_parts(data, header, parts, target, max_bytes=settings.max_message_bytes)
+    return replace_payload_parts(data, header, parts, target, max_bytes=settings.max_message_bytes)
 
 
 def rebuild(

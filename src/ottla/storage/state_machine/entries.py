@@ -17,7 +17,7 @@ from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.protocol.wire.varint import Buffer
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def batch_of(entries: Sequence[Stored], *, timestamp: int, compression: Compress
 
 def entries_of(kinds: Kinds, buf: Buffer, pos: int, header: BatchHeader) -> Iterator[Entry]:
     """What the batch at a position holds; records of kinds that are not known are left out."""
-    for record in records(buf, pos, header):
+    for record in read_records(buf, pos, header):
         if header.is_control:
             kind = control_type(record)
             if kind in (ControlType.COMMIT, ControlType.ABORT):

@@ -7,7 +7,7 @@ from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import NONE, TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from ottla.security.principals import ANONYMOUS
+from ottla.security.principal_mapping import ANONYMOUS
 from tests.support.broker import Broker
 from tests.support.logs_in_memory import batch
 

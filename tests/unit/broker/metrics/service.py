@@ -14,7 +14,7 @@ from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Dispatch, Route
 from ottla.broker.requests.endpoint import Endpoint, endpoint
-from ottla.config.listeners import Limits
+from ottla.config.listeners import ConnectionLimits
 from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.wire.codec import decode_from, encode, is_flexible
@@ -41,7 +41,9 @@ class Service:
             after=lambda: None,
             watch=self._watch,
         )
-        self.listener = Listener(loop, "TEST", self.intake, limits=Limits(), counts=Connections(), on_sent=on_sent)
+        self.listener = Listener(
+            loop, "TEST", self.intake, limits=ConnectionLimits(), counts=Connections(), on_sent=on_sent
+        )
 
     async def connect(self) -> None:
         port = self.listener.bind("127.0.0.1", 0)

@@ -17,7 +17,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.intake import Intake
 from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
-from ottla.config.listeners import Limits
+from ottla.config.listeners import ConnectionLimits
 from ottla.protocol.wire.types import Chunk
 from ottla.storage.disk import FileRange, LogFile, SystemDisk
 
@@ -35,7 +35,7 @@ class Server:
     def __init__(
         self,
         handle: Callable[[Request], None],
-        limits: Limits,
+        limits: ConnectionLimits,
         *,
         workers: int,
         capacity: int,
@@ -62,13 +62,13 @@ class Server:
 @asynccontextmanager
 async def serving(
     handle: Callable[[Request], None] = echo,
-    limits: Limits | None = None,
+    limits: ConnectionLimits | None = None,
     *,
     workers: int = 8,
     capacity: int = 500,
     counts: Connections | None = None,
 ) -> AsyncIterator[Server]:
-    server = Server(handle, limits or Limits(), workers=workers, capacity=capacity, counts=counts)
+    server = Server(handle, limits or ConnectionLimits(), workers=workers, capacity=capacity, counts=counts)
     try:
         yield server
     finally:
@@ -173,7 +173,9 @@ def test_whoever_comes_before_the_node_listens_is_refused() -> None:
     async def scenario() -> None:
         async with serving() as server:
             loop, counts = asyncio.get_running_loop(), server.counts
-            other = Listener(loop, "OTHER", server.intake, limits=Limits(), counts=counts, on_sent=server.sent.append)
+            other = Listener(
+                loop, "OTHER", server.intake, limits=ConnectionLimits(), counts=counts, on_sent=server.sent.append
+            )
             port = other.bind("127.0.0.1", 0)
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", port)
@@ -366,7 +368,7 @@ def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the
 @pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, 1_000_001, -(2**31)])
 def test_lengths_that_cannot_be_end_the_connection_at_once(size: int, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with serving(limits=Limits(max_request_bytes=1_000_000)) as server:
+        async with serving(limits=ConnectionLimits(max_request_bytes=1_000_000)) as server:
             reader, writer = await server.connect()
             writer.write(struct.pack(">i", size))
             assert await is_closed(reader)
@@ -431,7 +433,7 @@ def test_a_reader_that_never_reads_holds_only_its_own_answer(some_file: LogFile)
 def unbound(name: str) -> Listener:
     intake = Intake(echo, workers=1, capacity=1)
     loop = asyncio.get_running_loop()
-    return Listener(loop, name, intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None)
+    return Listener(loop, name, intake, limits=ConnectionLimits(), counts=Connections(), on_sent=lambda _: None)
 
 
 def test_an_address_that_another_listens_on_is_named() -> None:
@@ -476,7 +478,7 @@ def test_a_host_that_nobody_knows_is_named() -> None:
 
 def test_connections_beyond_the_limit_of_an_address_are_refused() -> None:
     async def test() -> None:
-        async with serving(limits=Limits(max_connections_per_ip=2)) as server:
+        async with serving(limits=ConnectionLimits(max_connections_per_ip=2)) as server:
             first, second, third = [await server.connect() for _ in range(3)]
             assert await is_closed(third[0])
             first[1].write(frame(b"x"))
@@ -494,7 +496,7 @@ def test_connections_beyond_the_limit_of_an_address_are_refused() -> None:
 
 def test_connections_beyond_the_limit_wait_until_one_ends() -> None:
     async def test() -> None:
-        async with serving(limits=Limits(max_connections=2)) as server:
+        async with serving(limits=ConnectionLimits(max_connections=2)) as server:
             first, second, third = [await server.connect() for _ in range(3)]
             third[1].write(frame(b"x"))
             with pytest.raises(TimeoutError):
@@ -509,7 +511,7 @@ def test_connections_beyond_the_limit_wait_until_one_ends() -> None:
 
 def test_a_listener_may_have_a_limit_of_its_own() -> None:
     async def test() -> None:
-        async with serving(limits=Limits(max_connections=10, max_listener_connections=1)) as server:
+        async with serving(limits=ConnectionLimits(max_connections=10, max_listener_connections=1)) as server:
             first, second = [await server.connect() for _ in range(2)]
             second[1].write(frame(b"x"))
             with pytest.raises(TimeoutError):
@@ -524,7 +526,7 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
 def test_a_listener_goes_on_when_a_connection_of_another_ends() -> None:
     async def test() -> None:
         counts = Connections()
-        limits = Limits(max_connections=1)
+        limits = ConnectionLimits(max_connections=1)
         async with serving(limits=limits, counts=counts) as one, serving(limits=limits, counts=counts) as other:
             first, second = await one.connect(), await other.connect()
             second[1].write(frame(b"x"))
@@ -541,7 +543,7 @@ def test_an_address_that_comes_too_often_is_kept_waiting_and_closed() -> None:
     async def test() -> None:
         counts = Connections()
         counts.throttle_ms = lambda address: 50 if address == "127.0.0.1" else 0
-        async with serving(limits=Limits(), counts=counts) as server:
+        async with serving(limits=ConnectionLimits(), counts=counts) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"x"))
             with contextlib.suppress(ConnectionResetError):
@@ -561,7 +563,7 @@ def test_an_address_that_comes_too_often_is_kept_waiting_and_closed() -> None:
 
 def test_the_rate_of_new_connections_is_limited() -> None:
     async def test() -> None:
-        async with serving(limits=Limits(max_creation_rate=5)) as server:
+        async with serving(limits=ConnectionLimits(max_creation_rate=5)) as server:
             start = monotonic()
             streams = [await server.connect() for _ in range(12)]
             for reader, writer in streams:
@@ -578,7 +580,7 @@ def test_silent_connections_are_closed_and_those_that_wait_for_an_answer_are_not
     waiting: list[Request] = []
 
     async def test() -> None:
-        async with serving(waiting.append, limits=Limits(max_idle_ms=50)) as server:
+        async with serving(waiting.append, limits=ConnectionLimits(max_idle_ms=50)) as server:
             idle, busy, half = [await server.connect() for _ in range(3)]
             busy[1].write(frame(b"x"))
             half[1].write(b"\x00\x00")

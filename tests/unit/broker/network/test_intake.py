@@ -19,7 +19,7 @@ from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
-from ottla.config.listeners import Limits
+from ottla.config.listeners import ConnectionLimits
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.replication.purgatory import Completions, Operation, WaitingList
@@ -116,7 +116,13 @@ def test_connections_over_tls_wait_for_room_and_lose_nothing(tmp_path: Path) -> 
         intake = Intake(handle, workers=1, capacity=1)
         loop = asyncio.get_running_loop()
         listener = Listener(
-            loop, "TLS", intake, limits=Limits(), counts=Connections(), on_sent=lambda _: None, tls=lambda: context
+            loop,
+            "TLS",
+            intake,
+            limits=ConnectionLimits(),
+            counts=Connections(),
+            on_sent=lambda _: None,
+            tls=lambda: context,
         )
         port = listener.bind("127.0.0.1", 0)
         listener.start()

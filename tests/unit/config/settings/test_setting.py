@@ -7,9 +7,9 @@ from itertools import chain
 
 import pytest
 
-from ottla.config.settings.catalogue import broker_settings, group_settings, nearest, topic_settings
+from ottla.config.settings.catalogue import broker_settings, group_settings, suggest_name, topic_settings
 from ottla.config.settings.checks import check_of
-from ottla.config.settings.setting import Importance, InvalidSetting, Setting, Update
+from ottla.config.settings.setting import Importance, InvalidSetting, Setting, UpdateMode
 from ottla.config.settings.topic_table import SYNONYMS
 from ottla.config.settings.values import Password, SettingType, Value, parse_value, show_value
 
@@ -17,7 +17,7 @@ ALL = list(chain(broker_settings().values(), topic_settings().values(), group_se
 
 
 def made(kind: SettingType, valid: str = "any") -> Setting:
-    return Setting("the.name", kind, None, valid, Importance.LOW, Update.READ_ONLY)
+    return Setting("the.name", kind, None, valid, Importance.LOW, UpdateMode.READ_ONLY)
 
 
 def test_no_setting_of_kafka_is_missing() -> None:
@@ -98,9 +98,9 @@ def test_a_password_hides_itself() -> None:
 
 
 def test_a_misspelt_name_finds_the_right_one() -> None:
-    assert nearest("retention.msec", topic_settings()) == "retention.ms"
-    assert nearest("log.segments.bytes", broker_settings()) == "log.segment.bytes"
-    assert nearest("zzz", topic_settings()) is None
+    assert suggest_name("retention.msec", topic_settings()) == "retention.ms"
+    assert suggest_name("log.segments.bytes", broker_settings()) == "log.segment.bytes"
+    assert suggest_name("zzz", topic_settings()) is None
 
 
 def test_a_topics_defaults_are_those_of_the_broker() -> None:

@@ -3,17 +3,17 @@
 import pytest
 
 from ottla.config.settings.setting import InvalidSetting
-from ottla.config.settings.topics import Source, effective_topic_settings, validate_topic_settings
+from ottla.config.settings.topics import ConfigSource, effective_topic_settings, validate_topic_settings
 
 
 def test_a_topic_goes_before_its_broker_and_that_before_the_default() -> None:
     settings = effective_topic_settings(
         {"segment.bytes": "2097152"}, {"log.segment.bytes": "3145728", "message.max.bytes": "7"}
     )
-    assert (settings["segment.bytes"].value, settings["segment.bytes"].source) == (2097152, Source.DYNAMIC_TOPIC)
+    assert (settings["segment.bytes"].value, settings["segment.bytes"].source) == (2097152, ConfigSource.DYNAMIC_TOPIC)
     limit = settings["max.message.bytes"]
-    assert (limit.value, limit.source, limit.given_as) == (7, Source.STATIC_BROKER, "message.max.bytes")
-    assert (settings["flush.ms"].value, settings["flush.ms"].source) == ((1 << 63) - 1, Source.DEFAULT)
+    assert (limit.value, limit.source, limit.given_as) == (7, ConfigSource.STATIC_BROKER, "message.max.bytes")
+    assert (settings["flush.ms"].value, settings["flush.ms"].source) == ((1 << 63) - 1, ConfigSource.DEFAULT)
     assert settings["flush.ms"].text == "9223372036854775807"
 
 
@@ -21,9 +21,9 @@ def test_dynamic_broker_settings_go_before_the_configuration_file() -> None:
     static = {"log.retention.ms": "1"}
     default = {"log.retention.ms": "2"}
     settings = effective_topic_settings({}, static, dynamic_default=default)
-    assert (settings["retention.ms"].value, settings["retention.ms"].source) == (2, Source.DYNAMIC_DEFAULT_BROKER)
+    assert (settings["retention.ms"].value, settings["retention.ms"].source) == (2, ConfigSource.DYNAMIC_DEFAULT_BROKER)
     settings = effective_topic_settings({}, static, dynamic_default=default, dynamic_broker={"log.retention.ms": "3"})
-    assert (settings["retention.ms"].value, settings["retention.ms"].source) == (3, Source.DYNAMIC_BROKER)
+    assert (settings["retention.ms"].value, settings["retention.ms"].source) == (3, ConfigSource.DYNAMIC_BROKER)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.rpc.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.wire.batch import batches
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.batch import read_batches
+from ottla.protocol.wire.records import read_records
 
 Where = tuple[int, int]
 """Partition and offset."""
@@ -115,8 +115,8 @@ class ShareConsumer:
                     self._accepted((number, offset))
         values = {
             record.offset: record.value or b""
-            for pos, header in batches(part.records, partial_tail=True)
-            for record in records(part.records, pos, header)
+            for pos, header in read_batches(part.records, partial_tail=True)
+            for record in read_records(part.records, pos, header)
         }
         for run in part.acquired_records:
             for offset in range(run.first_offset, run.last_offset + 1):

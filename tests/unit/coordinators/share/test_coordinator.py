@@ -20,7 +20,7 @@ from ottla.protocol.messages.rpc import delete_share_group_state as deleting
 from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
 from ottla.protocol.messages.rpc import read_share_group_state as reading
 from ottla.protocol.messages.rpc import write_share_group_state as writing
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import batch_of, entries_of
 
@@ -73,7 +73,7 @@ class World:
 
     def replayed(self, state: ShareStates, log: Iterable[tuple[int, bytes]]) -> ShareStates:
         for offset, data in log:
-            for pos, header in batches(data):
+            for pos, header in read_batches(data):
                 entries = entries_of(self.behaviour.kinds, data, pos, header)
                 state = self.behaviour.replay(state, entries, self.now_ms, offset)
         return state

@@ -27,9 +27,9 @@ from ottla.protocol.errors import (
     NotCoordinator,
     RequestTimedOut,
 )
-from ottla.protocol.wire.batch import batches, read_header
+from ottla.protocol.wire.batch import read_batches, read_header
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.storage.log.opening import create_log
 from ottla.storage.log.partition_log import Isolation, PartitionLog
 from ottla.storage.log.reading import read
@@ -412,14 +412,14 @@ class World:
         aborted = sorted(found.aborted or [], key=lambda each: each.first_offset)
         skipping: set[int] = set()
         values = []
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             while aborted and aborted[0].first_offset <= header.last_offset:
                 skipping.add(aborted.pop(0).producer_id)
             if header.is_control:
-                if control_type(next(iter(records(data, pos, header)))) is ControlType.ABORT:
+                if control_type(next(iter(read_records(data, pos, header)))) is ControlType.ABORT:
                     skipping.discard(header.producer_id)
             elif header.producer_id not in skipping:
-                values += [record.value.decode() for record in records(data, pos, header) if record.value]
+                values += [record.value.decode() for record in read_records(data, pos, header) if record.value]
         return values
 
 

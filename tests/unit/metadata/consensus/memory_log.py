@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.metadata.consensus import OffsetAndEpoch
 from ottla.metadata.consensus.control import control_records
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.codec import decode
 
 
@@ -95,7 +95,7 @@ class MemoryLog:
                 data[pos : pos + header.size_bytes],
                 header.is_control,
             )
-            for pos, header in batches(data)
+            for pos, header in read_batches(data)
         ]
         self._change(lambda entries: entries + new)
 

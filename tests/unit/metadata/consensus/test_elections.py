@@ -16,7 +16,7 @@ from ottla.protocol.messages.rpc.end_quorum_epoch import EndQuorumEpochRequest, 
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.messages.rpc.vote import VoteRequest, VoteResponse
 from ottla.protocol.wire.codec import decode
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from tests.unit.metadata.consensus.scripted import (
     CLUSTER,
     Member,
@@ -72,7 +72,7 @@ def test_a_majority_of_votes_makes_a_leader_that_writes_who_elected_it() -> None
     assert member.roles == [("leader", 2, 1)]
     assert member.effects.persist is not None
     assert member.effects.persist.state.leader_id == 1
-    written = list(records(member.log.entries[-1].data))
+    written = list(read_records(member.log.entries[-1].data))
     message = decode(LeaderChangeMessage, 0, written[0].value or b"")
     assert [voter.voter_id for voter in message.voters] == [1, 2, 3]
     assert [voter.voter_id for voter in message.granting_voters] == [1, 2]
@@ -464,7 +464,7 @@ def test_static_voters_are_known_by_id_and_the_state_lists_them() -> None:
     assert member.effects.persist.version == 0
     assert [voter.voter_id for voter in member.effects.persist.state.current_voters or []] == [1, 2, 3]
     member.elect()
-    assert len(list(records(member.log.entries[-1].data))) == 1, "no voters in the log before kraft.version 1"
+    assert len(list(read_records(member.log.entries[-1].data))) == 1, "no voters in the log before kraft.version 1"
 
 
 def test_an_observer_never_stands() -> None:

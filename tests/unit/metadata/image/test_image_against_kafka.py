@@ -30,7 +30,7 @@ from ottla.protocol.messages.records.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSIONS, record_version
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from tests.support.java_peer import JVM_OPTIONS
 from tests.support.kafka_broker import KafkaNode
 from tests.unit.metadata.image.stories import Story, replay
@@ -118,7 +118,7 @@ def test_the_log_of_a_kafka_broker_is_followed(tmp_path: Path) -> None:
     folder = node.directory / "__cluster_metadata-0"
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
-        for position, header in batches(data):
+        for position, header in read_batches(data):
             loader.load_batch(data, position, header)
     update = loader.publish()
     assert update is not None

@@ -17,7 +17,7 @@ from ottla.protocol.messages.records.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.messages.records.raft_records import LeaderChangeMessage
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from tests.unit.metadata.image.stories import uuid
 
 
@@ -137,7 +137,7 @@ def test_batches_of_the_log_are_read_with_control_batches_among_them() -> None:
         + metadata_batch([(topic("a"), 0)], base_offset=1, epoch=4, timestamp=2)
         + control_batch([LeaderChangeMessage(leader_id=2)], base_offset=2, epoch=5, timestamp=3)
     )
-    for position, header in batches(data):
+    for position, header in read_batches(data):
         loader.load_batch(data, position, header)
     update = loader.publish()
     assert update is not None

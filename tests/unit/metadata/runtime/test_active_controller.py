@@ -20,7 +20,7 @@ from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.fetch import FetchRequest
 from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.storage.state_machine.decision import Decision
 from tests.support.one_controller import ME, OneController
 
@@ -293,7 +293,7 @@ def read_again(controller: OneController) -> Image:
     """What a node makes of the log that did not decide any of it."""
     loader = Loader()
     data = controller.log.read_bytes(0, 1 << 30)
-    for position, header in batches(data):
+    for position, header in read_batches(data):
         loader.load_batch(data, position, header)
     loader.publish()
     return loader.image

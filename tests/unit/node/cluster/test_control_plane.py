@@ -15,8 +15,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.client.admin import Admin
 from ottla.client.cluster_calls import Broker
-from ottla.client.config_calls import Change, Kind, Resource
-from ottla.client.topic_calls import Created
+from ottla.client.config_calls import ConfigOperation, ConfigResource, ResourceType
+from ottla.client.topic_calls import CreatedTopic
 from ottla.protocol.errors import TopicAlreadyExists
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from tests.support.ottla_cluster import OttlaCluster, eventually
@@ -50,7 +50,7 @@ def has_topics(cluster: OttlaCluster, node: int, *names: str) -> bool:
     return {*names} <= {each.name for each in cluster.ask(lambda admin: admin.topics(), at=node)}
 
 
-def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[Admin], Awaitable[Created]]:
+def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[Admin], Awaitable[CreatedTopic]]:
     return lambda admin: admin.create_topic(name, partitions=partitions, replicas=replicas)
 
 
@@ -73,8 +73,10 @@ def test_a_clients_requests_are_decided_by_a_controller_elsewhere(cluster: Ottla
     admin = AdminClient({"bootstrap.servers": cluster.nodes[elsewhere].address})
     admin.create_topics([NewTopic("t", 1, 3, config={"retention.ms": "1000"})])["t"].result(30)
     admin.create_partitions([NewPartitions("t", 4)])["t"].result(30)
-    topic = Resource(Kind.TOPIC, "t")
-    cluster.ask(lambda admin: admin.change_settings(topic, [("retention.ms", Change.SET, "2000")]), at=elsewhere)
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    cluster.ask(
+        lambda admin: admin.change_settings(topic, [("retention.ms", ConfigOperation.SET, "2000")]), at=elsewhere
+    )
     (retention,) = cluster.ask(lambda admin: admin.settings(topic, names=["retention.ms"]), at=elsewhere)
     assert retention.value in ("1000", "2000"), "a broker may hear of a change a little later"
     eventually(lambda: len(admin.list_topics("t", timeout=10).topics["t"].partitions) == 4, "it has four partitions")

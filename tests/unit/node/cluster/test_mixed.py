@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ottla.client.admin import Admin
-from ottla.client.topic_calls import Created
+from ottla.client.topic_calls import CreatedTopic
 from tests.support.kafka_broker import SETTINGS as KAFKA_SETTINGS
 from tests.support.kafka_member import KafkaMember
 from tests.support.ottla_cluster import BOTH, OttlaCluster, eventually
@@ -25,7 +25,7 @@ def is_fenced(cluster: OttlaCluster, node: int) -> bool:
     return node not in in_service(cluster)
 
 
-def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[Admin], Awaitable[Created]]:
+def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[Admin], Awaitable[CreatedTopic]]:
     return lambda admin: admin.create_topic(name, partitions=partitions, replicas=replicas)
 
 

@@ -18,17 +18,17 @@ from ottla.protocol.wire.batch import (
     TimestampType,
     assign_crc,
     assign_offset,
-    batches,
     check_crc,
     check_produced,
     check_stored,
     compute_crc,
+    read_batches,
     read_header,
     set_max_timestamp,
 )
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 
 # Written by Kafka 4.3.1's Java client with CreateTime, and then given LogAppendTime by its `setMaxTimestamp`.
 JAVA_CREATE = bytes.fromhex(
@@ -125,17 +125,17 @@ def test_batches_come_one_after_another_with_their_positions() -> None:
     joined = b"".join(parts)
     expected = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
     for buf in (joined, bytearray(joined), memoryview(joined)):
-        found = list(batches(buf))
+        found = list(read_batches(buf))
         assert [pos for pos, _ in found] == expected
         assert [h.record_count for _, h in found] == [1, 2, 3]
-    middle = list(batches(joined, start=expected[1], end=expected[2]))
+    middle = list(read_batches(joined, start=expected[1], end=expected[2]))
     assert middle == [(expected[1], read_header(parts[1]))]
-    assert list(batches(b"")) == []
-    assert list(batches(b"", partial_tail=True)) == []
+    assert list(read_batches(b"")) == []
+    assert list(read_batches(b"", partial_tail=True)) == []
 
 
 def test_batches_are_found_lazily() -> None:
-    found = batches(bytes(example()) + b"\xff" * 100)
+    found = read_batches(bytes(example()) + b"\xff" * 100)
     assert next(found)[0] == 0
     with pytest.raises(ProtocolError):
         next(found)
@@ -146,11 +146,11 @@ def test_a_cut_at_any_byte_is_refused_or_passed_over_as_asked() -> None:
     joined = bytes(first + second)
     for cut in range(1, len(joined)):
         whole = cut // len(first)
-        assert len(list(batches(joined[:cut], partial_tail=True))) == whole
-        assert len(list(batches(joined, end=cut, partial_tail=True))) == whole
+        assert len(list(read_batches(joined[:cut], partial_tail=True))) == whole
+        assert len(list(read_batches(joined, end=cut, partial_tail=True))) == whole
         if cut == len(first):
             continue
-        for found in (batches(joined[:cut]), batches(joined, end=cut)):
+        for found in (read_batches(joined[:cut]), read_batches(joined, end=cut)):
             with pytest.raises(CorruptBatch, match=f"at byte {whole * len(first)}$"):
                 list(found)
 
@@ -162,7 +162,7 @@ def test_a_length_less_than_a_header_is_refused_even_in_a_tail(length: int, size
     batch = example()
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(CorruptBatch):
-        list(batches(batch[:size], partial_tail=partial_tail))
+        list(read_batches(batch[:size], partial_tail=partial_tail))
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 10_000])
@@ -170,12 +170,12 @@ def test_a_length_beyond_the_buffer_is_refused(length: int) -> None:
     batch = example()
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(CorruptBatch, match=f"batch of {length + 12} bytes, {len(batch)} left"):
-        list(batches(batch))
-    assert list(batches(batch, partial_tail=True)) == []
+        list(read_batches(batch))
+    assert list(read_batches(batch, partial_tail=True)) == []
     with pytest.raises(ProtocolError, match="left"):
         check_crc(batch, 0, read_header(batch))
     with pytest.raises(ProtocolError, match="left"):
-        records(batch)
+        read_records(batch)
     with pytest.raises(ProtocolError, match="left"):
         set_max_timestamp(batch, 0, 5)
 
@@ -189,14 +189,14 @@ def test_other_magics_are_refused(magic: int, kind: type[ProtocolError], size: i
     batch[16] = magic
     for partial_tail in (True, False):
         with pytest.raises(kind, match="magic"):
-            list(batches(batch[:size], partial_tail=partial_tail))
+            list(read_batches(batch[:size], partial_tail=partial_tail))
 
 
 @given(st.binary(max_size=150), st.booleans())
 def test_any_bytes_give_batches_or_a_protocol_error(junk: bytes, partial_tail: bool) -> None:
     for data in (junk, junk[:8] + b"\x00\x00\x00" + junk[8:9] + junk[9:13] + b"\x02" + junk[13:]):
         try:
-            for pos, found in batches(data, partial_tail=partial_tail):
+            for pos, found in read_batches(data, partial_tail=partial_tail):
                 assert pos + found.size_bytes <= len(data)
         except ProtocolError:
             continue
@@ -237,7 +237,7 @@ def test_log_append_time_is_written_as_java_writes_it() -> None:
     batch = bytearray(JAVA_CREATE)
     set_max_timestamp(batch, 0, 1_800_000_000_000)
     assert batch == JAVA_APPEND
-    assert {record.timestamp for record in records(batch)} == {1_800_000_000_000}
+    assert {record.timestamp for record in read_records(batch)} == {1_800_000_000_000}
 
 
 def test_the_timestamp_type_goes_both_ways_and_leaves_the_other_attributes() -> None:
@@ -339,11 +339,11 @@ def test_flipped_bytes_pass_every_check_or_raise_a_protocol_error() -> None:
         for _ in range(rng.randint(1, 3)):
             broken[rng.randrange(len(broken))] = rng.randrange(256)
         try:
-            for pos, found in batches(broken):
+            for pos, found in read_batches(broken):
                 check_produced(found, max_bytes=1000)
                 check_stored(found)
                 set_max_timestamp(broken, pos, 5)
                 check_crc(broken, pos, read_header(broken, pos))
-                list(records(broken, pos, limit=10_000))
+                list(read_records(broken, pos, limit=10_000))
         except ProtocolError:
             continue

@@ -12,7 +12,7 @@ from ottla.protocol.wire.batch import (
 )
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import transaction_marker
-from ottla.protocol.wire.records import Record, build_batch, keys, records
+from ottla.protocol.wire.records import Record, build_batch, read_keys, read_records
 from tests.support.mock_broker import NOW, MockBroker, as_record, consume, various, write_with_librdkafka
 
 each_codec = pytest.mark.parametrize("codec", Compression)
@@ -33,9 +33,9 @@ def test_what_librdkafka_writes_is_read(mock_broker: MockBroker, codec: Compress
         check_stored(header)
         check_produced(header._replace(base_offset=0), max_bytes=1 << 20)
         seen.add(header.compression)
-        inner = list(records(batch))
+        inner = list(read_records(batch))
         assert header.max_timestamp == max(record.timestamp for record in inner)
-        assert list(keys(batch)) == [(r.offset, r.timestamp, r.key, r.value is None) for r in inner]
+        assert list(read_keys(batch)) == [(r.offset, r.timestamp, r.key, r.value is None) for r in inner]
         read += inner
     assert read == written
     # librdkafka leaves a batch as it is where compression would not make it smaller.

@@ -17,8 +17,8 @@ from ottla.protocol.messages.rpc.metadata import MetadataRequest
 from ottla.protocol.messages.rpc.produce import ProduceRequest
 from ottla.protocol.wire.codec import UnsupportedVersion, decode, encode
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.reading import MAX_TAGGED_FIELDS
-from ottla.protocol.wire.source import UnwritableError
+from ottla.protocol.wire.generated_source import UnwritableError
+from ottla.protocol.wire.reader_generator import MAX_TAGGED_FIELDS
 
 INT32_MAX = 2**31 - 1
 
@@ -31,8 +31,8 @@ def test_a_message_cut_at_any_byte_is_refused(name: str, version: int) -> None:
     for size in range(len(written)):
         with pytest.raises(ProtocolError) as caught:
             decode(cls, version, written[:size])
-        assert caught.value.at is not None
-        assert caught.value.of == f"{cls.__name__} v{version}"
+        assert caught.value.position is not None
+        assert caught.value.within == f"{cls.__name__} v{version}"
 
 
 @pytest.mark.parametrize(("name", "version"), cases())
@@ -52,7 +52,7 @@ def test_the_error_names_the_field_and_the_byte() -> None:
     body = encode(MetadataRequest(), 9)
     with pytest.raises(ProtocolError, match=r"^allow_auto_topic_creation to tagged fields: ends too early") as caught:
         decode(MetadataRequest, 9, body[:1])
-    assert (caught.value.at, caught.value.of) == (1, "MetadataRequest v9")
+    assert (caught.value.position, caught.value.within) == (1, "MetadataRequest v9")
     assert str(caught.value).endswith("at byte 1 of MetadataRequest v9")
 
 
@@ -60,7 +60,7 @@ def test_the_error_names_a_field_inside_arrays() -> None:
     topics = struct.pack(">i", 1) + struct.pack(">h", 5) + b"\xff\xfe\xfd\xfc\xfb" + b"\x00"
     with pytest.raises(ProtocolError, match=r"topics\[\]\.name: invalid UTF-8") as caught:
         decode(MetadataRequest, 4, topics)
-    assert caught.value.at == 6
+    assert caught.value.position == 6
 
 
 def test_bytes_after_the_message_are_refused() -> None:

@@ -21,11 +21,11 @@ from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceReq
 from ottla.protocol.wire.codec import encode, reader_of, writer_of
 from ottla.protocol.wire.declare import Reader, schema_of
 from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.generated_source import UnwritableError
 from ottla.protocol.wire.plans import Plan, make_codec
-from ottla.protocol.wire.reading import make_reader
+from ottla.protocol.wire.reader_generator import make_reader
 from ottla.protocol.wire.shape import Member
-from ottla.protocol.wire.source import UnwritableError
-from ottla.protocol.wire.writing import make_writer
+from ottla.protocol.wire.writer_generator import make_writer
 
 pytestmark = pytest.mark.skipif(Plan is None, reason="the package was built without its compiled part")
 

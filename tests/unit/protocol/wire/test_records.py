@@ -25,7 +25,7 @@ from ottla.protocol.wire.batch import (
 from ottla.protocol.wire.compression import PIECE_BYTES, Compression, compress
 from ottla.protocol.wire.control import ControlType, control_key, control_type, coordinator_epoch, transaction_marker
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, keys, records
+from ottla.protocol.wire.records import Record, build_batch, build_batch_of_values, read_keys, read_records
 from ottla.protocol.wire.varint import write_varint, write_varlong
 
 each_codec = pytest.mark.parametrize("codec", Compression)
@@ -146,8 +146,10 @@ def check_read_back(codec: Compression, made: tuple[int, list[Record]]) -> None:
     assert header.size_bytes == len(batch)
     within = memoryview(b"front" + bytes(batch) + b"back")
     for buf, pos in ((batch, 0), (bytes(batch), 0), (within, 5)):
-        assert list(records(buf, pos)) == given_records
-        assert list(keys(buf, pos, header)) == [(r.offset, r.timestamp, r.key, r.value is None) for r in given_records]
+        assert list(read_records(buf, pos)) == given_records
+        assert list(read_keys(buf, pos, header)) == [
+            (r.offset, r.timestamp, r.key, r.value is None) for r in given_records
+        ]
 
 
 @each_codec
@@ -158,8 +160,8 @@ def test_records_written_by_java_are_read(codec: Compression) -> None:
     assert (header.compression, header.producer_id, header.producer_epoch) == (codec, 4000, 7)
     assert (header.base_sequence, header.last_sequence, header.leader_epoch) == (2**31 - 2, 0, 5)
     assert header.is_transactional
-    assert list(records(batch)) == JAVA_RECORDS
-    assert [key for _, _, key, _ in keys(batch)] == [b"k1", None, b"k3"]
+    assert list(read_records(batch)) == JAVA_RECORDS
+    assert [key for _, _, key, _ in read_keys(batch)] == [b"k1", None, b"k3"]
 
 
 def test_an_uncompressed_batch_is_byte_for_byte_that_of_java() -> None:
@@ -181,7 +183,7 @@ def test_a_large_batch_of_numbers_of_every_length_is_read_back() -> None:
         Record(i * 3, 10**12 + rng.choice((i, i * i, -i * 10**7)), rng.randbytes(i % 300), rng.randbytes(i * 7 % 9000))
         for i in range(9000)
     ]
-    assert list(records(build_batch(made, compression=Compression.LZ4))) == made
+    assert list(read_records(build_batch(made, compression=Compression.LZ4))) == made
 
 
 def test_offsets_may_be_missing_and_the_last_one_is_kept() -> None:
@@ -190,7 +192,7 @@ def test_offsets_may_be_missing_and_the_last_one_is_kept() -> None:
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.record_count, header.max_timestamp) == (100, 109, 2, 99)
     check_stored(header)
-    assert list(records(batch)) == kept
+    assert list(read_records(batch)) == kept
 
 
 def test_a_batch_that_lost_all_its_records_is_only_a_header_as_in_java() -> None:
@@ -207,13 +209,13 @@ def test_a_batch_that_lost_all_its_records_is_only_a_header_as_in_java() -> None
         transactional=True,
     )
     assert batch.hex() == JAVA_EMPTY
-    assert list(records(batch)) == []
-    assert list(keys(batch)) == []
+    assert list(read_records(batch)) == []
+    assert list(read_keys(batch)) == []
 
 
 @each_codec
 def test_no_records_in_any_compression_are_no_records(codec: Compression) -> None:
-    assert list(records(batch_of(b"", 0, codec=codec, delta=4))) == []
+    assert list(read_records(batch_of(b"", 0, codec=codec, delta=4))) == []
 
 
 def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
@@ -222,33 +224,33 @@ def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
     header = read_header(batch)
     assert header.has_delete_horizon
     assert (header.delete_horizon, header.max_timestamp) == (1_700_000_000_000, 1000)
-    assert list(records(batch)) == kept
+    assert list(read_records(batch)) == kept
 
 
 def test_with_log_append_time_every_record_has_the_max_timestamp() -> None:
     batch = build_batch([Record(0, 5, None, b"a"), Record(1, 6, None, b"b")], timestamp_type=TimestampType.LOG_APPEND)
     assert read_header(batch).timestamp_type is TimestampType.LOG_APPEND
     set_max_timestamp(batch, 0, 777)
-    assert [r.timestamp for r in records(batch)] == [777, 777]
-    assert [timestamp for _, timestamp, _, _ in keys(batch)] == [777, 777]
+    assert [r.timestamp for r in read_records(batch)] == [777, 777]
+    assert [timestamp for _, timestamp, _, _ in read_keys(batch)] == [777, 777]
 
 
 def test_a_header_key_that_is_not_utf8_survives() -> None:
     batch = batch_of(encode(rest=b"\x01" + b"\x02" + b"\x04\xff\x41" + b"\x01"))
-    (record,) = records(batch)
+    (record,) = read_records(batch)
     assert record.headers == (("\udcffA", None),)
     assert build_batch([record])[HEADER_BYTES:] == batch[HEADER_BYTES:]
 
 
 def test_record_attributes_are_passed_over_as_in_java() -> None:
-    assert list(records(batch_of(encode(head=b"\x7f\x00\x00")))) == [Record(0, 1000, b"k", b"v")]
+    assert list(read_records(batch_of(encode(head=b"\x7f\x00\x00")))) == [Record(0, 1000, b"k", b"v")]
 
 
 def test_numbers_with_padding_are_read() -> None:
     padded = encode(head=b"\x00\x80\x00\x80\x80\x00", key=b"\x82\x00k", rest=b"\x82\x80\x00v\x80\x00")
-    assert list(records(batch_of(padded))) == [Record(0, 1000, b"k", b"v")]
+    assert list(read_records(batch_of(padded))) == [Record(0, 1000, b"k", b"v")]
     length_in_two_bytes = bytes((padded[0] | 0x80, 0)) + padded[1:]
-    assert list(records(batch_of(length_in_two_bytes))) == [Record(0, 1000, b"k", b"v")]
+    assert list(read_records(batch_of(length_in_two_bytes))) == [Record(0, 1000, b"k", b"v")]
 
 
 GOOD = encode()
@@ -305,7 +307,7 @@ BROKEN_HEADERS: dict[str, bytes] = {
 def test_a_batch_that_lies_is_refused(name: str, codec: Compression) -> None:
     payload, count = BROKEN[name]
     batch = batch_of(payload, count, codec=codec)
-    for read in (records, keys):
+    for read in (read_records, read_keys):
         with pytest.raises(ProtocolError):
             list(read(batch))
 
@@ -314,14 +316,14 @@ def test_a_batch_that_lies_is_refused(name: str, codec: Compression) -> None:
 def test_record_headers_that_lie_are_refused(name: str) -> None:
     batch = batch_of(encode(rest=b"\x02v" + BROKEN_HEADERS[name]))
     with pytest.raises(ProtocolError):
-        list(records(batch))
+        list(read_records(batch))
 
 
 @pytest.mark.parametrize("count", [-1, -(2**31)])
 def test_a_negative_count_is_refused(count: int) -> None:
     batch = batch_of(GOOD, 1)
     pack(batch, read_header(batch)._replace(record_count=count))
-    for read in (records, keys):
+    for read in (read_records, read_keys):
         with pytest.raises(ProtocolError, match=f"batch of {count} records"):
             read(batch)
 
@@ -330,7 +332,7 @@ def test_offsets_beyond_64_bits_are_refused() -> None:
     batch = build_batch([Record(0, 0, None, None)])
     pack(batch, read_header(batch)._replace(base_offset=MAX_INT64, last_offset_delta=1))
     with pytest.raises(ProtocolError, match="spans"):
-        records(batch)
+        read_records(batch)
 
 
 def test_a_lie_about_counts_costs_no_memory() -> None:
@@ -341,14 +343,14 @@ def test_a_lie_about_counts_costs_no_memory() -> None:
     try:
         for batch in (many_records, many_headers, long_key):
             with pytest.raises(ProtocolError):
-                list(records(batch))
+                list(read_records(batch))
         assert tracemalloc.get_traced_memory()[1] < 200_000
     finally:
         tracemalloc.stop()
 
 
 def test_records_before_the_broken_one_are_yielded() -> None:
-    found = records(batch_of(GOOD + b"\x01", 2))
+    found = read_records(batch_of(GOOD + b"\x01", 2))
     assert next(found).key == b"k"
     with pytest.raises(ProtocolError):
         next(found)
@@ -360,7 +362,7 @@ def test_a_payload_cut_short_at_any_byte_is_refused(codec: Compression) -> None:
     fields = read_header(whole)
     for size in range(HEADER_BYTES, len(whole)):
         cut = pack(whole[:size], fields._replace(batch_length=size - 12))
-        for read in (records, keys):
+        for read in (read_records, read_keys):
             with pytest.raises(ProtocolError):
                 list(read(cut))
 
@@ -368,7 +370,7 @@ def test_a_payload_cut_short_at_any_byte_is_refused(codec: Compression) -> None:
 def test_a_buffer_cut_short_at_any_byte_is_refused() -> None:
     whole = bytes(build_batch([Record(0, 0, b"key", b"value")]))
     for size in range(len(whole)):
-        for read in (records, keys):
+        for read in (read_records, read_keys):
             with pytest.raises(ProtocolError):
                 list(read(whole[:size]))
 
@@ -376,8 +378,8 @@ def test_a_buffer_cut_short_at_any_byte_is_refused() -> None:
 @each_codec
 def test_decompression_stops_at_the_limit(codec: Compression) -> None:
     batch = build_batch([Record(0, 0, None, bytes(100_000))], compression=codec)
-    assert len(list(records(batch, limit=100_100))) == 1
-    for read in (records, keys):
+    assert len(list(read_records(batch, limit=100_100))) == 1
+    for read in (read_records, read_keys):
         with pytest.raises(ProtocolError, match="more than 100000 bytes"):
             read(batch, limit=100_000)
 
@@ -392,7 +394,7 @@ def test_flipped_bytes_give_records_or_a_protocol_error(codec: Compression) -> N
         broken = bytearray(whole)
         for _ in range(rng.randint(1, 4)):
             broken[rng.randrange(rng.choice((HEADER_BYTES, len(broken))))] = rng.randrange(256)
-        for read in (records, keys):
+        for read in (read_records, read_keys):
             try:
                 offsets = [record[0] for record in read(broken, limit=10_000)]
             except ProtocolError:
@@ -404,7 +406,7 @@ def test_flipped_bytes_give_records_or_a_protocol_error(codec: Compression) -> N
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_any_payload_gives_records_or_a_protocol_error(junk: bytes, count: int) -> None:
     for payload in (junk, encode(rest=b"\x02v" + junk), encode(key=junk)):
-        for read in (records, keys):
+        for read in (read_records, read_keys):
             try:
                 assert len(list(read(batch_of(payload, count, delta=3)))) == count
             except ProtocolError:
@@ -459,7 +461,7 @@ def test_a_transaction_marker_is_byte_for_byte_that_of_java(commit: bool, expect
     assert header.is_control
     assert header.is_transactional
     assert (header.base_sequence, header.last_sequence) == (-1, -1)
-    (record,) = records(batch)
+    (record,) = read_records(batch)
     assert control_type(record) is (ControlType.COMMIT if commit else ControlType.ABORT)
     assert coordinator_epoch(record) == 12
 

@@ -11,9 +11,9 @@ from ottla.protocol.wire import summary
 from ottla.protocol.wire.batch import HEADER_BYTES, MAX_INT64, NO_TIMESTAMP, read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.protocol.wire.records import records as decoded
+from ottla.protocol.wire.records import read_records as decoded
 from ottla.protocol.wire.summary import (
-    compiled,
+    compiled_scan,
     scan_part_in_python,
     shift_timestamps,
     summarize,
@@ -72,8 +72,8 @@ def test_bytes_are_found_in_order_if_and_only_if_they_can_be_read(
     except ProtocolError:
         readable = False
     assert (found is not None) == readable
-    if compiled is not None:
-        assert say(compiled, data, count, header.base_timestamp) == found
+    if compiled_scan is not None:
+        assert say(compiled_scan, data, count, header.base_timestamp) == found
 
 
 @pytest.mark.parametrize("base", [MAX_INT64, -MAX_INT64 - 1])
@@ -85,28 +85,28 @@ def test_timestamps_stay_within_their_bounds(base: int, skew: int) -> None:
     assert (say(summarize_in_python, data, 2, base) is not None) == fits
 
 
-@pytest.mark.skipif(compiled is None, reason="the package was built without its compiled part")
+@pytest.mark.skipif(compiled_scan is None, reason="the package was built without its compiled part")
 class TestCompiled:
     def test_large_batches_let_other_threads_run(self) -> None:
-        assert compiled is not None
+        assert compiled_scan is not None
         given = [Record(number, BASE, b"k", bytes(10_000)) for number in range(300)]
-        assert compiled(memoryview(build_batch(given)), HEADER_BYTES, 300, BASE) == (BASE, BASE, False)
+        assert compiled_scan(memoryview(build_batch(given)), HEADER_BYTES, 300, BASE) == (BASE, BASE, False)
 
     @pytest.mark.parametrize("start", [-1, 10_000])
     def test_a_start_outside_of_the_buffer_is_no_batch(self, start: int) -> None:
-        assert compiled is not None
-        assert compiled(build_batch([Record(0, BASE, None, None)]), start, 1, BASE) is None
+        assert compiled_scan is not None
+        assert compiled_scan(build_batch([Record(0, BASE, None, None)]), start, 1, BASE) is None
 
     def test_wrong_arguments_are_errors(self) -> None:
-        assert compiled is not None
+        assert compiled_scan is not None
         with pytest.raises(TypeError):
-            compiled(b"")  # type: ignore[call-arg]
+            compiled_scan(b"")  # type: ignore[call-arg]
         with pytest.raises(TypeError):
-            compiled("text", 0, 1, BASE)  # type: ignore[arg-type]
+            compiled_scan("text", 0, 1, BASE)  # type: ignore[arg-type]
         with pytest.raises(OverflowError):
-            compiled(b"", 0, 1 << 64, BASE)
+            compiled_scan(b"", 0, 1 << 64, BASE)
         with pytest.raises(BufferError):
-            compiled(memoryview(bytes(10))[::2], 0, 1, BASE)
+            compiled_scan(memoryview(bytes(10))[::2], 0, 1, BASE)
 
 
 def in_pieces(data: bytes | bytearray, size: int) -> Iterator[bytes]:
@@ -176,7 +176,7 @@ class TestPieces:
         assert b"".join(shifted) == build_batch(given)[HEADER_BYTES:]
 
     def test_a_record_with_very_many_headers_takes_little_time(self) -> None:
-        if compiled is None or summary.scan_part is scan_part_in_python:
+        if compiled_scan is None or summary.scan_part is scan_part_in_python:
             pytest.skip("Python takes its time")
         data = build_batch([Record(0, BASE, None, None, [("", None)] * 1_000_000)])[HEADER_BYTES:]
         begun = time.process_time()

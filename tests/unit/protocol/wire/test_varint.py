@@ -136,9 +136,9 @@ def test_any_bytes_give_a_value_in_range_or_a_protocol_error(junk: bytes) -> Non
     ("error", "text"),
     [
         (ProtocolError("short"), "short"),
-        (ProtocolError("short", at=0), "short at byte 0"),
-        (ProtocolError("short", of="a batch"), "short in a batch"),
-        (ProtocolError("short", at=61, of="a batch"), "short at byte 61 of a batch"),
+        (ProtocolError("short", position=0), "short at byte 0"),
+        (ProtocolError("short", within="a batch"), "short in a batch"),
+        (ProtocolError("short", position=61, within="a batch"), "short at byte 61 of a batch"),
     ],
 )
 def test_an_error_says_what_and_where(error: ProtocolError, text: str) -> None:

@@ -2,10 +2,10 @@
 
 from random import Random
 
-from ottla.protocol.wire.batch import TimestampType, batches
+from ottla.protocol.wire.batch import TimestampType, read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import Record, build_batch, records
+from ottla.protocol.wire.records import Record, build_batch, read_records
 from ottla.storage.log.opening import create_log, open_log
 from ottla.storage.log.partition_log import Isolation, PartitionLog
 from ottla.storage.log.reading import read
@@ -166,10 +166,10 @@ def consume_committed(log: PartitionLog) -> list[tuple[int, bytes | None, bytes 
         aborting: set[int] = set()
         place = fetched.records
         data = log.home.disk.pread(place.file.number, place.size, place.position)
-        for position, header in batches(data, partial_tail=True):
+        for position, header in read_batches(data, partial_tail=True):
             while coming and coming[0].first_offset <= header.last_offset:
                 aborting.add(coming.pop(0).producer_id)
-            for record in records(data, position, header):
+            for record in read_records(data, position, header):
                 if header.is_control:
                     if control_type(record) is ControlType.ABORT:
                         aborting.discard(header.producer_id)

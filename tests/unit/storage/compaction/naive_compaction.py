@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ottla.protocol.wire.batch import BatchHeader
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import Record, records
+from ottla.protocol.wire.records import Record, read_records
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.producers import LastEntry
 
@@ -45,7 +45,7 @@ def to_batch(header: BatchHeader, block: bytes, at: int) -> Batch:
         control=header.is_control,
         compression=header.compression,
         horizon=header.delete_horizon,
-        records=tuple(records(block, at, header)),
+        records=tuple(read_records(block, at, header)),
     )
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ottla.protocol.wire.batch import batches
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.batch import read_batches
+from ottla.protocol.wire.records import read_records
 from ottla.storage.compaction.scheduler import Compaction
 from ottla.storage.directories.checkpoints import read_checkpoint
 from ottla.storage.directories.logs import Logs
@@ -35,8 +35,8 @@ def contents(log: PartitionLog, disk: SimulatedDisk) -> dict[bytes | None, bytes
     offset = log.log_start_offset
     while (part := read(log, offset, 1 << 20, Isolation.HIGH_WATERMARK).records) is not None:
         data = disk.pread(part.file.number, part.size, part.position)
-        for pos, header in batches(data):
-            found.update((record.key, record.value) for record in records(data, pos, header))
+        for pos, header in read_batches(data):
+            found.update((record.key, record.value) for record in read_records(data, pos, header))
             offset = header.next_offset
     return found
 

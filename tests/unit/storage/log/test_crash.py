@@ -18,7 +18,7 @@ import pytest
 
 from ottla.protocol.wire.batch import BatchHeader, read_header
 from ottla.protocol.wire.control import ControlType, control_type, coordinator_epoch, transaction_marker
-from ottla.protocol.wire.records import records
+from ottla.protocol.wire.records import read_records
 from ottla.storage.log.opening import create_log, open_log
 from ottla.storage.log.producers import Origin, Producers
 from ottla.storage.log.retention import remove_expired
@@ -314,7 +314,7 @@ def replay(content: list[bytes | bytearray]) -> Producers:
 
 
 def replay_marker(producers: Producers, data: bytes | bytearray, header: BatchHeader) -> None:
-    for record in records(data, 0, header):
+    for record in read_records(data, 0, header):
         changes = producers.begin(Origin.REPLICATION)
         changes.add_marker(
             header,

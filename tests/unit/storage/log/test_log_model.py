@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.protocol.errors import OffsetOutOfRange, OutOfOrderSequenceNumber
-from ottla.protocol.wire.batch import NO_PRODUCER_ID, batches, read_header
+from ottla.protocol.wire.batch import NO_PRODUCER_ID, read_batches, read_header
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import ControlType, control_type
-from ottla.protocol.wire.records import Record, records
+from ottla.protocol.wire.records import Record, read_records
 from ottla.storage.compaction.cleaner import clean, install, plan
 from ottla.storage.log.opening import create_log, open_log
 from ottla.storage.log.partition_log import Isolation
@@ -137,15 +137,15 @@ def consume(log_read: Callable[[int], Fetched], disk: SimulatedDisk, start: int,
         coming = sorted(fetched.aborted, key=lambda entry: entry.first_offset)
         dropping: set[int] = set()
         before = at
-        for pos, header in batches(data, partial_tail=True):
+        for pos, header in read_batches(data, partial_tail=True):
             at = header.next_offset
             while coming and coming[0].first_offset <= header.last_offset:
                 dropping.add(coming.pop(0).producer_id)
             if header.is_control:
-                if any(control_type(record) is ControlType.ABORT for record in records(data, pos, header)):
+                if any(control_type(record) is ControlType.ABORT for record in read_records(data, pos, header)):
                     dropping.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in dropping):
-                found += [record for record in records(data, pos, header) if record.offset >= start]
+                found += [record for record in read_records(data, pos, header) if record.offset >= start]
         if at == before:
             break
     return found
@@ -336,7 +336,7 @@ class LogMachine(RuleBasedStateMachine):
                 record.offset
                 for segment in log.segments
                 for _, header, block, at in segment.batches()
-                for record in records(block, at, header)
+                for record in read_records(block, at, header)
             }
             assert left >= {record.offset for record in model.visible() if record.offset >= end}
             model.forget(lambda record: record.offset not in left)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from ottla.protocol.errors import OffsetOutOfRange
-from ottla.protocol.wire.batch import TimestampType, batches
+from ottla.protocol.wire.batch import TimestampType, read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.reading import (
@@ -43,7 +43,7 @@ def bench() -> Bench:
 
 def first_offsets(bench: Bench, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> list[int]:
     data = content(bench.disk, read(bench.log, offset, max_bytes, isolation).records)
-    return [header.base_offset for _, header in batches(data, partial_tail=True)]
+    return [header.base_offset for _, header in read_batches(data, partial_tail=True)]
 
 
 class TestByOffset:
@@ -169,7 +169,7 @@ def test_the_aborted_transactions_of_a_range_are_those_that_overlap_it(seed: int
         fetched = read(log, offset, random.choice((1, 300, 900)), Isolation.LAST_STABLE)
         assert fetched.aborted is not None
         data = content(bench.disk, fetched.records)
-        headers = [header for _, header in batches(data, partial_tail=True)]
+        headers = [header for _, header in read_batches(data, partial_tail=True)]
         seen = {
             (p, first, last) for p, first, last in every for h in headers if first <= h.last_offset and last >= offset
         }

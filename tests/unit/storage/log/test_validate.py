@@ -7,7 +7,7 @@ from ottla.protocol.wire import compression as codecs
 from ottla.protocol.wire import summary
 from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, assign_crc, read_header, set_max_timestamp
 from ottla.protocol.wire.compression import Compression
-from ottla.protocol.wire.records import Record, build_batch, records, with_payload
+from ottla.protocol.wire.records import Record, build_batch, read_records, replace_payload
 from ottla.storage.log import validate
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.settings import LogSettings
@@ -91,7 +91,7 @@ class TestTimestamps:
         bench = Bench(settings)
         bench.append(batch(b"a", b"b", timestamps=[5, NOW * 2]))
         (found,) = stored(bench.log)
-        assert [record.timestamp for record in records(found.data)] == [NOW, NOW]
+        assert [record.timestamp for record in read_records(found.data)] == [NOW, NOW]
 
     def test_a_producer_may_not_claim_the_brokers_clock(self) -> None:
         data = batch(b"a")
@@ -131,7 +131,7 @@ class TestCompression:
         assert found.header.compression is target
         assert (found.header.producer_id, found.header.base_sequence, found.header.is_transactional) == (4, 0, True)
         assert found.header.max_timestamp == (NOW if clock else NOW + 7)
-        kept = list(records(found.data))
+        kept = list(read_records(found.data))
         assert [record.value for record in kept] == [b"a" * 50, b"b" * 50, None]
         assert [record.timestamp for record in kept] == ([NOW] * 3 if clock else times)
         check_consistent(bench.log)
@@ -171,7 +171,7 @@ def look(data: bytearray, settings: LogSettings) -> object:
     except RecordError as error:
         return type(error), error.record_errors
     assert header == read_header(taken)
-    return header._replace(batch_length=0, crc=0), list(records(taken))
+    return header._replace(batch_length=0, crc=0), list(read_records(taken))
 
 
 class TestPieces:
@@ -219,8 +219,8 @@ class TestPieces:
     def test_bytes_after_the_last_record_are_refused(self, target: Compression | None) -> None:
         data = batch(*(bytes(100) for _ in range(5)))
         header = read_header(data)
-        longer = with_payload(data, header, bytes(data[HEADER_BYTES:]) + b"\0", Compression.GZIP)
+        longer = replace_payload(data, header, bytes(data[HEADER_BYTES:]) + b"\0", Compression.GZIP)
         assert isinstance(refused(longer, LogSettings(compression=target)), InvalidRecord)
         fewer = header._replace(record_count=4, last_offset_delta=3)
-        shorter = with_payload(data, fewer, bytes(data[HEADER_BYTES:]), Compression.GZIP)
+        shorter = replace_payload(data, fewer, bytes(data[HEADER_BYTES:]), Compression.GZIP)
         assert isinstance(refused(shorter, LogSettings(compression=target)), InvalidRecord)

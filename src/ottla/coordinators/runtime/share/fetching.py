@@ -17,7 +17,7 @@ from ottla.coordinators.share.delivery import State
 from ottla.coordinators.share.partition import Limits, SharePartition
 from ottla.coordinators.share.sessions import Where
 from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
-from ottla.protocol.wire.batch import BatchHeader, batches
+from ottla.protocol.wire.batch import BatchHeader, read_batches
 from ottla.protocol.wire.varint import Buffer
 from ottla.replication.partition import Diverging
 from ottla.replication.purgatory import Operation
@@ -251,7 +251,7 @@ class ShareFetch(Operation):
             return _Read(_NOTHING, (), ())
         file = found.records
         data = log.home.disk.pread(file.file.number, file.size, file.position)
-        headers = list(batches(data, partial_tail=True))
+        headers = list(read_batches(data, partial_tail=True))
         return _Read(data, headers, aborted_spans(data, headers, found.aborted or ()))
 
 

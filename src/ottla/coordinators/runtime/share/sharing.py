@@ -32,7 +32,7 @@ from ottla.protocol.wire.compression import Compression
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.runtime import Runtime
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.settings import SecurityProvider, plaintext
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.log.reading import searches
 
@@ -55,7 +55,7 @@ class Sharing:
         timeout_ms: int,
         write_timeout_ms: int,
         compression: Compression = Compression.NONE,
-        security: SecurityNow = plaintext,
+        security: SecurityProvider = plaintext,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         self._partitions = partitions

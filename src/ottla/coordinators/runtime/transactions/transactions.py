@@ -19,7 +19,7 @@ from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.metadata_versions import TRANSACTION_VERSION
 from ottla.replication.partitions import Partitions
 from ottla.replication.runtime import Runtime
-from ottla.security.settings import SecurityNow, plaintext
+from ottla.security.settings import SecurityProvider, plaintext
 
 Settings = Callable[[str], Any]
 """A setting of this broker as it is now, by Kafka's name, read into its type."""
@@ -38,7 +38,7 @@ class Transactions:
         *,
         listener: str,
         timeout_ms: int,
-        security: SecurityNow = plaintext,
+        security: SecurityProvider = plaintext,
     ) -> None:
         self._partitions = partitions
         self._settings = settings

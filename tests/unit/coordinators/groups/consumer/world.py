@@ -26,7 +26,7 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ottla.protocol.wire.batch import batches
+from ottla.protocol.wire.batch import read_batches
 from ottla.storage.state_machine.decision import PARKED, Decision
 from ottla.storage.state_machine.entries import Stored, batch_of, entries_of
 from ottla.storage.state_machine.machine import Machine
@@ -145,7 +145,7 @@ class World:
         """Let another coordinator take over, which knows only the log."""
         state = self._behaviour.empty()
         for data in self.log:
-            for pos, header in batches(data):
+            for pos, header in read_batches(data):
                 state = self._behaviour.replay(state, entries_of(self._behaviour.kinds, data, pos, header), self.now_ms)
         self._start(state)
 

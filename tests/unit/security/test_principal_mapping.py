@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.security.principals import InvalidRules, distinguished_name, parse_rules, principal_name
+from ottla.security.principal_mapping import InvalidMappingRules, distinguished_name, parse_rules, principal_name
 
 SUBJECT = (
     (("countryName", "US"),),
@@ -50,5 +50,5 @@ def test_the_first_rule_that_is_about_a_name_counts(rules: str, name: str | None
     "rules", ["x", "RULE:a", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "DEFAULT,,"]
 )
 def test_rules_that_cannot_be_read_are_told(rules: str) -> None:
-    with pytest.raises(InvalidRules):
+    with pytest.raises(InvalidMappingRules):
         parse_rules(rules)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.wire.declare import Schema, Writer
-from ottla.protocol.wire.reading import PLAIN_LENGTH, PLAIN_NULL, TAGGED_NULL
+from ottla.protocol.wire.generated_source import Run, Source, UnwritableError
+from ottla.protocol.wire.reader_generator import PLAIN_LENGTH, PLAIN_NULL, TAGGED_NULL
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
-from ottla.protocol.wire.source import Run, Source, UnwritableError
 from ottla.protocol.wire.types import ZERO_UUID, Chunk, Fixed
 from ottla.protocol.wire.varint import ONE_BYTE, write_uvarint
 

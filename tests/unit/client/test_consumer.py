@@ -9,7 +9,7 @@ from confluent_kafka import Producer as OtherProducer
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
-from ottla.client.consumer import At, Consumer, Last
+from ottla.client.consumer import Consumer, FromEnd, FromTimestamp
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.producer import Producer
 from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
@@ -33,10 +33,18 @@ async def values(consumer: Consumer) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("start", "first"), [(EARLIEST, 0), (LATEST, 10), (4, 4), (At(1_000_041), 5), (At(9_000_000), 10), (Last(3), 7)]
+    ("start", "first"),
+    [
+        (EARLIEST, 0),
+        (LATEST, 10),
+        (4, 4),
+        (FromTimestamp(1_000_041), 5),
+        (FromTimestamp(9_000_000), 10),
+        (FromEnd(3), 7),
+    ],
 )
 def test_reading_begins_where_it_is_told_and_ends_at_the_end(
-    address: str, topic: str, start: int | At | Last, first: int
+    address: str, topic: str, start: int | FromTimestamp | FromEnd, first: int
 ) -> None:
     async def work(cluster: Cluster) -> None:
         consumer = Consumer(cluster)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.fetched import Chunk, unpack
+from ottla.client.fetched_records import Chunk, unpack
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.messages.rpc.fetch import AbortedTransaction, PartitionData
 from ottla.protocol.wire.batch import assign_crc, read_header

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from ottla.client.cluster import Cluster
-from ottla.client.delivery import Identity, Settled
-from ottla.client.metadata import TopicPartition, endpoints_of, where
-from ottla.client.retrying import check, failure
+from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
+from ottla.client.producer_batches import BatchResult, ProducerIdentity
+from ottla.client.retries import error_from_code, raise_for_code
 from ottla.protocol.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -21,18 +21,18 @@ from ottla.protocol.wire.types import ZERO_UUID
 
 _LAST_WITH_NAMES: Final = 12
 
-Answer: TypeAlias = Settled | tuple[ApiError, bool]
+BatchAnswer: TypeAlias = BatchResult | tuple[ApiError, bool]
 """What became of a batch, or why nothing did and whether the broker said who leads now."""
 
 
-async def identify(cluster: Cluster, *, insists: bool) -> Identity | None:
+async def init_producer_id(cluster: Cluster, *, insists: bool) -> ProducerIdentity | None:
     """A new producer id; None if the cluster gives none and nobody insists."""
 
-    async def attempt() -> Identity:
+    async def attempt() -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         answer: InitProducerIdResponse = await cluster.send(request)
-        check(answer.error_code, None, "producer id")
-        return Identity(answer.producer_id, answer.producer_epoch)
+        raise_for_code(answer.error_code, None, "producer id")
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     try:
         return await cluster.retry(attempt)
@@ -42,15 +42,15 @@ async def identify(cluster: Cluster, *, insists: bool) -> Identity | None:
         return None
 
 
-async def exchange(
+async def send_batches(
     cluster: Cluster, node: int, payloads: Mapping[TopicPartition, bytearray], acks: int
-) -> dict[TopicPartition, Answer]:
+) -> dict[TopicPartition, BatchAnswer]:
     """Send batches to the leader of their partitions; what became of each."""
     names: dict[bytes, str] = {}
     topics: dict[str, TopicProduceData] = {}
     for (name, partition), payload in payloads.items():
         if name not in topics:
-            known = cluster.known_topic(name)
+            known = cluster.cached_topic(name)
             topic_id = ZERO_UUID if known is None else known.id
             names[topic_id] = name
             topics[name] = TopicProduceData(name=name, topic_id=topic_id)
@@ -62,15 +62,15 @@ async def exchange(
     version = connection.version_of(ApiKey.PRODUCE, at_most=_LAST_WITH_NAMES if ZERO_UUID in names else None)
     if acks == 0:
         await connection.post(request, version=version)
-        return dict.fromkeys(payloads, Settled(-1, -1))
+        return dict.fromkeys(payloads, BatchResult(-1, -1))
     answer: ProduceResponse = await connection.send(request, version=version, timeout_s=cluster.request_timeout_s + 5)
     nodes = endpoints_of(answer.node_endpoints)
-    answers: dict[TopicPartition, Answer] = {}
+    answers: dict[TopicPartition, BatchAnswer] = {}
     for topic in answer.responses:
         name = names.get(topic.topic_id, "") if version > _LAST_WITH_NAMES else topic.name
         for each in topic.partition_responses:
             if not each.error_code:
-                answers[name, each.index] = Settled(each.base_offset, each.log_append_time_ms)
+                answers[name, each.index] = BatchResult(each.base_offset, each.log_append_time_ms)
                 continue
             hint, moved = each.current_leader, False
             if hint is not None:
@@ -78,7 +78,10 @@ async def exchange(
             answers[name, each.index] = _error(each, name, connection.address), moved
     for key in payloads:
         if key not in answers:
-            answers[key] = NetworkFailed(f"{connection.address} left out {where(*key)} from its answer"), False
+            answers[key] = (
+                NetworkFailed(f"{connection.address} left out {partition_label(*key)} from its answer"),
+                False,
+            )
     return answers
 
 
@@ -86,4 +89,4 @@ def _error(answer: PartitionProduceResponse, topic: str, address: str) -> ApiErr
     said = answer.error_message
     if answer.record_errors and (first := answer.record_errors[0].batch_index_error_message):
         said = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
-    return failure(answer.error_code, said, f"{where(topic, answer.index)} at {address}")
+    return error_from_code(answer.error_code, said, f"{partition_label(topic, answer.index)} at {address}")

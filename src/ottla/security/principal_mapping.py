@@ -44,11 +44,11 @@ Subject = Sequence[Sequence[tuple[str, str]]]
 """A subject as `ssl` tells it: from the country down to the name."""
 
 
-class InvalidRules(Exception):
+class InvalidMappingRules(Exception):
     """Mapping rules that cannot be read: where, and why."""
 
 
-class Rule(NamedTuple):
+class MappingRule(NamedTuple):
     """One rule; without a pattern it leaves a subject as it is."""
 
     pattern: "re.Pattern[str] | None"
@@ -56,20 +56,20 @@ class Rule(NamedTuple):
     change: Callable[[str], str] = str
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
+def parse_rules(text: str) -> tuple[MappingRule, ...]:
     """The rules of a setting; raises InvalidRules."""
-    rules: list[Rule] = []
+    rules: list[MappingRule] = []
     at = 0
     while at < len(text.rstrip()):
         found = _rule(text, at)
         if found is None or (found.end() < len(text) and text[found.end()] != ","):
-            raise InvalidRules(f"character {at + 1}: expected DEFAULT or RULE:pattern/replacement/[LU]")
+            raise InvalidMappingRules(f"character {at + 1}: expected DEFAULT or RULE:pattern/replacement/[LU]")
         rules.append(_read(found))
         at = found.end() + 1
-    return tuple(rules) or (Rule(None),)
+    return tuple(rules) or (MappingRule(None),)
 
 
-def principal_name(subject: Subject, rules: Sequence[Rule]) -> str | None:
+def principal_name(subject: Subject, rules: Sequence[MappingRule]) -> str | None:
     """What a client with this certificate is called; None if no rule is about it."""
     name = distinguished_name(subject)
     for rule in rules:
@@ -85,15 +85,15 @@ def distinguished_name(subject: Subject) -> str:
     return ",".join("+".join(_attribute(*pair) for pair in part) for part in reversed(subject))
 
 
-def _read(found: "re.Match[str]") -> Rule:
+def _read(found: "re.Match[str]") -> MappingRule:
     if found[1] is None:
-        return Rule(None)
+        return MappingRule(None)
     try:
         pattern = re.compile(re.sub(r"\\/", "/", found[1]))
     except re.error as error:
-        raise InvalidRules(f"the pattern {found[1]!r} cannot be read: {error}") from None
+        raise InvalidMappingRules(f"the pattern {found[1]!r} cannot be read: {error}") from None
     changes: dict[str, Callable[[str], str]] = {"L": str.lower, "U": str.upper, "": str}
-    return Rule(pattern, found[2], changes[found[3]])
+    return MappingRule(pattern, found[2], changes[found[3]])
 
 
 def _part(found: "re.Match[str]", part: "re.Match[str]") -> str:

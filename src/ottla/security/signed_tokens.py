@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.security.errors import InvalidSecurity
-from ottla.security.listening import Claims
+from ottla.security.oauth_tokens import file_from_url
+from ottla.security.sasl_server import TokenClaims
 from ottla.security.tls import Tls, client_context
-from ottla.security.tokens import file_of
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -47,7 +47,7 @@ class KeySource(NamedTuple):
     timeout_s: float = 10.0
 
 
-class Signed(NamedTuple):
+class SignedTokens(NamedTuple):
     """Which signed tokens are believed."""
 
     source: KeySource
@@ -58,20 +58,20 @@ class Signed(NamedTuple):
     issuer: str | None = None
     skew_s: float = 30.0
 
-    def check(self, token: str) -> Claims | None:
+    def check(self, token: str) -> TokenClaims | None:
         """What a token says, if nothing is wrong with it."""
         import jwt
 
         try:
             header = jwt.get_unverified_header(token)
-            claims = self._claims(token, keys_at(self.source).find(header.get("kid"), header.get("alg")))
+            claims = self._claims(token, key_set_of(self.source).find(header.get("kid"), header.get("alg")))
         except jwt.PyJWTError as error:
             logger.info("a token was refused: %s", error)
             return None
         user, expires = claims.get(self.user_claim), claims["exp"]
         if not isinstance(user, str) or not user.strip() or not isinstance(expires, int | float):
             return None
-        return Claims(user.strip(), round(expires * 1000)) if _are_scopes(claims.get(self.scope_claim)) else None
+        return TokenClaims(user.strip(), round(expires * 1000)) if _are_scopes(claims.get(self.scope_claim)) else None
 
     def _claims(self, token: str, keys: Sequence[PyJWK]) -> Mapping[str, Any]:
         """What a token says that one of the keys has signed; raises PyJWTError."""
@@ -104,12 +104,12 @@ def _are_scopes(value: object) -> bool:
 
 
 @lru_cache(maxsize=_MOST_SOURCES)
-def keys_at(source: KeySource) -> Keys:
+def key_set_of(source: KeySource) -> KeySet:
     """The keys of a source: those of all listeners that name it."""
-    return Keys(source)
+    return KeySet(source)
 
 
-class Keys:
+class KeySet:
     """The keys that tokens are checked with, as they were last found."""
 
     def __init__(self, source: KeySource) -> None:
@@ -118,7 +118,7 @@ class Keys:
         self._made: dict[tuple[str | None, str], list[PyJWK]] = {}
         self._changed = 0.0
         self._wanted = threading.Event()
-        self._file = file_of(source.url)
+        self._file = file_from_url(source.url)
         if self._file is None:
             threading.Thread(target=self._follow, name="ottla-keys", daemon=True).start()
 

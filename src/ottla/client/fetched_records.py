@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from ottla.client.metadata import where
+from ottla.client.metadata import partition_label
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.messages.rpc.fetch import AbortedTransaction, PartitionData
-from ottla.protocol.wire.batch import BatchHeader, TimestampType, batches, check_crc
+from ottla.protocol.wire.batch import BatchHeader, TimestampType, check_crc, read_batches
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.errors import ProtocolError
-from ottla.protocol.wire.records import Record, records
+from ottla.protocol.wire.records import Record, read_records
 
 
 class Chunk(NamedTuple):
@@ -38,9 +38,9 @@ def unpack(
     if not buffer:
         return
     assert isinstance(buffer, bytes | bytearray | memoryview), "what came from a socket is in memory"
-    aborted = Aborted(data.aborted_transactions or ()) if committed else None
+    aborted = AbortedTransactions(data.aborted_transactions or ()) if committed else None
     try:
-        for position, header in batches(buffer, partial_tail=True):
+        for position, header in read_batches(buffer, partial_tail=True):
             if header.last_offset < offset:
                 continue
             if stop is not None and header.base_offset >= stop:
@@ -48,7 +48,7 @@ def unpack(
             check_crc(buffer, position, header)
             found = [] if header.is_control else _visible(buffer, position, header, aborted)
             if header.is_control and aborted is not None:
-                aborted.pass_marker(header, records(buffer, position, header))
+                aborted.pass_marker(header, read_records(buffer, position, header))
             if found and (found[0].offset < offset or (stop is not None and header.last_offset >= stop)):
                 found = [each for each in found if each.offset >= offset and (stop is None or each.offset < stop)]
             yield Chunk(
@@ -61,18 +61,18 @@ def unpack(
                 data.high_watermark,
             )
     except ProtocolError as error:
-        raise CorruptMessage(f"{where(topic, partition)}, behind offset {offset}: {error}") from error
+        raise CorruptMessage(f"{partition_label(topic, partition)}, behind offset {offset}: {error}") from error
 
 
 def _visible(
-    buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader, aborted: "Aborted | None"
+    buffer: bytes | bytearray | memoryview, position: int, header: BatchHeader, aborted: "AbortedTransactions | None"
 ) -> list[Record]:
     if aborted is not None and aborted.hides(header):
         return []
-    return list(records(buffer, position, header))
+    return list(read_records(buffer, position, header))
 
 
-class Aborted:
+class AbortedTransactions:
     """Which producers' transactions were aborted, at the batch that is being looked at."""
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from ottla.protocol.errors import SaslAuthenticationFailed
-from ottla.security.scram import MECHANISMS, Keys, xor
+from ottla.security.scram import MECHANISMS, ScramKeys, xor
 
 _client_first = re.compile(
     r"n,(?:a=(?P<authzid>(?:[^=,]|=2C|=3D)+))?,"
@@ -37,22 +37,22 @@ def _invalid(mechanism: str) -> SaslAuthenticationFailed:
     )
 
 
-class Proven(NamedTuple):
+class AuthenticatedUser(NamedTuple):
     """Who the client is, once that is known."""
 
     user: str
     until_ms: int | None = None
     """When what it proved that with expires, by the wall clock."""
-    by_token: bool = False
+    has_token: bool = False
     """Whether it has a delegation token of the user."""
 
 
 class ServerExchange(Protocol):
     """One authentication of a connection."""
 
-    proven: Proven | None
+    authenticated: AuthenticatedUser | None
 
-    def take(self, message: bytes) -> bytes:
+    def respond(self, message: bytes) -> bytes:
         """What is said to a client's message; raises SaslAuthenticationFailed."""
         ...
 
@@ -62,9 +62,9 @@ class PlainServer:
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
-        self.proven: Proven | None = None
+        self.authenticated: AuthenticatedUser | None = None
 
-    def take(self, message: bytes) -> bytes:
+    def respond(self, message: bytes) -> bytes:
         parts = message.decode(errors="replace").split("\0")
         if len(parts) != 3:
             raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -80,7 +80,7 @@ class PlainServer:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        self.proven = Proven(user)
+        self.authenticated = AuthenticatedUser(user)
         return b""
 
 
@@ -88,18 +88,18 @@ class ScramCredential(NamedTuple):
     """What is kept of a password, and how it was made."""
 
     salt: bytes
-    keys: Keys
+    keys: ScramKeys
     iterations: int
 
 
-class Identity(NamedTuple):
+class ScramIdentity(NamedTuple):
     """Whom SCRAM can find out about: who a client is that proves it, and what it proves it with."""
 
-    proven: Proven
+    authenticated: AuthenticatedUser
     credential: ScramCredential
 
 
-FindIdentity = Callable[[str], Identity | None]
+FindScramIdentity = Callable[[str], ScramIdentity | None]
 """What is known of a name."""
 
 
@@ -107,16 +107,16 @@ class ScramServer:
     """SCRAM: the server knows what can check a password's proof, and proves that it does. With Kafka's extension, the
     name may be that of a delegation token."""
 
-    def __init__(self, mechanism: str, find_user: FindIdentity, find_token: FindIdentity, nonce: str) -> None:
+    def __init__(self, mechanism: str, find_user: FindScramIdentity, find_token: FindScramIdentity, nonce: str) -> None:
         self._name = mechanism
         self._hash = MECHANISMS[mechanism].hash
         self._find_user = find_user
         self._find_token = find_token
         self._nonce = nonce
-        self._first: tuple[Identity, str, str] | None = None
-        self.proven: Proven | None = None
+        self._first: tuple[ScramIdentity, str, str] | None = None
+        self.authenticated: AuthenticatedUser | None = None
 
-    def take(self, message: bytes) -> bytes:
+    def respond(self, message: bytes) -> bytes:
         text = message.decode("utf-8", "replace")
         return self._begin(text) if self._first is None else self._check(text)
 
@@ -159,18 +159,18 @@ class ScramServer:
         client_key = xor(proof, signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.keys.stored):
             raise _invalid(self._name)
-        self.proven = proven
+        self.authenticated = proven
         return b"v=" + base64.b64encode(hmac.digest(credential.keys.server, signed, self._hash))
 
 
-class Claims(NamedTuple):
+class TokenClaims(NamedTuple):
     """What a token that holds says: of whom it is, and for how long."""
 
     user: str
     until_ms: int
 
 
-CheckToken = Callable[[str], Claims | None]
+CheckToken = Callable[[str], TokenClaims | None]
 """What a token says, if it is one that is to be believed."""
 
 
@@ -180,9 +180,9 @@ class BearerServer:
     def __init__(self, check: CheckToken) -> None:
         self._check = check
         self._has_failed = False
-        self.proven: Proven | None = None
+        self.authenticated: AuthenticatedUser | None = None
 
-    def take(self, message: bytes) -> bytes:
+    def respond(self, message: bytes) -> bytes:
         text = message.decode("utf-8", "replace")
         if self._has_failed:
             # The client has heard what is wrong; now the exchange fails.
@@ -205,11 +205,11 @@ class BearerServer:
                 "Authentication failed: Client requested an authorization id"
                 f" ({acts_for}) that is different from the token's principal name ({claims.user})"
             )
-        self.proven = Proven(claims.user, claims.until_ms)
+        self.authenticated = AuthenticatedUser(claims.user, claims.until_ms)
         return b""
 
 
-class Unsigned(NamedTuple):
+class UnsignedTokens(NamedTuple):
     """Which tokens without a signature are believed (Kafka's default, for tests and trusted networks)."""
 
     user_claim: str = "sub"
@@ -217,7 +217,7 @@ class Unsigned(NamedTuple):
     required_scope: frozenset[str] = frozenset()
     skew_ms: int = 0
 
-    def check(self, token: str, now_ms: int) -> Claims | None:
+    def check(self, token: str, now_ms: int) -> TokenClaims | None:
         """What it says, if nothing is wrong with it."""
         head, _, rest = token.partition(".")
         body, _, signature = rest.partition(".")
@@ -236,7 +236,7 @@ class Unsigned(NamedTuple):
                 return None
         if not self.required_scope <= _scopes(claims.get(self.scope_claim)):
             return None
-        return Claims(user, round(expires * 1000))
+        return TokenClaims(user, round(expires * 1000))
 
 
 def _decoded(part: str) -> object:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.client.retrying import Deadline
+from ottla.client.retries import Deadline
 from ottla.protocol.wire.batch import MAX_INT32, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
@@ -18,7 +18,7 @@ _RECORD_OVERHEAD: Final = 21
 """The most that the lengths and deltas of a record of less than 2 GiB take."""
 
 
-class Delivered(NamedTuple):
+class RecordMetadata(NamedTuple):
     """Where a record is now; the offset is -1 where the broker was not asked to answer (acks=0)."""
 
     topic: str
@@ -27,14 +27,14 @@ class Delivered(NamedTuple):
     timestamp: int
 
 
-class Settled(NamedTuple):
+class BatchResult(NamedTuple):
     """What a broker said of a batch: its first offset, and its time if that is what records carry."""
 
     base_offset: int
     append_time_ms: int
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Who a producer is to the brokers, which lets them drop what they have already."""
 
     producer_id: int
@@ -72,9 +72,9 @@ class Batch:
         """What the records take, at most, before compression; counted by whoever adds them."""
         self.started_s = now_s
         self.deadline = deadline
-        self.done: asyncio.Future[Settled | None] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[BatchResult | None] = asyncio.get_running_loop().create_future()
         self.halves: tuple[Batch, Batch] | None = None
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.sequence = NO_SEQUENCE
         self.payload: bytearray | None = None
         self.attempts = 0
@@ -91,7 +91,7 @@ class Batch:
     def build(self, compression: Compression, level: int | None) -> bytearray:
         """The batch as bytes, made once."""
         if self.payload is None:
-            identity = self.identity or Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+            identity = self.identity or ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
             self.payload = build_batch(
                 self.records,
                 compression=compression,
@@ -127,7 +127,7 @@ class Delivery:
         self._batch = batch
         self._number = number
 
-    def __await__(self) -> Generator[Any, None, Delivered]:
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, number = self._batch, self._number
         while True:
             # Whoever gives up waiting must not take the batch from the other records in it.
@@ -139,10 +139,10 @@ class Delivery:
         assert settled is not None, "only a batch that was split ends without a result"
         base, append_time_ms = settled
         timestamp = append_time_ms if append_time_ms >= 0 else batch.records[number].timestamp
-        return Delivered(self._topic, self._partition, base + number if base >= 0 else -1, timestamp)
+        return RecordMetadata(self._topic, self._partition, base + number if base >= 0 else -1, timestamp)
 
 
-class Lane:
+class PartitionQueue:
     """The batches of one partition, in order."""
 
     __slots__ = ("identity", "is_busy", "next_sequence", "not_before_s", "partition", "queue", "topic")
@@ -153,10 +153,10 @@ class Lane:
         self.queue: deque[Batch] = deque()
         self.is_busy = False
         self.not_before_s = 0.0
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
 
-    def filling(self, size: int, batch_bytes: int) -> Batch | None:
+    def open_batch(self, size: int, batch_bytes: int) -> Batch | None:
         """The last batch, if it takes another record: it is not full, and was not sent."""
         if not self.queue or (self.is_busy and len(self.queue) == 1):
             return None
@@ -170,7 +170,7 @@ class Lane:
         at_once = full or first.is_due or first.attempts > 0
         return self.not_before_s if at_once else max(self.not_before_s, first.started_s + linger_s)
 
-    def number(self, batch: Batch, identity: Identity | None) -> None:
+    def assign_sequence(self, batch: Batch, identity: ProducerIdentity | None) -> None:
         """Give the batch its place in the producer's sequence, the first time it is sent."""
         if batch.payload is not None or identity is None:
             return

@@ -10,7 +10,7 @@ from ottla.security.scram import ScramClient
 _SEPARATOR = "\x01"
 
 
-class Exchange(Protocol):
+class ClientExchange(Protocol):
     """One authentication of a connection."""
 
     def first(self) -> bytes: ...

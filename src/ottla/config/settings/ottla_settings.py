@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.config.settings.setting import Importance, Setting, Update
+from ottla.config.settings.setting import Importance, Setting, UpdateMode
 from ottla.config.settings.values import SettingType
 
 PREFIX: Final = "ottla."
@@ -15,7 +15,7 @@ METRICS_CLIENTS: Final = "ottla.metrics.clients"
 
 
 @functools.cache
-def own_settings() -> Mapping[str, Setting]:
+def ottla_settings() -> Mapping[str, Setting]:
     """All of them by name."""
     return {
         setting.name: setting
@@ -60,4 +60,4 @@ def own_settings() -> Mapping[str, Setting]:
 
 
 def _setting(name: str, kind: SettingType, default: str, valid: str, description: str) -> Setting:
-    return Setting(name, kind, default, valid, Importance.LOW, Update.READ_ONLY, description=description)
+    return Setting(name, kind, default, valid, Importance.LOW, UpdateMode.READ_ONLY, description=description)

@@ -5,21 +5,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from ottla.client.cluster import Cluster
-from ottla.client.metadata import Partition, TopicPartition, where
-from ottla.client.retrying import Deadline, located, passes, wait_s
+from ottla.client.metadata import Partition, TopicPartition, partition_label
+from ottla.client.retries import Deadline, add_location, backoff_s, is_transient
 from ottla.protocol.errors import ApiError
 
 W = TypeVar("W")
 R = TypeVar("R")
 
-Wanted: TypeAlias = Mapping[TopicPartition, tuple[Partition, W]]
-Answers: TypeAlias = Mapping[TopicPartition, R | ApiError]
+PartitionQueries: TypeAlias = Mapping[TopicPartition, tuple[Partition, W]]
+PartitionAnswers: TypeAlias = Mapping[TopicPartition, R | ApiError]
 
 
 async def ask_leaders(
     cluster: Cluster,
     wanted: Mapping[TopicPartition, W],
-    ask: Callable[[int, Wanted[W]], Awaitable[Answers[R]]],
+    ask: Callable[[int, PartitionQueries[W]], Awaitable[PartitionAnswers[R]]],
 ) -> dict[TopicPartition, R]:
     """The answer for each partition from its leader, whoever that comes to be; raises the first error that stays."""
     deadline = Deadline(cluster.timeout_s)
@@ -35,17 +35,19 @@ async def ask_leaders(
         for key, error in errors.items():
             cluster.forget(key[0])
             if not error.retriable:
-                raise located(error, where(*key))
-        pause_s = wait_s(attempts)
+                raise add_location(error, partition_label(*key))
+        pause_s = backoff_s(attempts)
         if pause_s > deadline.left_s:
             key, error = next(iter(errors.items()))
-            raise located(error, where(*key))
+            raise add_location(error, partition_label(*key))
         attempts += 1
         await asyncio.sleep(pause_s)
 
 
 async def _ask_once(
-    cluster: Cluster, wanted: Mapping[TopicPartition, W], ask: Callable[[int, Wanted[W]], Awaitable[Answers[R]]]
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, W],
+    ask: Callable[[int, PartitionQueries[W]], Awaitable[PartitionAnswers[R]]],
 ) -> dict[TopicPartition, R | ApiError]:
     answers: dict[TopicPartition, R | ApiError] = {}
     by_node: dict[int, dict[TopicPartition, tuple[Partition, W]]] = {}
@@ -53,7 +55,7 @@ async def _ask_once(
         try:
             leader = await cluster.leader_of(*key)
         except ApiError as error:
-            if not passes(error):
+            if not is_transient(error):
                 raise
             answers[key] = error
         else:
@@ -63,7 +65,9 @@ async def _ask_once(
     return answers
 
 
-async def _ask_node(node: int, wanted: Wanted[W], ask: Callable[[int, Wanted[W]], Awaitable[Answers[R]]]) -> Answers[R]:
+async def _ask_node(
+    node: int, wanted: PartitionQueries[W], ask: Callable[[int, PartitionQueries[W]], Awaitable[PartitionAnswers[R]]]
+) -> PartitionAnswers[R]:
     try:
         return await ask(node, wanted)
     except ApiError as error:

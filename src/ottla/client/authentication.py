@@ -8,17 +8,17 @@ from typing import Any, Final
 from ottla.protocol.errors import UnsupportedSaslMechanism, by_code
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.security.exchanges import Exchange
+from ottla.security.sasl_client import ClientExchange
 
 HANDSHAKE_VERSION: Final = 1
 """After version 0 tokens would go without the headers of requests."""
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 
-Steps = Generator[SaslHandshakeRequest | SaslAuthenticateRequest, Any, float | None]
+SaslRequests = Generator[SaslHandshakeRequest | SaslAuthenticateRequest, Any, float | None]
 
 
-def authentication(mechanism: str, exchange: Exchange, where: str) -> Steps:
+def sasl_requests(mechanism: str, exchange: ClientExchange, where: str) -> SaslRequests:
     """One request after the other, each to be sent the answer to the last.
 
     Returns after how many seconds it has to be done again (KIP-368), None if never; raises AuthenticationError.
@@ -42,7 +42,7 @@ def authentication(mechanism: str, exchange: Exchange, where: str) -> Steps:
     return lifetime_ms / 1000 * random.uniform(0.85, 0.95) if lifetime_ms > 0 else None  # noqa: S311
 
 
-NO_HANDSHAKE: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
+HANDSHAKE_ERRORS: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 """What a handshake may end with, besides running out of time."""
 
 

@@ -39,12 +39,12 @@ class Deadline:
         return time.monotonic() >= self._end
 
 
-def wait_s(attempt: int) -> float:
+def backoff_s(attempt: int) -> float:
     """How long to wait after so many attempts: twice as long each time, and never the same for many clients at once."""
     return min(_FIRST_WAIT_S * 2.0 ** min(attempt, 10), _LONGEST_WAIT_S) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
-def passes(error: ApiError) -> bool:
+def is_transient(error: ApiError) -> bool:
     """Whether an error is likely to go away by itself.
 
     Kafka calls an unknown topic retriable, because a broker may yet hear of it; who mistyped a name should not wait.
@@ -53,7 +53,7 @@ def passes(error: ApiError) -> bool:
 
 
 async def retry(
-    attempt: Callable[[], Awaitable[T]], *, timeout_s: float, again: Callable[[ApiError], bool] = passes
+    attempt: Callable[[], Awaitable[T]], *, timeout_s: float, should_retry: Callable[[ApiError], bool] = is_transient
 ) -> T:
     """What `attempt` returns once it succeeds; raises its last error when that stays, or when the time is up."""
     deadline = Deadline(timeout_s)
@@ -62,25 +62,25 @@ async def retry(
         try:
             return await attempt()
         except ApiError as error:
-            pause_s = wait_s(attempts)
-            if not again(error) or pause_s > deadline.left_s:
+            pause_s = backoff_s(attempts)
+            if not should_retry(error) or pause_s > deadline.left_s:
                 raise
         attempts += 1
         await asyncio.sleep(pause_s)
 
 
-def failure(code: int, message: str | None, where: str) -> ApiError:
+def error_from_code(code: int, message: str | None, where: str) -> ApiError:
     """The error of a wire code, with what it is about and what the broker had to say."""
     kind = by_code(code)
     return kind(f"{where}: {message or kind().message}")
 
 
-def located(error: ApiError, where: str) -> ApiError:
+def add_location(error: ApiError, where: str) -> ApiError:
     """The same error, with what it is about."""
     return error if error.message.startswith(where) else type(error)(f"{where}: {error.message}")
 
 
-def check(code: int, message: str | None, where: str) -> None:
+def raise_for_code(code: int, message: str | None, where: str) -> None:
     """Raise the error of a wire code, unless it says that all went well."""
     if code:
-        raise failure(code, message, where)
+        raise error_from_code(code, message, where)

@@ -41,7 +41,7 @@ class TokenSource(NamedTuple):
 _kept: dict[TokenSource, tuple[str, float]] = {}
 
 
-def token_of(source: TokenSource) -> str:
+def fetch_token(source: TokenSource) -> str:
     """A token that is good for a while yet; waits for whoever issues it. Raises SaslAuthenticationFailed."""
     token, until = _kept.get(source, ("", 0.0))
     if time.time() >= until:
@@ -53,7 +53,7 @@ def token_of(source: TokenSource) -> str:
 def _issued(source: TokenSource) -> str:
     if source.url is None:
         return _made_up(source)
-    path = file_of(source.url)
+    path = file_from_url(source.url)
     if path is not None:
         try:
             return _checked(path.read_text().strip(), str(path))
@@ -62,7 +62,7 @@ def _issued(source: TokenSource) -> str:
     return _asked_for(source, source.url)
 
 
-def file_of(url: str) -> Path | None:
+def file_from_url(url: str) -> Path | None:
     """The file that a URL means, if it means one."""
     if not url.startswith("file:"):
         return None

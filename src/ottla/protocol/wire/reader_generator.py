@@ -11,8 +11,8 @@ from typing import Any
 
 from ottla.protocol.wire.declare import Reader, Schema
 from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.wire.generated_source import Malformed, Run, Source, malformed
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve, smallest_size
-from ottla.protocol.wire.source import Malformed, Run, Source, malformed
 from ottla.protocol.wire.types import ZERO_UUID, Fixed
 from ottla.protocol.wire.varint import read_uvarint
 

@@ -88,7 +88,7 @@ def malformed(error: Exception, title: str, path: str, pos: int, size: int) -> P
         what = f"invalid UTF-8 ({error.reason})"
     else:
         what = f"ends too early: {max(size - pos, 0)} bytes are left"
-    return ProtocolError(f"{path}: {what}" if path else what, at=pos, of=title)
+    return ProtocolError(f"{path}: {what}" if path else what, position=pos, within=title)
 
 
 class Run:
