@@ -28,7 +28,7 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 
 def standard_authorizer(settings: NodeSettings) -> StandardAuthorizer | None:
-    """Kafka's authorizer, without rules yet, if the settings name it; any other is a plug-in. Raises WrongSetting."""
+    """Return Kafka's authorizer, without rules yet, if the settings name it; None for a plug-in or no authorizer."""
     if settings.text(AUTHORIZER) != STANDARD:
         return None
     try:

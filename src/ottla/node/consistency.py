@@ -40,7 +40,7 @@ _NOT_MORE: Final = (
 
 
 def check_consistency(settings: NodeSettings) -> None:
-    """Raise WrongSetting for the first thing that does not go together."""
+    """Raise SettingConflict for the first thing that does not go together."""
     _check_identity(settings)
     _check_logs(settings)
     _check_numbers(settings)

@@ -71,7 +71,7 @@ class ControllerAccess:
         """Asked before the controller of this node decides."""
         self.keeper: AclKeeper | None = None
         """Keeps the ACLs, where they are not in the cluster's metadata."""
-        self.absence: BrokerLivenessMonitor | None = None
+        self.broker_liveness: BrokerLivenessMonitor | None = None
         """Watches the connections over which brokers send heartbeats here."""
         self.on_leader: list[Callable[[], None]] = []
         """Called when there is another leader than before."""
@@ -123,8 +123,8 @@ class ControllerAccess:
     async def decide(self, call: Call[Any], request: Any) -> Any:
         """The answer to a request that came to this node's controller, active or not."""
         answer = await self._decided(call, request, through_broker=isinstance(call.exchange, Enclosed))
-        if self.absence is not None and isinstance(request, BrokerHeartbeatRequest):
-            self.absence.heard(call, request)
+        if self.broker_liveness is not None and isinstance(request, BrokerHeartbeatRequest):
+            self.broker_liveness.heard(call, request)
         return answer
 
     async def _decided(self, call: Call[Any], request: Any, *, through_broker: bool) -> Any:

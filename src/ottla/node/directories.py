@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.config.node_settings import NodeSettings
 from ottla.node.formatting import format_directories
+from ottla.replication.runtime import Runtime
+from ottla.storage.directories.log_directory import LogDirectory
+from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.node_files import DirectoryLock, NodeMeta, read_meta
 from ottla.storage.directories.random_ids import random_cluster_id
 from ottla.storage.disk import Disk
@@ -21,6 +26,8 @@ class Directories:
             disk.make_dir(path)
         if settings.is_own_quorum and all(read_meta(disk, path) is None for path in settings.directories):
             format_directories(settings, random_cluster_id(), standalone=settings.is_controller)
+        self.disk = disk
+        self._log_dirs = settings.log_dirs
         self._locks: list[DirectoryLock] = []
         self.metas: dict[str, NodeMeta] = {}
         for path in settings.directories:
@@ -33,6 +40,27 @@ class Directories:
             self.metas[path] = meta
         if len({meta.cluster_id for meta in self.metas.values()}) > 1:
             raise NodeFailed(f"the directories belong to different clusters: {self.metas}")
+
+    @property
+    def cluster_id(self) -> str:
+        return next(iter(self.metas.values())).cluster_id
+
+    def logs(self, runtime: Runtime, on_failure: Callable[[LogDirectory, OSError], None]) -> Logs:
+        """Return the logs of all log directories; they are not loaded yet."""
+        return Logs(
+            [
+                LogDirectory(
+                    path,
+                    self.metas[path],
+                    disk=self.disk,
+                    background=runtime.threads,
+                    random=runtime.random,
+                    on_failure=on_failure,
+                )
+                for path in self._log_dirs
+                if path in self.metas
+            ]
+        )
 
     def release(self) -> None:
         """Let others have them."""

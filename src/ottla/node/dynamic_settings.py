@@ -69,7 +69,7 @@ class DynamicSettings:
         """The settings in force."""
         self.on_change: list[OnChange] = []
         self.checks: list[Callable[[NodeSettings], None]] = []
-        """Raise WrongSetting for settings that those who act on changes could not take."""
+        """Raise SettingConflict for settings that those who act on changes could not take."""
         self._layers: tuple[object, BrokerLayers] | None = None
         """What `layers` said last, and of which settings."""
         self._log_settings: dict[Map[str, str], LogSettings] = {}

@@ -22,6 +22,7 @@ from ottla.broker.network.tls import TlsConnection
 from ottla.broker.requests.authentication import SaslGate, SaslRules
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
+from ottla.broker.requests.router import Handle
 from ottla.config.listeners import SecurityProtocol, SettingConflict
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.values import Password
@@ -61,8 +62,6 @@ _SIGNED_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
 _HANDLER: Final = "sasl.server.callback.handler.class"
 _USER: Final = "user_"
 
-Handle = Callable[[Any, Client], None]
-
 
 @dataclass(frozen=True)
 class _Secured:
@@ -90,7 +89,7 @@ class ListenerSecurity:
             raise NodeFailed(str(wrong)) from None
 
     def check(self, settings: NodeSettings) -> None:
-        """Raise WrongSetting unless listeners could be secured as the settings say.
+        """Raise SettingConflict unless listeners could be secured as the settings say.
 
         Who sets a setting to what it is wants its file to be read again: there will be no change to act on.
         """

@@ -78,7 +78,7 @@ def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHI
 
 
 def rebuild_settings(settings: NodeSettings, given: Mapping[str, str]) -> NodeSettings:
-    """The same node with other settings than its file's; raises InvalidSetting or WrongSetting."""
+    """The same node with other settings than its file's; raises InvalidSetting or SettingConflict."""
     found = {name: Given(text, "a change while running") for name, text in given.items()}
     rebuilt = _build(found, is_own_quorum=settings.is_own_quorum)
     check_consistency(rebuilt)
@@ -148,7 +148,7 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
 
 
 def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
-    """Every setting's value, given or not; raises InvalidSetting or WrongSetting."""
+    """Every setting's value, given or not; raises InvalidSetting or SettingConflict."""
     for name, given in found.items():
         if reference := _provided(given.text):
             raise SettingConflict(

@@ -123,10 +123,11 @@ class WatchedNode(Node):
         super().__init__(settings, runtime)
         self._promises = promises
         self._digested, self._digest = 0, 0
+        self._metadata.subscribers.append(_check_isrs)
 
     @property
     def partitions(self) -> Any:
-        return self._partitions
+        return self._broker.partitions
 
     @property
     def image(self) -> Any:
@@ -161,14 +162,14 @@ class WatchedNode(Node):
                         self._promises.metadata_committed(self._digested, self._digest)
         super()._on_committed(high_watermark)
 
-    def _publish(self, update: Update) -> None:
-        for topic in update.image.topics.values():
-            for partition in topic.partitions:
-                assert {*partition.isr} <= {*partition.replicas}, partition
-        super()._publish(update)
-
     def _fail(self, what: str, error: Exception) -> None:
         raise AssertionError(f"node {self.settings.node_id}: {what}") from error
+
+
+def _check_isrs(update: Update) -> None:
+    for topic in update.image.topics.values():
+        for partition in topic.partitions:
+            assert {*partition.isr} <= {*partition.replicas}, partition
 
 
 # -- the operating system --

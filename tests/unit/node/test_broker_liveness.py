@@ -55,7 +55,7 @@ class World:
         self.spawned: list[Coroutine[Any, Any, None]] = []
         settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms), **(own or {})})
         runtime: Any = SimpleNamespace(spawn=self.spawned.append, now_ms=lambda: self.now_ms)
-        self.absence = BrokerLivenessMonitor(
+        self.broker_liveness = BrokerLivenessMonitor(
             settings,
             self.controller,
             quorum,
@@ -71,7 +71,7 @@ class World:
         self.controller.heartbeats.record_heartbeat(broker, epoch, 1, self.now_ms)
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
-        self.absence.heard(call, request)
+        self.broker_liveness.heard(call, request)
         self.run()
 
     def _fence_at_once(self) -> None:
@@ -87,7 +87,7 @@ class World:
             asyncio.run(self.spawned.pop(0))
 
     async def look(self) -> None:
-        self.absence.activated()
+        self.broker_liveness.activated()
         (work,) = self.spawned
         await work
 
@@ -112,7 +112,7 @@ def test_a_broker_whose_connection_ends_has_a_short_grace() -> None:
     world, first = World(), connection()
     world.beat(2, first)
     world.beat(3, connection())
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     assert world.gone_after(SHORT_MS - 1) == []
     assert world.gone_after(SHORT_MS) == [2]
 
@@ -125,7 +125,7 @@ def test_a_voter_that_closed_its_connection_and_listens_no_more_has_no_grace(is_
             listening.listen()
         world, first = World(voters={1: 9, 2: listening.getsockname()[1]}), connection()
         world.beat(2, first)
-        world.absence.closed(first)
+        world.broker_liveness.closed(first)
         (knocking,) = world.spawned
         asyncio.run(knocking)
     assert world.gone_after(0) == ([] if is_there else [2])
@@ -141,7 +141,7 @@ def test_a_broker_that_was_found_at_its_address_and_listens_no_more_has_no_grace
         if was_found:
             listening.listen()
         world.beat(2, first)
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     world.run()
     assert world.gone_after(0) == ([2] if was_found else [])
     assert world.fenced_at_once == was_found
@@ -160,7 +160,7 @@ def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):
             listening.accept()
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     world.run()
     assert world.gone_after(0) == [2]
 
@@ -168,17 +168,17 @@ def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
 def test_a_broker_that_is_heard_again_keeps_its_session() -> None:
     world, first, second = World(), connection(), connection()
     world.beat(2, first)
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     world.beat(2, second)
     assert world.gone_after(SESSION_MS - 1) == []
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     assert world.gone_after(SESSION_MS - 1) == [], "the connection of before does not count any more"
 
 
 def test_software_that_does_not_reconnect_at_once_has_a_longer_grace() -> None:
     world, first = World(), connection()
     world.beat(2, first, software="apache-kafka-java")
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     assert world.gone_after(LONG_MS - 1) == []
     assert world.gone_after(LONG_MS) == [2]
 
@@ -187,7 +187,7 @@ def test_the_connection_of_an_earlier_life_says_nothing_of_this_one() -> None:
     world, old = World(), connection()
     world.beat(2, old, epoch=6)
     world.controller.heartbeats.record_heartbeat(2, 7, 1, NOW_MS)
-    world.absence.closed(old)
+    world.broker_liveness.closed(old)
     assert world.gone_after(SESSION_MS - 1) == []
 
 
@@ -200,8 +200,8 @@ def test_a_connection_that_ended_before_its_heartbeat_was_decided_counts_too() -
 def test_it_can_be_switched_off() -> None:
     world, first = World(grace_ms=-1), connection()
     world.beat(2, first)
-    world.absence.closed(first)
-    world.absence.activated()
+    world.broker_liveness.closed(first)
+    world.broker_liveness.activated()
     assert (world.gone_after(SESSION_MS - 1), world.spawned) == ([], [])
 
 
@@ -245,7 +245,7 @@ def test_only_the_active_controller_acts_on_it(is_active: bool) -> None:
     world, first = World(), connection()
     world.beat(2, first)
     world.controller.is_active = is_active
-    world.absence.closed(first)
+    world.broker_liveness.closed(first)
     assert world.gone_after(SHORT_MS) == ([2] if is_active else [])
 
 
@@ -254,7 +254,7 @@ def test_only_the_active_controller_acts_on_it(is_active: bool) -> None:
 def test_a_new_controller_does_not_wait_for_the_last_life_of_its_own_broker(is_own_life: bool, grace_ms: int) -> None:
     """That process is gone, or this one could not be here."""
     world = World(own={"node.id": "2"}, is_own_life=is_own_life, grace_ms=grace_ms)
-    world.absence.activated()
+    world.broker_liveness.activated()
     assert world.gone_after(0) == ([] if is_own_life else [2])
     assert world.fenced_at_once == (not is_own_life)
     for looking in world.spawned:
@@ -264,5 +264,5 @@ def test_a_new_controller_does_not_wait_for_the_last_life_of_its_own_broker(is_o
 def test_a_controller_that_is_no_broker_says_nothing_of_one_with_its_id() -> None:
     roles = {"process.roles": "controller", "controller.quorum.bootstrap.servers": "127.0.0.1:9"}
     world = World(own={"node.id": "2", **roles}, is_own_life=False, grace_ms=-1)
-    world.absence.activated()
+    world.broker_liveness.activated()
     assert world.gone_after(SESSION_MS - 1) == []

@@ -39,18 +39,18 @@ def test_the_image_is_replaced_before_replicas_act_on_it_and_coordinators_follow
             def apply(changes: Changes) -> None:
                 if "orders" in changes.new.topics:
                     is_in_image = "orders" in node._metadata.image.topics
-                    seen.append((who, is_in_image, node._partitions.has("orders", 0)))
+                    seen.append((who, is_in_image, node._broker.partitions.has("orders", 0)))
                 act(changes)
 
             return apply
 
-        node._partitions.apply = watched("replicas", node._partitions.apply)  # type: ignore[assignment, method-assign]
-        node._coordinators.apply = watched("coordinators", node._coordinators.apply)  # type: ignore[assignment, method-assign]
+        node._broker.partitions.apply = watched("replicas", node._broker.partitions.apply)  # type: ignore[assignment, method-assign]
+        node._broker.coordinators.apply = watched("coordinators", node._broker.coordinators.apply)  # type: ignore[assignment, method-assign]
         await node.start()
         topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-        answer = await node._ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        answer = await node._controller_access.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
         assert answer.topics[0].error_code == 0
-        assert node._partitions.get("orders", 0).is_leader, "the reply goes out when the replicas have acted"
+        assert node._broker.partitions.get("orders", 0).is_leader, "the reply goes out when the replicas have acted"
         await node.stop()
 
     asyncio.run(scenario())
