@@ -96,7 +96,7 @@ class BrokerLivenessMonitor:
         connection = call.exchange.connection
         grace_ms = self._grace_ms if call.client.software_name == _OWN_SOFTWARE else self._long_grace_ms
         self._lives[request.broker_id] = _Life(request.broker_epoch, connection, grace_ms)
-        if connection.closed:
+        if connection.is_closed:
             self.closed(connection)
         else:
             self._try_address(request.broker_id)

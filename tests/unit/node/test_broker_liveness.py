@@ -104,8 +104,8 @@ def image_of(port: int) -> Image:
     return delta.finish(offset=1, epoch=1, timestamp=0)
 
 
-def connection(*, closed: bool = False) -> Any:
-    return SimpleNamespace(closed=closed)
+def connection(*, is_closed: bool = False) -> Any:
+    return SimpleNamespace(is_closed=is_closed)
 
 
 def test_a_broker_whose_connection_ends_has_a_short_grace() -> None:
@@ -193,7 +193,7 @@ def test_the_connection_of_an_earlier_life_says_nothing_of_this_one() -> None:
 
 def test_a_connection_that_ended_before_its_heartbeat_was_decided_counts_too() -> None:
     world = World()
-    world.beat(2, connection(closed=True))
+    world.beat(2, connection(is_closed=True))
     assert world.gone_after(SHORT_MS) == [2]
 
 

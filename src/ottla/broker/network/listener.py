@@ -76,10 +76,6 @@ class Listener:
         self._accepted_in_second = 0
         self._second_began_ns = 0
 
-    @property
-    def max_request_bytes(self) -> int:
-        return self.limits.max_request_bytes
-
     def bind(self, host: str, port: int) -> int:
         """Take the address; returns the port, which the system chose if 0 was asked for.
 

@@ -1,7 +1,7 @@
-"""One request on its way: bytes in, exactly one outcome out, and the times in between.
+"""One request: its bytes, exactly one outcome, and the times in between.
 
-The outcome is an answer, nothing (a produce that wants none), or the end of the connection. Throttling comes on top: it
-keeps the connection from being read for a while after its answer, and consumes no outcome.
+The outcome is an answer, nothing (a produce with `acks=0`), or the end of the connection. Throttling is not an outcome:
+it delays the next request of the connection after this one's answer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class SecondOutcome(AssertionError):
-    """A request was to have another outcome after its first, which stays the only one."""
+    """A request got a second outcome; the first one stands."""
 
 
 class Request:
-    """A frame, and what became of it. Times are nanoseconds of one clock; 0 where it was not reached."""
+    """A frame and its outcome. Times are nanoseconds of one clock, and 0 for steps that the request has not reached."""
 
     __slots__ = (
         "arrived_ns",
@@ -41,48 +41,48 @@ class Request:
     def __init__(self, connection: Connection, frame: memoryview, arrived_ns: int) -> None:
         self.connection = connection
         self.frame: memoryview | None = frame
-        """The bytes without their length. They are the connection's buffer: gone once the request is answered."""
+        """The bytes without their length. They are a view of the connection's buffer, valid until the outcome."""
         self.arrived_ns = arrived_ns
         self.started_ns = 0
-        """When a worker took it up: before that it was in the queue."""
+        """When a worker took the request from the queue."""
         self.handled_ns = 0
-        """When the handler returned: from then on it waited for something else."""
+        """When the handler returned. From then on, the request waits for something else."""
         self.replied_ns = 0
-        """When the answer was there."""
+        """When the answer was complete."""
         self.sending_ns = 0
-        """When the socket took its first byte; 0 if that was as soon as the answer was there."""
+        """When the socket took the first byte of the answer; 0 if that was at once."""
         self.sent_ns = 0
-        """When its last byte was given to the socket."""
+        """When the socket took the last byte of the answer."""
         self.received_bytes = len(frame)
         self.sent_bytes = 0
         self.mute_ms = 0
         self.is_answered = False
         self.note: object = None
-        """For whoever handles the request: what it will want to know when it was sent."""
+        """Data of the request handlers, for use when the answer has been sent."""
 
     def __repr__(self) -> str:
         head = b"" if self.frame is None else bytes(self.frame[:8])
-        return f"Request({self.received_bytes} bytes that begin with {head.hex()})"
+        return f"Request({self.received_bytes} bytes, beginning with {head.hex()})"
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
-        """Answer with these bytes, which include the length in front of them."""
+        """Send an answer: these bytes, which begin with their length."""
         self._settle(mute_ms)
         self.connection.send(chunks, self)
 
     def skip(self, *, mute_ms: int = 0) -> None:
-        """Answer nothing, and go on with the connection's next request."""
+        """Send no answer, and take the connection's next request."""
         self._settle(mute_ms)
         self.sent_ns = self.replied_ns
         self.connection.done(self)
 
     def refuse(self, why: str) -> None:
-        """End the connection instead of an answer."""
+        """Close the connection instead of sending an answer."""
         self._settle(0)
         self.connection.refuse(why)
         self.connection.listener.on_sent(self)
 
     def abort(self, why: str) -> None:
-        """End the connection after a defect, unless the request has had its outcome in spite of it."""
+        """Close the connection after a defect, unless the request had its outcome before it."""
         if not self.is_answered:
             self.connection.listener.intake.aborted += 1
             self.refuse(why)
@@ -92,19 +92,17 @@ class Request:
             self.connection.listener.on_sent(self)
 
     def hang_up(self, after_ms: int, why: str) -> None:
-        """End the connection in a while, and take no more requests from it; the client has had its answer."""
-        connection = self.connection
-        connection.mute()
-        connection.listener.loop.call_later(after_ms / 1000, connection.close, why)
+        """Take no more requests from the connection, and close it after a delay; the client has its answer."""
+        self.connection.close_later(after_ms, why)
 
     def keep(self) -> None:
-        """Hold on to the bytes: whoever answers later and still needs them must say so before it returns."""
+        """Copy the bytes out of the connection's buffer, for a handler that needs them after it returns."""
         if self.frame is not None:
             self.frame = memoryview(bytearray(self.frame))
 
     def _settle(self, mute_ms: int) -> None:
         if self.is_answered:
-            raise SecondOutcome(f"a request has one outcome, and {self!r} has had its own")
+            raise SecondOutcome(f"a request has one outcome, and {self!r} already had it")
         self.is_answered = True
         self.frame = None
         self.mute_ms = mute_ms

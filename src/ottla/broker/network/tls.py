@@ -1,9 +1,9 @@
-"""Connections over TLS: the same as any other, on a socket that encrypts.
+"""Connections over TLS: the same as plain ones, on a socket that encrypts.
 
-Bytes are received in large pieces and decrypted in memory, so that a request of a megabyte is a few system calls and
-not two for each of its records. What is encrypted is sent before more is taken: a socket without room makes whoever
-sends come again with the same bytes, as OpenSSL itself has it. Files cannot be sent past the process; they are read in
-pieces.
+Bytes are received in large pieces and decrypted in memory, so that a request of a megabyte takes a few system calls
+instead of two for each TLS record. Encrypted bytes are sent before more data is encrypted: if the socket has no room,
+the caller repeats the call with the same data, as OpenSSL requires. Files cannot bypass the process (`sendfile`), so
+they are read in pieces.
 """
 
 from __future__ import annotations
@@ -28,22 +28,34 @@ _PIECE_BYTES = 256 * 1024
 
 
 class TlsSocket:
-    """A server's end of a TLS connection, with those methods of a socket that `Connection` uses."""
+    """The server's end of a TLS connection, with the methods of a socket that `Connection` uses."""
 
-    __slots__ = ("_accepted", "_incoming", "_object", "_outgoing", "_room", "_socket", "_unsent", "has_more", "is_open")
+    __slots__ = (
+        "_encrypted_bytes",
+        "_incoming",
+        "_object",
+        "_outgoing",
+        "_scratch",
+        "_socket",
+        "_unsent",
+        "has_decrypted",
+        "is_established",
+    )
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, room: memoryview) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, scratch: memoryview) -> None:
         self._socket = sock
-        self._room = room
-        """Where encrypted bytes are received; all connections of a listener share it."""
+        self._scratch = scratch
+        """The receive buffer for encrypted bytes, which all connections of a listener share."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: memoryview | None = None
-        self._accepted = 0
-        self.has_more = False
-        """Whether there are bytes to read that the socket will not tell of: they were received already."""
-        self.is_open = False
-        """Whether both sides have agreed on keys."""
+        """Encrypted bytes that the socket has not taken."""
+        self._encrypted_bytes = 0
+        """How much of the caller's data `_unsent` was made of."""
+        self.has_decrypted = False
+        """Whether received bytes wait to be read. The event loop does not report them: the socket is empty."""
+        self.is_established = False
+        """Whether the handshake is complete."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -52,26 +64,26 @@ class TlsSocket:
         return self._socket.getpeername()
 
     def subject(self) -> Any:
-        """The subject of the client's certificate; None if it has shown none."""
-        certificate = self._object.getpeercert() if self.is_open else None
+        """Return the subject of the client's certificate; None if the client presented none."""
+        certificate = self._object.getpeercert() if self.is_established else None
         return certificate.get("subject") if certificate else None
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receive and decrypt; 0 at the end. Raises BlockingIOError if nothing is there."""
+        """Receive and decrypt; return 0 at the end of the stream. Raise BlockingIOError if no bytes are available."""
         size, got = len(buffer), 0
-        self.has_more = False
+        self.has_decrypted = False
         incoming = self._incoming
         while True:
-            # Asking OpenSSL for what it cannot have is an exception, which costs more than looking first.
+            # If OpenSSL has no bytes, it raises an exception, which costs more than this check.
             if not incoming.pending and not self._object.pending():
                 if got:
                     return got
                 if not self._receive():
                     return 0
             try:
-                if not self.is_open:
+                if not self.is_established:
                     self._object.do_handshake()
-                    self.is_open = True
+                    self.is_established = True
                     self._push()
                     continue
                 count = self._object.read(size - got, buffer[got:])
@@ -86,57 +98,57 @@ class TlsSocket:
             except ssl.SSLZeroReturnError:
                 return got
             except ssl.SSLError:
-                self._push_last()  # the alert that tells the client why
+                self._push_last()  # an alert that gives the client the reason
                 raise
             got += count
             if not count or got == size:
-                self.has_more = got == size
+                self.has_decrypted = got == size
                 return got
 
     def _receive(self) -> bool:
-        """Take in encrypted bytes; False at the end."""
-        received = self._socket.recv_into(self._room)
+        """Receive encrypted bytes; return False at the end of the stream."""
+        received = self._socket.recv_into(self._scratch)
         if received:
-            self._incoming.write(self._room[:received])
+            self._incoming.write(self._scratch[:received])
         return received > 0
 
     def send(self, data: Buffer) -> int:
-        """Encrypt and send; how much of the data that was. After BlockingIOError the same data must come again."""
+        """Encrypt and send some data; return its size. After BlockingIOError, call again with the same data."""
         if self._unsent is None:
             piece = memoryview(data)[:_PIECE_BYTES]
-            self._accepted = 0
-            while self._accepted < len(piece):
-                self._accepted += self._object.write(piece[self._accepted :])
+            self._encrypted_bytes = 0
+            while self._encrypted_bytes < len(piece):
+                self._encrypted_bytes += self._object.write(piece[self._encrypted_bytes :])
             self._unsent = memoryview(self._outgoing.read())
         unsent = self._unsent
         while unsent:
             unsent = self._unsent = unsent[self._socket.send(unsent) :]
         self._unsent = None
-        return self._accepted
+        return self._encrypted_bytes
 
     def sendmsg(self, buffers: Sequence[Buffer], ancillary: object = (), flags: int = 0) -> int:
-        """As `send`, for several pieces."""
+        """Join and send several buffers, as `send` does."""
         return self.send(b"" if self.is_blocked else b"".join(buffers))
 
     @property
     def is_blocked(self) -> bool:
-        """Whether what was last encrypted is not sent yet: `send` then needs no data."""
+        """Whether encrypted bytes wait for room in the socket. `send` then ignores its data."""
         return self._unsent is not None
 
     def close(self) -> None:
-        """Tell the client that nothing follows, if that can be done at once."""
-        if self.is_open and self._unsent is None:
-            with suppress(ssl.SSLError):  # the client has not said farewell yet, and is not waited for
+        """Close the socket, after a closing alert if the socket takes it at once."""
+        if self.is_established and self._unsent is None:
+            with suppress(ssl.SSLError):  # the client's own closing alert is not awaited
                 self._object.unwrap()
             self._push_last()
         self._socket.close()
 
     def _push(self) -> None:
-        """Send what the protocol itself has to say: a handshake, new keys."""
+        """Send messages of TLS itself: handshakes, new keys, alerts."""
         if self._unsent is None and self._outgoing.pending:
-            said = self._outgoing.read()
-            if self._socket.send(said) < len(said):
-                raise OSError("the client takes in nothing, not even what TLS itself has to say")
+            messages = self._outgoing.read()
+            if self._socket.send(messages) < len(messages):
+                raise OSError("the socket has no room for a TLS handshake message or alert")
 
     def _push_last(self) -> None:
         with suppress(OSError):  # the connection ends anyway
@@ -146,35 +158,35 @@ class TlsSocket:
 class TlsConnection(Connection):
     """A client's connection over TLS."""
 
-    __slots__ = ("_goes_on", "_tls")
+    __slots__ = ("_is_read_scheduled", "_tls")
 
     def __init__(self, listener: Listener, sock: socket.socket, peer: str, context: ssl.SSLContext) -> None:
-        self._goes_on = False
-        """Whether it will read on soon, without having been told by the socket."""
+        self._is_read_scheduled = False
+        """Whether a read is scheduled that the event loop does not trigger."""
         self._tls = TlsSocket(sock, context, listener.encrypted)
-        super().__init__(listener, self._tls, peer)  # type: ignore[arg-type] # all of a socket that is used
+        super().__init__(listener, self._tls, peer)  # type: ignore[arg-type] # has the methods that are used
 
     @property
     def subject(self) -> Any:
-        """The subject of the client's certificate; None if it has shown none."""
+        """The subject of the client's certificate; None if the client presented none."""
         return self._tls.subject()
 
     def _readable(self, *, has_room: bool = False) -> None:
         super()._readable(has_room=has_room)
-        self._read_on()
+        self._schedule_read()
 
     def _resume_reading(self) -> None:
         super()._resume_reading()
-        self._read_on()
+        self._schedule_read()
 
-    def _read_on(self) -> None:
-        if self._tls.has_more and self._is_reading and not (self.closed or self._goes_on):
-            self._goes_on = True
-            self.listener.loop.call_soon(self._read_rest)
+    def _schedule_read(self) -> None:
+        if self._tls.has_decrypted and self._has_reader and not (self._is_read_scheduled or self.is_closed):
+            self._is_read_scheduled = True
+            self.listener.loop.call_soon(self._read_decrypted)
 
-    def _read_rest(self) -> None:
-        self._goes_on = False
-        if self._is_reading and not self.closed:
+    def _read_decrypted(self) -> None:
+        self._is_read_scheduled = False
+        if self._has_reader and not self.is_closed:
             self._readable()
 
     def _send_file(self, chunk: FileRange, out: deque[Chunk]) -> None:
@@ -183,7 +195,7 @@ class TlsConnection(Connection):
             size = min(chunk.size, _PIECE_BYTES)
             piece = chunk.held[:size] if chunk.held is not None else os.pread(chunk.file.number, size, chunk.position)
             if not piece and chunk.size:
-                raise OSError(f"{chunk} ends early: the log was cut meanwhile")
+                raise OSError(f"{chunk} ends early: the log was truncated meanwhile")
         sent = self._tls.send(piece)
         if sent == chunk.size:
             out.popleft()

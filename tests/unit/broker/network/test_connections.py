@@ -335,6 +335,27 @@ def test_throttling_keeps_the_next_request_waiting() -> None:
     run(test)
 
 
+def test_a_connection_that_is_about_to_close_takes_no_request_after_its_throttle_time() -> None:
+    handled: list[bytes] = []
+
+    def handle(request: Request) -> None:
+        assert request.frame is not None
+        handled.append(bytes(request.frame))
+        request.reply([frame(b"answer")], mute_ms=10)
+        request.hang_up(100, "the test closes it")
+
+    async def test() -> None:
+        async with serving(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"one") + frame(b"two"))
+            assert await receive(reader) == b"answer"
+            assert await is_closed(reader)
+            writer.close()
+        assert handled == [b"one"]
+
+    run(test)
+
+
 def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the_sockets() -> None:
     handled: list[bytes] = []
 
