@@ -16,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from ottla.broker.handlers import api_versions, fetch, group_table, metadata, produce, reading_table
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS, advertised_apis
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
@@ -70,10 +70,6 @@ NOW_MS = 1_700_000_000_000
 ME = 1
 BROKER_EPOCH = 7
 CLUSTER_ID = "a-cluster"
-ENDPOINTS = (
-    *(produce.produce, fetch.fetch, metadata.metadata, api_versions.api_versions),
-    *(*reading_table.ENDPOINTS, *group_table.ENDPOINTS),
-)
 
 
 class Exchange:
@@ -199,10 +195,10 @@ class Broker:
             new_member_id=lambda: "an-id",
             random=Random(1),
             supported_features=SUPPORTED,
-            served=[each.api for each in ENDPOINTS],
+            served=advertised_apis(BROKER_ENDPOINTS),
             space_of=lambda _: Space(1000, 400),
             ask_controller=self._ask_controller,
-            forward=lambda _, request: self._ask_controller(request),
+            decide=lambda _, request: self._ask_controller(request),
             create_internal_topic=lambda _: None,
             given={},
             in_thread=self._in_thread,
@@ -211,7 +207,7 @@ class Broker:
         )
         self._dispatch = Dispatch(
             self.node,
-            {each.api.key: each for each in ENDPOINTS},
+            BROKER_ENDPOINTS,
             Listeners.BROKER,
             spawn=self._spawn,
             after=self.completions.run,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.authorization.actions import Authorizer
-from ottla.broker.authorization.guards import OF_BROKERS
-from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS, advertised_apis
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS, advertised_apis
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.request_workers import RequestWorkers
@@ -175,13 +174,13 @@ class BrokerServer:
         observation.watch_replication(self.replication)
         return Dispatch(
             broker,
-            {endpoint.api.key: endpoint for endpoint in BROKER_ENDPOINTS},
+            BROKER_ENDPOINTS,
             Listeners.BROKER,
             spawn=self._workers.spawn,
             after=self._runtime.completions.run,
             watch=observation.requests.watch,
             unstable=broker.unstable_versions,
-            guards=None if authorizer is None else OF_BROKERS,
+            has_guards=authorizer is not None,
         )
 
     def _node(
@@ -222,10 +221,10 @@ class BrokerServer:
             supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
-            served=advertised_apis(with_telemetry=pushed.is_open),
+            served=advertised_apis(BROKER_ENDPOINTS, with_telemetry=pushed.is_open),
             pushed=pushed,
             ask_controller=controller.ask,
-            forward=controller.forward,
+            decide=controller.forward,
             create_missing_topics=topics.create_for_client if settings.flag("auto.create.topics.enable") else None,
             create_internal_topic=topics.create,
             create_streams_topics=topics.create_for_streams,

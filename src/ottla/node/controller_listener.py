@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from ottla.broker.authorization.actions import Authorizer
-from ottla.broker.authorization.guards import OF_CONTROLLERS
-from ottla.broker.handlers import controller_apis
+from ottla.broker.handlers.registry import CONTROLLER_ENDPOINTS, advertised_apis
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch, Route, Spawn
 from ottla.config.node_settings import NodeSettings
@@ -36,7 +35,7 @@ def controller_dispatch(
         supported_features=supported_features(unstable=settings.flag("unstable.api.versions.enable")),
         kraft_version=access.kraft_version,
         leader_id=access.leader_id,
-        served=sorted((endpoint.api for endpoint in controller_apis.ENDPOINTS), key=lambda api: api.key),
+        served=advertised_apis(CONTROLLER_ENDPOINTS),
         decide=access.decide,
         ask_quorum=access.ask_quorum,
         authorizer=authorizer,
@@ -45,12 +44,12 @@ def controller_dispatch(
     )
     dispatch = Dispatch(
         node,
-        {endpoint.api.key: endpoint for endpoint in controller_apis.ENDPOINTS},
+        CONTROLLER_ENDPOINTS,
         Listeners.CONTROLLER,
         spawn=spawn,
         after=after,
         watch=watch,
-        guards=None if authorizer is None else OF_CONTROLLERS,
+        has_guards=authorizer is not None,
         unstable=node.unstable_versions,
     )
     node.handle = dispatch.handle

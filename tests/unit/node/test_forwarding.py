@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS
 from ottla.broker.requests.call import Client, CloseConnection
 from ottla.broker.requests.dispatch import Route
-from ottla.broker.requests.forwarded import ENDPOINTS
 from ottla.node.forwarding import enclose, open_answer
 from ottla.protocol.errors import ClusterAuthorizationFailed, NotController, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.apis import ApiKey
@@ -22,8 +22,6 @@ from ottla.protocol.messages.rpc.create_topics import (
 from ottla.protocol.messages.rpc.envelope import EnvelopeResponse
 from ottla.protocol.wire.codec import decode, decode_from, encode
 
-CREATE_TOPICS = next(endpoint for endpoint in ENDPOINTS if endpoint.api.name == "CreateTopics")
-
 
 def call_of(version: int, client_id: str | None = "ann's laptop", address: str = "10.0.0.7") -> Any:
     client = Client(address, "PLAINTEXT")
@@ -34,7 +32,7 @@ def call_of(version: int, client_id: str | None = "ann's laptop", address: str =
         api_key=ApiKey.CREATE_TOPICS,
         version=version,
         correlation_id=77,
-        route=Route(CREATE_TOPICS, version),
+        route=Route(BROKER_ENDPOINTS[ApiKey.CREATE_TOPICS], version),
     )
 
 

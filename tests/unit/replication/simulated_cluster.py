@@ -22,7 +22,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ottla.broker.handlers import fetch, list_offsets, produce
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Client
 from ottla.broker.requests.dispatch import Dispatch
@@ -75,7 +75,6 @@ HEARTBEAT_MS = 200
 SESSION_MS = 1_000
 LIMITS = FetchLimits(max_wait_ms=100, partition_max_bytes=2_000, response_max_bytes=5_000, backoff_ms=200)
 FETCH_TIMEOUT_MS = 1_000
-ENDPOINTS = {each.api.key: each for each in (produce.produce, fetch.fetch, list_offsets.list_offsets)}
 PATH = "/logs"
 
 
@@ -336,7 +335,7 @@ class SimulatedBroker:
         self.partitions.fetching = self.fetchers
         self.dispatch = Dispatch(
             cast(BrokerNode, Services(self, self.partitions)),
-            ENDPOINTS,
+            BROKER_ENDPOINTS,
             Listeners.BROKER,
             spawn=_never,
             after=self.completions.run,

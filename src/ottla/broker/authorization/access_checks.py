@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.broker.authorization.actions import CLUSTER_NAME, Action, Kind, Operation, Unanswered
 from ottla.broker.requests.call import Call
-from ottla.broker.requests.dispatch import Guard
+from ottla.broker.requests.endpoint import Guard
 from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,

@@ -14,10 +14,9 @@ from ottla.broker.authorization.access_checks import (
     split,
 )
 from ottla.broker.authorization.actions import Kind, Operation
-from ottla.broker.handlers.metadata import INTERNAL_TOPICS
-from ottla.broker.handlers.produce import has_transactional_records
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, CloseConnection
+from ottla.metadata.controller.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import ClusterAuthorizationFailed
 from ottla.protocol.messages.rpc import (
     delete_records,
@@ -28,6 +27,7 @@ from ottla.protocol.messages.rpc import (
     produce,
 )
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
+from ottla.protocol.wire.batch import ATTRIBUTES_LOW_BYTE, HEADER_BYTES, TRANSACTIONAL_BIT
 from ottla.protocol.wire.types import ZERO_UUID
 
 
@@ -50,6 +50,20 @@ def guard_produce(call: Call[BrokerNode], request: produce.ProduceRequest) -> No
             for part in topic.partition_data
         ]
     answered_with(call, "responses", refused.values())
+
+
+def has_transactional_records(request: produce.ProduceRequest) -> bool:
+    """Whether any of the batches belongs to a transaction."""
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            data = part.records
+            if (
+                isinstance(data, memoryview)
+                and len(data) >= HEADER_BYTES
+                and data[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+            ):
+                return True
+    return False
 
 
 def name_of(call: Call[Any], name: str, topic_id: bytes) -> str | None:

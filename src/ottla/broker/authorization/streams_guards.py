@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from ottla.broker.authorization.access_checks import GROUP_REFUSED, TOPIC_REFUSED, allowed, require_group, split
 from ottla.broker.authorization.actions import Kind, Operation
-from ottla.broker.handlers.streams_group_heartbeat import check_names
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
-from ottla.coordinators.groups.streams.checking import topics_named
+from ottla.coordinators.groups.streams.checking import check_topic_names, topics_named
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,
@@ -24,7 +23,7 @@ def guard_streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupH
     require_group(call, Operation.READ, request.group_id)
     if request.topology is None:
         return
-    check_names(request.topology)
+    check_topic_names(request.topology)
     names = set(topics_named(request.topology))
     if len(allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)) < len(names):
         raise TopicAuthorizationFailed("Topic authorization failed.")

@@ -6,18 +6,17 @@ them. A node that has no authorizer has no rules to speak of. A request that nam
 connection, as a request that cannot be read does.
 """
 
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind
-from ottla.broker.requests.broker_node import BrokerNode
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind, Operation
 from ottla.broker.requests.call import Call, CloseConnection
-from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.acls import UNKNOWN, matches
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import ApiError, InvalidRequest, SecurityDisabled
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, ApiKey
 from ottla.protocol.messages.rpc.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -52,7 +51,7 @@ def delete_acls_failed(request: DeleteAclsRequest, version: int, error: ApiError
     return DeleteAclsResponse(filter_results=[told] * len(request.filters))
 
 
-@endpoint(ApiKey.DESCRIBE_ACLS)
+@endpoint(ApiKey.DESCRIBE_ACLS, on=BOTH, guard=of_cluster(Operation.DESCRIBE))
 def describe_acls(
     call: Call[Any], request: DescribeAclsRequest
 ) -> DescribeAclsResponse | Coroutine[Any, Any, DescribeAclsResponse]:
@@ -103,7 +102,7 @@ def _resource_of(resources: dict[tuple[int, str, int], DescribeAclsResource], ac
     return found
 
 
-@endpoint(ApiKey.CREATE_ACLS, failed=create_acls_failed)
+@endpoint(ApiKey.CREATE_ACLS, on=BOTH, failed=create_acls_failed, guard=of_cluster(Operation.ALTER))
 async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAclsResponse:
     """Have the controller add rules; one that cannot be spoils only its own answer."""
     for each in request.creations:
@@ -112,7 +111,7 @@ async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAcls
         raise SecurityDisabled(_MESSAGE)
     wrong = [_what_is_wrong(each) for each in request.creations]
     good = [each for each, why in zip(request.creations, wrong, strict=True) if why is None]
-    decided: Any = await _of_controller(call, CreateAclsRequest(creations=good)) if good else CreateAclsResponse()
+    decided: Any = await call.node.decide(call, CreateAclsRequest(creations=good)) if good else CreateAclsResponse()
     results = iter(decided.results)
     return CreateAclsResponse(
         results=[
@@ -122,21 +121,15 @@ async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAcls
     )
 
 
-@endpoint(ApiKey.DELETE_ACLS, failed=delete_acls_failed)
+@endpoint(ApiKey.DELETE_ACLS, on=BOTH, failed=delete_acls_failed, guard=of_cluster(Operation.ALTER))
 async def delete_acls(call: Call[Any], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Have the controller remove rules."""
     for each in request.filters:
         _check(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
     if call.node.authorizer is None:
         raise SecurityDisabled(_MESSAGE)
-    decided: DeleteAclsResponse = await _of_controller(call, request)
+    decided: DeleteAclsResponse = await call.node.decide(call, request)
     return decided
-
-
-def _of_controller(call: Call[Any], request: Any) -> Awaitable[Any]:
-    """The active controller's answer: a broker hands the request on, a controller decides."""
-    node: BrokerNode | ControllerNode = call.node
-    return node.forward(call, request) if isinstance(node, BrokerNode) else node.decide(call, request)
 
 
 def _what_is_wrong(creation: AclCreation) -> str | None:

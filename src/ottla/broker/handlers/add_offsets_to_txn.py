@@ -5,6 +5,7 @@ What joins is the partition of `__consumer_offsets` that keeps the group. v2 fen
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_add_offsets
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -26,7 +27,7 @@ def add_offsets_to_txn_failed(
     return AddOffsetsToTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 
-@endpoint(ApiKey.ADD_OFFSETS_TO_TXN, failed=add_offsets_to_txn_failed)
+@endpoint(ApiKey.ADD_OFFSETS_TO_TXN, failed=add_offsets_to_txn_failed, guard=guard_add_offsets)
 def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) -> Later:
     """Let the transaction's coordinator decide."""
     transactions = call.node.transactions

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.broker.authorization.group_guards import guard_add_partitions
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -53,7 +54,7 @@ def add_partitions_to_txn_failed(
     return _response([_result(only, lambda _: error, version)], version)
 
 
-@endpoint(ApiKey.ADD_PARTITIONS_TO_TXN, failed=add_partitions_to_txn_failed)
+@endpoint(ApiKey.ADD_PARTITIONS_TO_TXN, failed=add_partitions_to_txn_failed, guard=guard_add_partitions)
 def add_partitions_to_txn(call: Call[BrokerNode], request: AddPartitionsToTxnRequest) -> Later:
     """Let the coordinator of each transaction decide."""
     version = call.version

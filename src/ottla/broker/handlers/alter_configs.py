@@ -10,39 +10,48 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ottla.broker.authorization.admin_guards import guard_alter_configs, guard_incremental_alter_configs
 from ottla.broker.handlers import broker_loggers
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
+from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.endpoint import endpoint
 from ottla.config.settings.brokers import broker_setting, drop_invalid_settings
 from ottla.config.settings.values import SettingType
 from ottla.metadata.controller.configs import Operation
 from ottla.metadata.image.values import ResourceType
-from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.errors import ApiError, InvalidConfig, InvalidRequest, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.apis import CONTROLLER, ApiKey
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 
 _KEPT_BY_CONTROLLER: Final = (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+_RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
-def incremental_failed(
+def incremental_alter_configs_failed(
     request: incremental.IncrementalAlterConfigsRequest, version: int, error: ApiError
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """The error for each resource."""
+    """Return the error for each resource."""
     return incremental.IncrementalAlterConfigsResponse(
-        responses=[_told(incremental.AlterConfigsResourceResponse, each, error) for each in request.resources]
+        responses=[
+            _resource_response(incremental.AlterConfigsResourceResponse, each, error) for each in request.resources
+        ]
     )
 
 
-def legacy_failed(request: legacy.AlterConfigsRequest, version: int, error: ApiError) -> legacy.AlterConfigsResponse:
-    """The error for each resource."""
+def alter_configs_failed(
+    request: legacy.AlterConfigsRequest, version: int, error: ApiError
+) -> legacy.AlterConfigsResponse:
+    """Return the error for each resource."""
     return legacy.AlterConfigsResponse(
-        responses=[_told(legacy.AlterConfigsResourceResponse, each, error) for each in request.resources]
+        responses=[_resource_response(legacy.AlterConfigsResourceResponse, each, error) for each in request.resources]
     )
 
 
-@endpoint(ApiKey.INCREMENTAL_ALTER_CONFIGS, failed=incremental_failed)
+@endpoint(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, failed=incremental_alter_configs_failed, guard=guard_incremental_alter_configs
+)
 async def incremental_alter_configs(
     call: Call[BrokerNode], request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
@@ -70,7 +79,48 @@ async def incremental_alter_configs(
     )
 
 
-@endpoint(ApiKey.ALTER_CONFIGS, failed=legacy_failed)
+@endpoint(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    on=CONTROLLER,
+    failed=incremental_alter_configs_failed,
+    guard=guard_incremental_alter_configs,
+)
+async def incremental_alter_configs_on_controller(
+    call: Call[ControllerNode], request: incremental.IncrementalAlterConfigsRequest
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Change the levels of this controller's loggers, and let the active controller decide on the rest."""
+    known = [resource for resource in request.resources if resource.resource_type in _RESOURCE_TYPES]
+    unknown = [resource for resource in request.resources if resource.resource_type not in _RESOURCE_TYPES]
+    loggers = [resource for resource in known if resource.resource_type == ResourceType.BROKER_LOGGER]
+    rest = [resource for resource in known if resource.resource_type != ResourceType.BROKER_LOGGER]
+    responses = [
+        _resource_response(
+            incremental.AlterConfigsResourceResponse,
+            resource,
+            UnsupportedVersion(f"Unknown resource type {resource.resource_type}."),
+        )
+        for resource in unknown
+    ]
+    if rest:
+        request_for_rest = incremental.IncrementalAlterConfigsRequest(
+            resources=rest, validate_only=request.validate_only
+        )
+        decided = await call.node.decide(call, request_for_rest)
+        responses += decided.responses
+    for resource in loggers:
+        error: ApiError | None = None
+        try:
+            broker_loggers.alter_levels(
+                call.node.node_id, resource.resource_name, resource.configs, validate_only=request.validate_only
+            )
+            call.node.levels_changed()
+        except ApiError as raised:  # one bad resource spoils only its own answer
+            error = raised
+        responses.append(_resource_response(incremental.AlterConfigsResourceResponse, resource, error))
+    return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+
+@endpoint(ApiKey.ALTER_CONFIGS, failed=alter_configs_failed, guard=guard_alter_configs)
 async def alter_configs(call: Call[BrokerNode], request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
     """Replace all settings of resources."""
 
@@ -106,13 +156,13 @@ async def _alter(
     rest = [each for number, each in enumerate(request.resources) if number not in done]
     decided: dict[tuple[int, str], Any] = {}
     if rest:
-        response = await call.node.forward(call, type(request)(resources=rest, validate_only=request.validate_only))
+        response = await call.node.decide(call, type(request)(resources=rest, validate_only=request.validate_only))
         decided = {(each.resource_type, each.resource_name): each for each in response.responses}
     return [
-        _told(answer, resource, done[number])
+        _resource_response(answer, resource, done[number])
         if number in done
         else decided.get((resource.resource_type, resource.resource_name))
-        or _told(answer, resource, UnknownServerError())
+        or _resource_response(answer, resource, UnknownServerError())
         for number, resource in enumerate(request.resources)
     ]
 
@@ -161,7 +211,7 @@ def _changed_list(name: str, current: str | None, operation: Operation, value: s
     return ",".join(item for item in items if item not in named)
 
 
-def _told(answer: Callable[..., Any], resource: Any, error: ApiError | None) -> Any:
+def _resource_response(answer: Callable[..., Any], resource: Any, error: ApiError | None) -> Any:
     return answer(
         error_code=0 if error is None else error.code,
         error_message=None if error is None else error.message,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -41,7 +43,7 @@ def alter_replica_log_dirs_failed(
     return _response(dict.fromkeys(_wanted(request), error.code))
 
 
-@endpoint(ApiKey.ALTER_REPLICA_LOG_DIRS, failed=alter_replica_log_dirs_failed)
+@endpoint(ApiKey.ALTER_REPLICA_LOG_DIRS, failed=alter_replica_log_dirs_failed, guard=of_cluster(Operation.ALTER))
 def alter_replica_log_dirs(call: Call[BrokerNode], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Begin to move each replica."""
     return _response({name: _move(call.node, *name, path) for name, path in _wanted(request).items()})

@@ -14,7 +14,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, InvalidRequest, RebootstrapRequired
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, ApiKey
 from ottla.protocol.messages.rpc.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -32,7 +32,7 @@ def api_versions_failed(request: ApiVersionsRequest | None, version: int, error:
     return ApiVersionsResponse(error_code=error.code)
 
 
-@endpoint(ApiKey.API_VERSIONS, failed=api_versions_failed)
+@endpoint(ApiKey.API_VERSIONS, on=BOTH, failed=api_versions_failed)
 def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Tell the client what it may ask for."""
     node, version = call.node, call.version

@@ -5,6 +5,7 @@ v1 tells members of the classic protocol from others (KIP-1099).
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_consumer_group_describe
 from ottla.broker.handlers.consumer_group_heartbeat import has_consumer_groups
 from ottla.broker.handlers.group_describing import Describe, describes_groups
 from ottla.broker.requests.broker_node import BrokerNode
@@ -16,11 +17,9 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
 
 
-def _prepare(call: Call[BrokerNode]) -> Describe:
+@describes_groups(ApiKey.CONSUMER_GROUP_DESCRIBE, DescribedGroup, guard=guard_consumer_group_describe)
+def consumer_group_describe(call: Call[BrokerNode]) -> Describe:
     if not has_consumer_groups(call.node):
         raise UnsupportedVersion
     context = context_of(call)
     return lambda state, group_id: describe_group(state, group_id, context)
-
-
-consumer_group_describe = describes_groups(ApiKey.CONSUMER_GROUP_DESCRIBE, DescribedGroup, _prepare)

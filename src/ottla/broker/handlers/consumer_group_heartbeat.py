@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.authorization.group_guards import guard_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -31,7 +32,7 @@ def has_consumer_groups(node: BrokerNode) -> bool:
     return is_known and "consumer" in node.setting("group.coordinator.rebalance.protocols")
 
 
-@endpoint(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+@endpoint(ApiKey.CONSUMER_GROUP_HEARTBEAT, guard=guard_group_heartbeat)
 def consumer_group_heartbeat(
     call: Call[BrokerNode], request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Later:

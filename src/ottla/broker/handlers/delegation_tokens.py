@@ -6,8 +6,6 @@ controller decides; it tells of tokens itself, to those whom they concern and to
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -15,8 +13,9 @@ from ottla.broker.authorization.access_checks import allowed, answered, may
 from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Client
-from ottla.broker.requests.endpoint import Endpoint, endpoint
-from ottla.broker.requests.forwarded import forward
+from ottla.broker.requests.controller_node import ControllerNode
+from ottla.broker.requests.endpoint import endpoint
+from ottla.broker.requests.envelope import Enclosed
 from ottla.config.settings.values import Password
 from ottla.metadata.image.values import DelegationToken
 from ottla.protocol.errors import (
@@ -28,7 +27,7 @@ from ottla.protocol.errors import (
     NotController,
     UnknownServerError,
 )
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, CONTROLLER, ApiKey
 from ottla.protocol.messages.rpc.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -49,8 +48,6 @@ from ottla.security.principal_mapping import ANONYMOUS
 
 _NO_TIME: Final = -1
 """Of a token that was refused; one that could not be decided on has 0."""
-
-Decide = Callable[[Call[Any], Any], Awaitable[Any]]
 
 
 def has_own_proof(call: Call[Any]) -> bool:
@@ -123,52 +120,56 @@ def _described(token: DelegationToken, secret: str) -> DescribedDelegationToken:
     )
 
 
-@dataclass(frozen=True)
-class Deciding:
-    """What makes, renews and ends tokens, on a broker or on a controller."""
+def _may_have_tokens(call: Call[Any]) -> bool:
+    """Return whether a client may create and change tokens.
 
-    decide: Decide
-    may_ask: Callable[[Call[Any]], bool]
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        return (
-            endpoint(ApiKey.CREATE_DELEGATION_TOKEN, failed=create_token_failed)(self._create),
-            endpoint(ApiKey.RENEW_DELEGATION_TOKEN, failed=renew_token_failed)(self._change),
-            endpoint(ApiKey.EXPIRE_DELEGATION_TOKEN, failed=expire_token_failed)(self._change),
-        )
-
-    async def _create(self, call: Call[Any], request: CreateDelegationTokenRequest) -> Any:
-        """Whatever is wrong, the answer says whose token it would have been."""
-        requester = call.client.principal
-        owner = _owner(call.client, request)
-        try:
-            await answered(call, partial(self._check, call, request, owner))
-        except ApiError as error:
-            return _refusal(error, owner, requester, _NO_TIME)
-        try:
-            return await self.decide(call, request)
-        except NotController:
-            raise
-        except ApiError as error:
-            return _refusal(error, owner, requester, 0)
-
-    def _check(self, call: Call[Any], request: CreateDelegationTokenRequest, owner: str) -> None:
-        if not self.may_ask(call):
-            raise DelegationTokenRequestNotAllowed
-        if owner != call.client.principal and not may(call, Operation.CREATE_TOKENS, Kind.USER, owner):
-            raise DelegationTokenAuthorizationFailed
-        if any(renewer.principal_type != USER for renewer in request.renewers):
-            raise InvalidPrincipalType
-
-    async def _change(self, call: Call[Any], request: Any) -> Any:
-        if not self.may_ask(call):
-            raise DelegationTokenRequestNotAllowed
-        return await self.decide(call, request)
+    A broker that forwards a request has checked that its client is authenticated.
+    """
+    return not call.client.has_token if isinstance(call.exchange, Enclosed) else has_own_proof(call)
 
 
-ENDPOINTS: Final = (*Deciding(forward, has_own_proof).endpoints, describe_delegation_token)
-"""Those of a broker."""
+@endpoint(ApiKey.CREATE_DELEGATION_TOKEN, on=BOTH, failed=create_token_failed)
+async def create_delegation_token(
+    call: Call[Any], request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    """Let the active controller create a token. Every response names the owner, also that to a refused request."""
+    requester = call.client.principal
+    owner = _owner(call.client, request)
+    try:
+        await answered(call, partial(_check_creation, call, request, owner))
+    except ApiError as error:
+        return _refusal(error, owner, requester, _NO_TIME)
+    try:
+        response: CreateDelegationTokenResponse = await call.node.decide(call, request)
+    except NotController:
+        raise
+    except ApiError as error:
+        return _refusal(error, owner, requester, 0)
+    return response
+
+
+def _check_creation(call: Call[Any], request: CreateDelegationTokenRequest, owner: str) -> None:
+    if not _may_have_tokens(call):
+        raise DelegationTokenRequestNotAllowed
+    if owner != call.client.principal and not may(call, Operation.CREATE_TOKENS, Kind.USER, owner):
+        raise DelegationTokenAuthorizationFailed
+    if any(renewer.principal_type != USER for renewer in request.renewers):
+        raise InvalidPrincipalType
+
+
+@endpoint(ApiKey.RENEW_DELEGATION_TOKEN, on=BOTH, failed=renew_token_failed)
+@endpoint(ApiKey.EXPIRE_DELEGATION_TOKEN, on=BOTH, failed=expire_token_failed)
+async def change_delegation_token(call: Call[Any], request: Any) -> Any:
+    """Let the active controller renew or expire a token."""
+    if not _may_have_tokens(call):
+        raise DelegationTokenRequestNotAllowed
+    return await call.node.decide(call, request)
+
+
+@endpoint(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=CONTROLLER)
+def describe_no_token(call: Call[ControllerNode], request: Any) -> Any:
+    """Fail as Kafka's controllers do: they advertise the API and have no handler for it."""
+    raise UnknownServerError
 
 
 def _time(error: ApiError) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.broker.authorization.group_guards import guard_delete_groups
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -22,7 +23,7 @@ def delete_groups_failed(request: DeleteGroupsRequest, version: int, error: ApiE
     return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
 
 
-@endpoint(ApiKey.DELETE_GROUPS, failed=delete_groups_failed)
+@endpoint(ApiKey.DELETE_GROUPS, failed=delete_groups_failed, guard=guard_delete_groups)
 def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later:
     """Let the coordinator of each group decide."""
     asked = list(dict.fromkeys(request.groups_names))

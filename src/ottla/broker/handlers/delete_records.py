@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.authorization.data_guards import guard_delete_records
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.endpoint import endpoint
+from ottla.metadata.controller.topic_names import INTERNAL_TOPICS
 from ottla.protocol.errors import (
     NONE,
     ApiError,
@@ -47,7 +48,7 @@ def delete_records_failed(request: DeleteRecordsRequest, version: int, error: Ap
     )
 
 
-@endpoint(ApiKey.DELETE_RECORDS, failed=delete_records_failed)
+@endpoint(ApiKey.DELETE_RECORDS, failed=delete_records_failed, guard=guard_delete_records)
 def delete_records(call: Call[BrokerNode], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Later:
     """Delete up to each offset; of a partition that is named twice the last counts."""
     wanted: dict[str, dict[int, int]] = {}

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -43,7 +45,9 @@ def describe_client_quotas_failed(
     return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
 
 
-@endpoint(ApiKey.DESCRIBE_CLIENT_QUOTAS, failed=describe_client_quotas_failed)
+@endpoint(
+    ApiKey.DESCRIBE_CLIENT_QUOTAS, failed=describe_client_quotas_failed, guard=of_cluster(Operation.DESCRIBE_CONFIGS)
+)
 def describe_client_quotas(
     call: Call[BrokerNode], request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:

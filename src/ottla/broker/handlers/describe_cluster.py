@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
+from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.endpoint import endpoint
-from ottla.protocol.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.errors import InvalidRequest, MismatchedEndpointType, UnsupportedEndpointType, UnsupportedVersion
+from ottla.protocol.messages.apis import CONTROLLER, ApiKey
 from ottla.protocol.messages.rpc.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -43,6 +47,34 @@ def describe_cluster(call: Call[BrokerNode], request: DescribeClusterRequest) ->
         cluster_id=call.node.cluster_id,
         controller_id=call.node.random.choice(alive) if alive else -1,
         brokers=brokers,
+        cluster_authorized_operations=(
+            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+@endpoint(ApiKey.DESCRIBE_CLUSTER, on=CONTROLLER, guard=of_cluster(Operation.ALTER))
+def describe_controllers(call: Call[ControllerNode], request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Describe the controllers that the client's listener reaches."""
+    image, listener = call.node.image, call.client.listener
+    if image.features.metadata_version < CONTROLLER_REGISTRATION:
+        raise UnsupportedVersion(
+            "Direct-to-controller communication is not supported with the current MetadataVersion."
+        )
+    if request.endpoint_type == BROKERS:
+        why = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        raise InvalidRequest(why) if call.version == 0 else MismatchedEndpointType(why)
+    if request.endpoint_type != CONTROLLERS:
+        raise UnsupportedEndpointType(f"Unsupported endpoint type {request.endpoint_type}")
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=call.node.cluster_id,
+        controller_id=call.node.leader_id(),
+        brokers=[
+            DescribeClusterBroker(broker_id=number, host=address.host, port=address.port)
+            for number, controller in sorted(image.controllers.items())
+            if (address := controller.endpoints.get(listener)) is not None
+        ],
         cluster_authorized_operations=(
             cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
         ),

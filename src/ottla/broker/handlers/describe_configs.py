@@ -7,6 +7,7 @@ brokers have in common. The texts that explain a setting are left out: they are 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
+from ottla.broker.authorization.admin_guards import guard_describe_configs
 from ottla.broker.handlers import broker_loggers
 from ottla.broker.handlers.setting_entries import (
     Entry,
@@ -26,7 +27,7 @@ from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, ApiKey
 from ottla.protocol.messages.rpc.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -65,7 +66,7 @@ def describe_configs_failed(request: DescribeConfigsRequest, version: int, error
     )
 
 
-@endpoint(ApiKey.DESCRIBE_CONFIGS, failed=describe_configs_failed)
+@endpoint(ApiKey.DESCRIBE_CONFIGS, on=BOTH, failed=describe_configs_failed, guard=guard_describe_configs)
 def describe_configs(call: Call[Described], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource, or say why it cannot be."""
     for asked in request.resources:

@@ -10,6 +10,7 @@ from functools import partial
 
 from ottla.broker.authorization.access_checks import when_answered
 from ottla.broker.authorization.authorized_operations import tell_group_operations
+from ottla.broker.authorization.group_guards import guard_describe_groups
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -27,7 +28,7 @@ def describe_groups_failed(request: DescribeGroupsRequest, version: int, error: 
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
 
 
-@endpoint(ApiKey.DESCRIBE_GROUPS, failed=describe_groups_failed)
+@endpoint(ApiKey.DESCRIBE_GROUPS, failed=describe_groups_failed, guard=guard_describe_groups)
 def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> Later:
     """Ask the coordinator of each group."""
 

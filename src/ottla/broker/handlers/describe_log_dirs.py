@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -29,7 +31,7 @@ _PARTITIONS_A_TURN = 500
 """After so many, which takes about a millisecond, other requests get their turn."""
 
 
-@endpoint(ApiKey.DESCRIBE_LOG_DIRS)
+@endpoint(ApiKey.DESCRIBE_LOG_DIRS, guard=of_cluster(Operation.DESCRIBE))
 async def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Tell what the directories hold of all partitions, or of those that are asked for. Others get their turn."""
     wanted = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.data_guards import guard_describe_producers
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -28,7 +29,7 @@ def describe_producers_failed(
     return DescribeProducersResponse(topics=[_failed(topic, error) for topic in request.topics])
 
 
-@endpoint(ApiKey.DESCRIBE_PRODUCERS, failed=describe_producers_failed)
+@endpoint(ApiKey.DESCRIBE_PRODUCERS, failed=describe_producers_failed, guard=guard_describe_producers)
 def describe_producers(call: Call[BrokerNode], request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Tell the producers of each partition of which this broker has a replica."""
     return DescribeProducersResponse(topics=[_topic(call, topic) for topic in request.topics])

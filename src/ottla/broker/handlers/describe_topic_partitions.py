@@ -10,11 +10,11 @@ from collections.abc import Collection
 from ottla.broker.authorization.access_checks import TOPIC_REFUSED, allowed
 from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.authorization.authorized_operations import topic_operations
-from ottla.broker.handlers.metadata import INTERNAL_TOPICS, offline_replicas
+from ottla.broker.handlers.metadata import offline_replicas
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.metadata.controller.topic_names import INTERNAL_TOPICS, check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, InvalidRequest, UnknownTopicOrPartition

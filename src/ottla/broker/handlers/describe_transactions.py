@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_describe_transactions
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -25,7 +26,7 @@ def describe_transactions_failed(
     return DescribeTransactionsResponse(transaction_states=[_failed(each, error) for each in request.transactional_ids])
 
 
-@endpoint(ApiKey.DESCRIBE_TRANSACTIONS, failed=describe_transactions_failed)
+@endpoint(ApiKey.DESCRIBE_TRANSACTIONS, failed=describe_transactions_failed, guard=guard_describe_transactions)
 def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsRequest) -> Later:
     """Look each transaction up; one that is not here spoils only its own answer."""
     gathering: Gathering[TransactionState] = Gathering(

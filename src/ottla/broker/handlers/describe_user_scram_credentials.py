@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.handlers.describe_configs import Described
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, ApiKey
 from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -15,7 +17,7 @@ from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
 )
 
 
-@endpoint(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+@endpoint(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=BOTH, guard=of_cluster(Operation.DESCRIBE))
 def describe_user_scram_credentials(
     call: Call[Described], request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:

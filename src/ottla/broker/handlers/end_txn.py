@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.authorization.group_guards import guard_end_txn
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -27,7 +28,7 @@ def end_txn_failed(request: EndTxnRequest, version: int, error: ApiError) -> End
     return EndTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 
-@endpoint(ApiKey.END_TXN, failed=end_txn_failed)
+@endpoint(ApiKey.END_TXN, failed=end_txn_failed, guard=guard_end_txn)
 def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
     """Let the transaction's coordinator decide."""
     transactions = call.node.transactions

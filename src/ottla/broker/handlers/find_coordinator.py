@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ottla.broker.authorization.group_guards import guard_find_coordinator
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -48,7 +49,7 @@ def find_coordinator_failed(request: FindCoordinatorRequest, version: int, error
     return _answer(request, version, [_failed(key, error) for key in _keys(request, version)])
 
 
-@endpoint(ApiKey.FIND_COORDINATOR, failed=find_coordinator_failed)
+@endpoint(ApiKey.FIND_COORDINATOR, failed=find_coordinator_failed, guard=guard_find_coordinator)
 def find_coordinator(call: Call[BrokerNode], request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Look each key up; one bad key spoils only its own answer."""
     return _answer(

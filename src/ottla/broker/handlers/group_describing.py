@@ -10,7 +10,7 @@ from ottla.broker.authorization.access_checks import when_answered
 from ottla.broker.authorization.authorized_operations import DescribedGroup, tell_group_operations
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.broker.requests.endpoint import Guard, endpoint
 from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import ApiError, GroupIdNotFound, InvalidGroupId
@@ -28,12 +28,19 @@ Describe = Callable[[GroupsState, str], Any]
 
 
 def describes_groups(
-    key: ApiKey, group: Callable[..., Any], prepare: Callable[[Call[BrokerNode]], Describe]
-) -> Endpoint:
-    """The endpoint of an API that describes groups.
+    key: ApiKey, group: Callable[..., Any], *, guard: Guard
+) -> Callable[[Callable[[Call[BrokerNode]], Describe]], Callable[[Call[Any], Any], Later]]:
+    """Register the endpoint of an API that describes groups.
 
-    `group` makes its struct of one group; `prepare` raises if there are no such groups, and gives what describes one.
+    The decorated function returns what describes one group, or raises if this broker has no groups of that protocol.
+    `group` is the struct of the response that describes a group.
     """
+    return lambda prepare: _register(key, group, prepare, guard)
+
+
+def _register(
+    key: ApiKey, group: Callable[..., Any], prepare: Callable[[Call[BrokerNode]], Describe], guard: Guard
+) -> Callable[[Call[Any], Any], Later]:
     api = BY_KEY[key]
 
     def failed_part(group_id: str, error: ApiError) -> Described:
@@ -46,7 +53,7 @@ def describes_groups(
         """The error for each group."""
         return api.response(groups=[failed_part(group_id, error) for group_id in request.group_ids])
 
-    @endpoint(key, failed=failed)
+    @endpoint(key, failed=failed, guard=guard)
     def describe_groups(call: Call[BrokerNode], request: Any) -> Later:
         """Ask the coordinator of each group."""
         describe = prepare(call)

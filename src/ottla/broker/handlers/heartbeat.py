@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.access_checks import of_group
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -13,7 +15,7 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-@endpoint(ApiKey.HEARTBEAT)
+@endpoint(ApiKey.HEARTBEAT, guard=of_group(Operation.READ))
 def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | HeartbeatResponse:
     """Let the group's coordinator decide. One that is still loading takes the member's word for it."""
     if not request.group_id:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from ottla.broker.authorization.data_guards import guard_init_producer_id
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -28,7 +29,7 @@ def init_producer_id_failed(request: InitProducerIdRequest, version: int, error:
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
-@endpoint(ApiKey.INIT_PRODUCER_ID, failed=init_producer_id_failed)
+@endpoint(ApiKey.INIT_PRODUCER_ID, failed=init_producer_id_failed, guard=guard_init_producer_id)
 def init_producer_id(
     call: Call[BrokerNode], request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later | Coroutine[Any, Any, InitProducerIdResponse | Later]:

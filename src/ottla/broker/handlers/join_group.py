@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.broker.authorization.access_checks import of_group
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -30,7 +32,7 @@ def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) 
     return _in_version(JoinGroupResponse(error_code=error.code, member_id=member_id), version)
 
 
-@endpoint(ApiKey.JOIN_GROUP, failed=join_group_failed)
+@endpoint(ApiKey.JOIN_GROUP, failed=join_group_failed, guard=of_group(Operation.READ))
 def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
     """Let the group's coordinator decide; the answer comes with the next generation."""
     context = context_of(call)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.broker.authorization.access_checks import of_group
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -40,7 +42,7 @@ def leave_group_failed(request: LeaveGroupRequest, version: int, error: ApiError
     return LeaveGroupResponse(error_code=error.code)
 
 
-@endpoint(ApiKey.LEAVE_GROUP, failed=leave_group_failed)
+@endpoint(ApiKey.LEAVE_GROUP, failed=leave_group_failed, guard=of_group(Operation.READ))
 def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

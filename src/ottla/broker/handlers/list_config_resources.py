@@ -6,6 +6,8 @@ v0 knew subscriptions of client metrics only · v1 asks by kind (KIP-1142); no k
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -28,7 +30,7 @@ _KINDS: Final = (
 )
 
 
-@endpoint(ApiKey.LIST_CONFIG_RESOURCES)
+@endpoint(ApiKey.LIST_CONFIG_RESOURCES, guard=of_cluster(Operation.DESCRIBE_CONFIGS))
 def list_config_resources(call: Call[BrokerNode], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List what is asked for: topics and brokers that are there, and whatever else has settings."""
     asked: Iterable[int] = request.resource_types or _KINDS

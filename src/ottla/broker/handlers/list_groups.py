@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.authorization.group_guards import guard_list_groups
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -16,7 +17,7 @@ from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsReque
 from ottla.storage.state_machine.decision import Decision
 
 
-@endpoint(ApiKey.LIST_GROUPS)
+@endpoint(ApiKey.LIST_GROUPS, guard=guard_list_groups)
 def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later:
     """Ask every coordinator here; one that is still loading spoils the answer, lest groups seem to be gone."""
     shards = list(call.node.groups)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from ottla.broker.authorization.data_guards import guard_list_offsets
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -85,7 +86,7 @@ def list_offsets_failed(request: ListOffsetsRequest, version: int, error: ApiErr
     )
 
 
-@endpoint(ApiKey.LIST_OFFSETS, failed=list_offsets_failed)
+@endpoint(ApiKey.LIST_OFFSETS, failed=list_offsets_failed, guard=guard_list_offsets)
 def list_offsets(
     call: Call[BrokerNode], request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:

@@ -5,6 +5,7 @@ v1 only those that run for longer than a time (KIP-994) · v2 only those whose i
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_list_transactions
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -19,7 +20,7 @@ from ottla.protocol.messages.rpc.list_transactions import (
 )
 
 
-@endpoint(ApiKey.LIST_TRANSACTIONS)
+@endpoint(ApiKey.LIST_TRANSACTIONS, guard=guard_list_transactions)
 def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) -> ListTransactionsResponse:
     """All that pass the filters, as far as they are decided."""
     pattern = None

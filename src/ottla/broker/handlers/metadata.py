@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from ottla.broker.authorization.access_checks import answered
 from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations, topic_operations
+from ottla.broker.authorization.data_guards import guard_metadata
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.metadata.controller.topic_names import check_topic_name
+from ottla.metadata.controller.topic_names import INTERNAL_TOPICS, check_topic_name
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import (
     DIRECTORY_LOST,
@@ -52,7 +53,6 @@ from ottla.protocol.wire.types import ZERO_UUID
 _KAFKAS_OWN: Final = "apache-kafka-java"
 """How Kafka's own clients call themselves. They move partitions together with their leaders' brokers, and without
 bootstrap servers to go back to they would count on a broker that is gone."""
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> MetadataResponse:
@@ -66,7 +66,7 @@ def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> 
     )
 
 
-@endpoint(ApiKey.METADATA, failed=metadata_failed)
+@endpoint(ApiKey.METADATA, failed=metadata_failed, guard=guard_metadata)
 def metadata(
     call: Call[BrokerNode], request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:

@@ -6,6 +6,7 @@ generation · v10 topics go by their ids.
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_offset_commit
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -39,7 +40,7 @@ def offset_commit_failed(request: OffsetCommitRequest, version: int, error: ApiE
     )
 
 
-@endpoint(ApiKey.OFFSET_COMMIT, failed=offset_commit_failed)
+@endpoint(ApiKey.OFFSET_COMMIT, failed=offset_commit_failed, guard=guard_offset_commit)
 def offset_commit(call: Call[BrokerNode], request: OffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     context = context_of(call)

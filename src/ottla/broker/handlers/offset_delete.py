@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_offset_delete
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -13,7 +14,7 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.offset_delete import OffsetDeleteRequest
 
 
-@endpoint(ApiKey.OFFSET_DELETE)
+@endpoint(ApiKey.OFFSET_DELETE, guard=guard_offset_delete)
 def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

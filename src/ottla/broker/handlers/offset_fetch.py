@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from ottla.broker.authorization.group_guards import guard_offset_fetch
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -40,7 +41,7 @@ def offset_fetch_failed(request: OffsetFetchRequest, version: int, error: ApiErr
     return _answer(request, version, [_failed(group, error) for group in _groups(request, version)])
 
 
-@endpoint(ApiKey.OFFSET_FETCH, failed=offset_fetch_failed)
+@endpoint(ApiKey.OFFSET_FETCH, failed=offset_fetch_failed, guard=guard_offset_fetch)
 def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
     """Ask the coordinator of each group; a group that is elsewhere has an error of its own."""
     context, version, require_stable = context_of(call), call.version, request.require_stable

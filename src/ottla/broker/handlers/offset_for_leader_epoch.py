@@ -5,6 +5,7 @@ v2 the epoch that the reader believes in · v3 who asks · v4 flexible. Only the
 
 from __future__ import annotations
 
+from ottla.broker.authorization.data_guards import guard_offset_for_leader_epoch
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
@@ -36,7 +37,7 @@ def offset_for_leader_epoch_failed(
     )
 
 
-@endpoint(ApiKey.OFFSET_FOR_LEADER_EPOCH, failed=offset_for_leader_epoch_failed)
+@endpoint(ApiKey.OFFSET_FOR_LEADER_EPOCH, failed=offset_for_leader_epoch_failed, guard=guard_offset_for_leader_epoch)
 def offset_for_leader_epoch(
     call: Call[BrokerNode], request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Mapping
 
+from ottla.broker.authorization.data_guards import guard_produce, has_transactional_records
 from ottla.broker.handlers.hints import endpoints_of, leader_of
 from ottla.broker.handlers.verification import Verification, verification_of, without_questions
 from ottla.broker.requests.broker_node import BrokerNode
@@ -98,7 +99,7 @@ def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> Pr
     return ProduceResponse(responses=list(topics.values()))
 
 
-@endpoint(ApiKey.PRODUCE, failed=produce_failed)
+@endpoint(ApiKey.PRODUCE, failed=produce_failed, guard=guard_produce)
 def produce(
     call: Call[BrokerNode], request: ProduceRequest
 ) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
@@ -393,20 +394,6 @@ def _failed(index: int, error: ApiError, partition: Partition | None = None) -> 
             for number, why in error.record_errors
         ]
     return answer
-
-
-def has_transactional_records(request: ProduceRequest) -> bool:
-    """Whether any of the batches belongs to a transaction."""
-    for topic in request.topic_data:
-        for part in topic.partition_data:
-            data = part.records
-            if (
-                isinstance(data, memoryview)
-                and len(data) >= HEADER_BYTES
-                and data[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-            ):
-                return True
-    return False
 
 
 def _with_hints(call: Call[BrokerNode], response: ProduceResponse) -> ProduceResponse:

@@ -10,14 +10,14 @@ from typing import Any
 
 from ottla.broker.requests.authentication import State
 from ottla.broker.requests.call import Call
-from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, IllegalSaslState, UnsupportedSaslMechanism
-from ottla.protocol.messages.apis import ApiKey
+from ottla.protocol.messages.apis import BOTH, ApiKey
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-@endpoint(ApiKey.SASL_HANDSHAKE)
+@endpoint(ApiKey.SASL_HANDSHAKE, on=BOTH)
 def sasl_handshake(call: Call[Any], request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Agree on a mechanism."""
     known = call.client.authentication
@@ -32,7 +32,7 @@ def authentication_failed(request: SaslAuthenticateRequest, version: int, error:
     return SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
 
 
-@endpoint(ApiKey.SASL_AUTHENTICATE, failed=authentication_failed)
+@endpoint(ApiKey.SASL_AUTHENTICATE, on=BOTH, failed=authentication_failed)
 def sasl_authenticate(call: Call[Any], request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     """Take one token of the exchange."""
     known = call.client.authentication
@@ -40,6 +40,3 @@ def sasl_authenticate(call: Call[Any], request: SaslAuthenticateRequest) -> Sasl
         raise IllegalSaslState("SaslAuthenticate request received after successful authentication")
     answer, lifetime_ms = known.take(call.client, bytes(request.auth_bytes))
     return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (sasl_handshake, sasl_authenticate)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import allowed, when_answered
+from ottla.broker.authorization.access_checks import allowed, of_group, when_answered
 from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.handlers.hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_group_heartbeat import check_enabled
@@ -67,7 +67,7 @@ def acknowledge_failed(request: ShareAcknowledgeRequest, version: int, error: Ap
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
-@endpoint(ApiKey.SHARE_ACKNOWLEDGE, failed=acknowledge_failed)
+@endpoint(ApiKey.SHARE_ACKNOWLEDGE, failed=acknowledge_failed, guard=of_group(Operation.READ))
 def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) -> Later:
     """Take what the member says; it is answered when that is written down."""
     key = session_key(call, request.group_id, request.member_id)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.broker.authorization.access_checks import when_answered
+from ottla.broker.authorization.access_checks import of_group, when_answered
+from ottla.broker.authorization.actions import Operation as AclOperation
 from ottla.broker.handlers.hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_acknowledge import (
     FIRST_WITH_RENEWAL,
@@ -56,7 +57,7 @@ def share_fetch_failed(request: ShareFetchRequest, version: int, error: ApiError
     return ShareFetchResponse(error_code=error.code)
 
 
-@endpoint(ApiKey.SHARE_FETCH, failed=share_fetch_failed)
+@endpoint(ApiKey.SHARE_FETCH, failed=share_fetch_failed, guard=of_group(AclOperation.READ))
 def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
     """Acknowledge, then fetch; the answer has both."""
     key = session_key(call, request.group_id, request.member_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_share_group_describe
 from ottla.broker.handlers.group_describing import Describe, describes_groups
 from ottla.broker.handlers.share_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
@@ -12,10 +13,8 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
 
 
-def _prepare(call: Call[BrokerNode]) -> Describe:
+@describes_groups(ApiKey.SHARE_GROUP_DESCRIBE, DescribedGroup, guard=guard_share_group_describe)
+def share_group_describe(call: Call[BrokerNode]) -> Describe:
     check_enabled(call)
     context = context_of(call)
     return lambda state, group_id: describe_group(state, group_id, context)
-
-
-share_group_describe = describes_groups(ApiKey.SHARE_GROUP_DESCRIBE, DescribedGroup, _prepare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.coordinated import CallTicket
@@ -24,7 +25,7 @@ def heartbeat_failed(request: ShareGroupHeartbeatRequest, version: int, error: A
     return ShareGroupHeartbeatResponse(error_code=error.code)
 
 
-@endpoint(ApiKey.SHARE_GROUP_HEARTBEAT, failed=heartbeat_failed)
+@endpoint(ApiKey.SHARE_GROUP_HEARTBEAT, failed=heartbeat_failed, guard=guard_group_heartbeat)
 def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRequest) -> Later:
     """Let the group's coordinator decide; states that the group needs are asked for when the member is answered."""
     check_enabled(call)

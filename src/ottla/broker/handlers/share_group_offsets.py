@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.broker.authorization.group_guards import (
+    guard_alter_share_group_offsets,
+    guard_delete_share_group_offsets,
+    guard_describe_share_group_offsets,
+)
 from ottla.broker.handlers.share_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
@@ -46,7 +51,7 @@ def describe_failed(
     return DescribeShareGroupOffsetsResponse(groups=[_failed(group.group_id, error) for group in request.groups])
 
 
-@endpoint(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, failed=describe_failed)
+@endpoint(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, failed=describe_failed, guard=guard_describe_share_group_offsets)
 async def describe_share_group_offsets(
     call: Call[BrokerNode], request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
@@ -132,7 +137,7 @@ def _partition(
     return answer
 
 
-@endpoint(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+@endpoint(ApiKey.ALTER_SHARE_GROUP_OFFSETS, guard=guard_alter_share_group_offsets)
 async def alter_share_group_offsets(
     call: Call[BrokerNode], request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
@@ -144,7 +149,7 @@ async def alter_share_group_offsets(
     return AlterShareGroupOffsetsResponse(responses=altered.topics)
 
 
-@endpoint(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+@endpoint(ApiKey.DELETE_SHARE_GROUP_OFFSETS, guard=guard_delete_share_group_offsets)
 async def delete_share_group_offsets(
     call: Call[BrokerNode], request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:

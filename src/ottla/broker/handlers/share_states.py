@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.broker.authorization.access_checks import of_cluster
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.endpoint import Endpoint, Failed, Handler, endpoint
+from ottla.broker.requests.endpoint import Failed, Handler, endpoint
 from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
 from ottla.coordinators.share.state import Key, ShareStates
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import ApiKey
 from ottla.storage.state_machine.decision import Decision
-
-
-def _declared(key: ApiKey, step: Step) -> Endpoint:
-    return endpoint(key, failed=_failed_at(step))(_handler_of(step))
 
 
 def _failed_at(step: Step) -> Failed:
@@ -89,10 +87,11 @@ def _refused(step: Step, partition: int, error: ApiError) -> Any:
     return step.result(partition=partition, error_code=error.code, error_message=error.message)
 
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    _declared(ApiKey.INITIALIZE_SHARE_GROUP_STATE, INITIALIZE),
-    _declared(ApiKey.READ_SHARE_GROUP_STATE, READ),
-    _declared(ApiKey.WRITE_SHARE_GROUP_STATE, WRITE),
-    _declared(ApiKey.DELETE_SHARE_GROUP_STATE, DELETE),
-    _declared(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARIZE),
-)
+for _key, _step in (
+    (ApiKey.INITIALIZE_SHARE_GROUP_STATE, INITIALIZE),
+    (ApiKey.READ_SHARE_GROUP_STATE, READ),
+    (ApiKey.WRITE_SHARE_GROUP_STATE, WRITE),
+    (ApiKey.DELETE_SHARE_GROUP_STATE, DELETE),
+    (ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARIZE),
+):
+    endpoint(_key, failed=_failed_at(_step), guard=of_cluster(Operation.CLUSTER_ACTION))(_handler_of(_step))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorization.streams_guards import guard_streams_group_describe
 from ottla.broker.handlers.group_describing import Describe, describes_groups
 from ottla.broker.handlers.streams_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
@@ -11,9 +12,7 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
 
 
-def _prepare(call: Call[BrokerNode]) -> Describe:
+@describes_groups(ApiKey.STREAMS_GROUP_DESCRIBE, DescribedGroup, guard=guard_streams_group_describe)
+def streams_group_describe(call: Call[BrokerNode]) -> Describe:
     check_enabled(call)
     return describe_group
-
-
-streams_group_describe = describes_groups(ApiKey.STREAMS_GROUP_DESCRIBE, DescribedGroup, _prepare)

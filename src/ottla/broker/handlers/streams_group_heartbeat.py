@@ -11,25 +11,23 @@ from typing import Any, Final
 
 from ottla.broker.authorization.access_checks import allowed, may, when_answered
 from ottla.broker.authorization.actions import Kind, Operation
-from ottla.broker.handlers.metadata import INTERNAL_TOPICS
+from ottla.broker.authorization.streams_guards import guard_streams_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.streams.checking import check_heartbeat, topics_named
+from ottla.coordinators.groups.streams.checking import check_heartbeat, check_topic_names
 from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
 from ottla.coordinators.groups.streams.partition_counts import Status
 from ottla.coordinators.groups.streams.settings import heartbeat_interval_ms
-from ottla.metadata.controller.topic_names import check_topic_name
 from ottla.protocol.errors import (
     ApiError,
     FencedMemberEpoch,
     GroupIdNotFound,
     GroupMaxSizeReached,
     InvalidRequest,
-    InvalidTopic,
     StreamsInvalidTopology,
     UnknownMemberId,
     UnsupportedVersion,
@@ -38,7 +36,6 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    Topology,
 )
 from ottla.protocol.metadata_versions import STREAMS_VERSION
 
@@ -62,19 +59,6 @@ def check_enabled(call: Call[BrokerNode]) -> None:
         raise UnsupportedVersion("The version of API is not supported.")
 
 
-def check_names(topology: Topology) -> None:
-    """Raise StreamsInvalidTopology if a topology names topics that it may not use, or that there cannot be."""
-    names = list(dict.fromkeys(topics_named(topology)))
-    internal = [name for name in names if name in INTERNAL_TOPICS]
-    if internal:
-        raise StreamsInvalidTopology(
-            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
-        )
-    invalid = [name for name in names if not _is_valid(name)]
-    if invalid:
-        raise StreamsInvalidTopology(f"Topic names {','.join(invalid)} are not valid topic names.")
-
-
 def heartbeat_failed(
     request: StreamsGroupHeartbeatRequest, version: int, error: ApiError
 ) -> StreamsGroupHeartbeatResponse:
@@ -83,12 +67,12 @@ def heartbeat_failed(
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=words)
 
 
-@endpoint(ApiKey.STREAMS_GROUP_HEARTBEAT, failed=heartbeat_failed)
+@endpoint(ApiKey.STREAMS_GROUP_HEARTBEAT, failed=heartbeat_failed, guard=guard_streams_group_heartbeat)
 def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbeatRequest) -> Later:
     """Let the group's coordinator decide."""
     check_enabled(call)
     if request.topology is not None:
-        check_names(request.topology)
+        check_topic_names(request.topology)
     context = context_of(call)
     check_heartbeat(request)
     shard = call.node.groups.of(request.group_id)
@@ -137,11 +121,3 @@ def _add(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
     for status in response.status or ():
         if status.status_code == Status.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; {detail}"
-
-
-def _is_valid(name: str) -> bool:
-    try:
-        check_topic_name(name)
-    except InvalidTopic:
-        return False
-    return True

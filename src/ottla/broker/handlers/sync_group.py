@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.authorization.access_checks import of_group
+from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinated import CallTicket, coordinated
@@ -20,7 +22,7 @@ from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-@endpoint(ApiKey.SYNC_GROUP)
+@endpoint(ApiKey.SYNC_GROUP, guard=of_group(Operation.READ))
 def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
     """Let the group's coordinator decide; the answer comes with the leader's assignment."""
     if call.version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):

@@ -5,6 +5,7 @@ v3 the member and its generation are checked (KIP-447) · v5 the group is added 
 
 from __future__ import annotations
 
+from ottla.broker.authorization.group_guards import guard_txn_offset_commit
 from ottla.broker.handlers.verification import commit_when_verified
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -37,7 +38,7 @@ def txn_offset_commit_failed(request: TxnOffsetCommitRequest, version: int, erro
     )
 
 
-@endpoint(ApiKey.TXN_OFFSET_COMMIT, failed=txn_offset_commit_failed)
+@endpoint(ApiKey.TXN_OFFSET_COMMIT, failed=txn_offset_commit_failed, guard=guard_txn_offset_commit)
 def txn_offset_commit(call: Call[BrokerNode], request: TxnOffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.broker.authorization.group_guards import guard_write_txn_markers
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -31,7 +32,7 @@ def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, erro
     return _response(request, [dict.fromkeys(_partitions(marker), error.code) for marker in request.markers])
 
 
-@endpoint(ApiKey.WRITE_TXN_MARKERS, failed=write_txn_markers_failed)
+@endpoint(ApiKey.WRITE_TXN_MARKERS, failed=write_txn_markers_failed, guard=guard_write_txn_markers)
 def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -> Later:
     """Write all markers; answered when all replicas have them."""
     gathering: Gathering[Codes] = Gathering(len(request.markers), lambda codes: call.answer(_response(request, codes)))

@@ -83,8 +83,8 @@ class BrokerNode:
     """Asks the controller for topics that a client named, in its name; None where that is switched off."""
     ask_controller: Callable[[Any], Awaitable[Any]]
     """The answer of the active controller, wherever it is, to a request of this broker's own."""
-    forward: Callable[[Call[BrokerNode], Any], Awaitable[Any]] = _no_controller
-    """The answer of the active controller to a client's request, which is handed on to it."""
+    decide: Callable[[Call[BrokerNode], Any], Awaitable[Any]] = _no_controller
+    """Forwards a client's request to the active controller, and returns its response."""
     create_internal_topic: Callable[[str], None] = _nothing
     """Asks the controller for a topic that a coordinator of this broker needs; it may be on its way already."""
     create_streams_topics: Callable[[Call[BrokerNode], Sequence[CreatableTopic], int, int], Mapping[str, str]] = (

@@ -35,7 +35,8 @@ class ControllerNode:
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
     """A controller hands nothing on: what it serves, it serves itself."""
     decide: Callable[[Call[ControllerNode], Any], Awaitable[Any]]
-    """The active controller's decision on a request; raises NotController if it is not on this node."""
+    """Lets the controller of this node decide on a request, and returns its response; raises NotController if it is not
+    the active one."""
     ask_quorum: Callable[[Call[ControllerNode], Any], None]
     """Hands a request to consensus, which answers the call."""
     handle: Callable[[Exchange, Client], None] | None = None

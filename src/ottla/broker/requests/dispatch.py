@@ -22,8 +22,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from ottla.broker.authorization.actions import Answers, Unanswered
 from ottla.broker.network.request import SecondOutcome
 from ottla.broker.requests.call import LATER, NOTHING, Call, Client, CloseConnection, Exchange
-from ottla.broker.requests.endpoint import Endpoint
-from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
+from ottla.broker.requests.endpoint import Endpoint, Guard, endpoint_of
+from ottla.broker.requests.envelope import Enclosed
+from ottla.protocol.errors import ApiError, NotController, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersion, ApiVersionsResponse
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 N = TypeVar("N")
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
-Guard = Callable[[Call[Any], Any], None]
 
 _head = struct.Struct(">hhih").unpack_from
 _HEAD_BYTES = 10
@@ -107,7 +107,7 @@ class Dispatch(Generic[N]):
         spawn: Spawn,
         after: Callable[[], None],
         unstable: bool = False,
-        guards: Mapping[ApiKey, Guard] | None = None,
+        has_guards: bool = False,
         watch: Callable[[Route], None] | None = None,
     ) -> None:
         self.node = node
@@ -116,7 +116,8 @@ class Dispatch(Generic[N]):
         self.unstable = unstable
         self.throttling: Throttling | None = None
         """Counts what clients use, while any of them has a quota."""
-        self._guards = guards or {}
+        self._has_guards = has_guards
+        """Whether guards run before the handlers: only a node with an authorizer needs them."""
         self._spawn = spawn
         self._after = after
         """Called when a handler has returned: completes what it made completable, ahead of new requests."""
@@ -233,7 +234,8 @@ class Dispatch(Generic[N]):
 
     def _make(self, endpoint: Endpoint, version: int) -> Route:
         route = Route(endpoint, version)
-        route.guard = self._guards.get(endpoint.api.key)
+        if self._has_guards:
+            route.guard = endpoint.guard
         if self._watch is not None:
             self._watch(route)
         return route
@@ -273,6 +275,9 @@ class Dispatch(Generic[N]):
 
     def finish_failed(self, call: Call[N], error: Exception) -> None:
         """Answer with an error, or end the connection where no answer is expected or possible."""
+        if isinstance(error, NotController) and isinstance(call.exchange, Enclosed):
+            call.exchange.fail(error)  # for the broker that forwarded the request: it looks for the active controller
+            return
         if not isinstance(error, ApiError | CloseConnection):
             logger.error("%s v%d failed: %r", call.route.api.name, call.version, call.request, exc_info=error)
             error = UnknownServerError()
@@ -376,4 +381,4 @@ def _tell_versions(request: None, version: int, error: ApiError) -> ApiVersionsR
     return ApiVersionsResponse(error_code=error.code, api_keys=[known])
 
 
-_REFUSED_API_VERSIONS = Endpoint(BY_KEY[ApiKey.API_VERSIONS], _refuse_version, _tell_versions)
+_REFUSED_API_VERSIONS = endpoint_of(ApiKey.API_VERSIONS, _refuse_version, failed=_tell_versions)

@@ -1,38 +1,23 @@
-"""Envelope (key 58): a broker hands on a client's request, with who the client is (KIP-590).
+"""The request inside an envelope, which a broker forwarded for a client (KIP-590).
 
-The request inside goes the way of all requests, and its answer travels back inside the answer. An error of the envelope
-itself is for the broker: that it should look for the active controller, or that the request inside cannot be read.
+It takes the way of all requests, and its response travels back inside the envelope's response. An error of the envelope
+itself is for the broker: another controller is active, or the request inside cannot be read.
 
-As in Kafka the two are counted and logged as one: as the request inside, with the envelope's times, from its arrival
-to the last byte of its answer. An envelope that cannot be opened is counted as an Envelope.
+As in Kafka, the two are counted and logged as one: as the request inside, with the envelope's times, from its arrival
+to the last byte of its response. An envelope that cannot be opened is counted as an Envelope.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import struct
 from typing import Any, Final, cast
 
-from ottla.broker.requests.call import LATER, Call, Later
+from ottla.broker.requests.call import Call
 from ottla.broker.requests.controller_node import ControllerNode
-from ottla.broker.requests.endpoint import endpoint
-from ottla.protocol.errors import (
-    ApiError,
-    InvalidRequest,
-    PrincipalDeserializationFailure,
-    UnknownServerError,
-    UnsupportedVersion,
-)
-from ottla.protocol.messages.apis import BY_KEY, ApiKey
-from ottla.protocol.messages.principal import DefaultPrincipal
-from ottla.protocol.messages.rpc.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.protocol.wire.codec import decode
-from ottla.protocol.wire.errors import ProtocolError
+from ottla.protocol.errors import ApiError, UnknownServerError, UnsupportedVersion
+from ottla.protocol.messages.rpc.envelope import EnvelopeResponse
 from ottla.protocol.wire.types import Chunk
 
 _LENGTH_BYTES: Final = 4
-_ADDRESS_BYTES: Final = (4, 16)
-_version = struct.Struct(">h")
 
 
 class _Answer(EnvelopeResponse):
@@ -110,42 +95,3 @@ class Enclosed:
         """Let the envelope's outcome be that of the request inside, if it was understood."""
         if self.note is not None:
             self._call.exchange.note = Forwarded(self.note)
-
-
-@endpoint(ApiKey.ENVELOPE)
-def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
-    """Open it, and let what is inside be handled for the client that sent it."""
-    client = call.client.forwarded()
-    client.principal, client.has_token = _principal(request.request_principal)
-    client.address = _address(request.client_host_address)
-    data = bytes(request.request_data)
-    if len(data) < _version.size:
-        raise UnsupportedVersion("there is no request in the envelope")
-    api = BY_KEY.get(_version.unpack_from(data)[0])
-    if api is None:
-        raise UnsupportedVersion("the API of the request in the envelope is not known here")
-    if not api.forwardable:
-        raise InvalidRequest(f"API {api.name} is not enabled or is not eligible for forwarding")
-    assert call.node.handle is not None, "a node that has listeners handles requests"
-    call.node.handle(Enclosed(call, data), client)
-    return LATER
-
-
-def _principal(data: bytes | None) -> tuple[str, bool]:
-    """Who the client is, and whether it proved that with a delegation token."""
-    try:
-        if data is None:
-            raise ProtocolError("there is none")
-        (version,) = _version.unpack_from(data)
-        found = decode(DefaultPrincipal, version, bytes(data)[_version.size :])
-    except (ProtocolError, struct.error) as error:
-        raise PrincipalDeserializationFailure(
-            f"Failed to deserialize client principal from envelope: {error}"
-        ) from None
-    return f"{found.type}:{found.name}", found.token_authenticated
-
-
-def _address(data: bytes) -> str:
-    if len(data) not in _ADDRESS_BYTES:
-        raise InvalidRequest("Failed to parse client address from envelope")
-    return str(ipaddress.ip_address(bytes(data)))

@@ -5,6 +5,7 @@ import re
 from ottla.protocol.errors import InvalidTopic
 
 METADATA_TOPIC = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MAX_NAME_LENGTH = 249
 _is_legal_name = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
 

@@ -2,14 +2,11 @@
 
 from typing import Any
 
-from ottla.broker.handlers import admin_table
-from ottla.broker.requests.dispatch import Dispatch
 from ottla.metadata.controller.configs import alter_configs, incremental_alter_configs
 from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.node.dynamic_settings import DynamicSettings
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import ApiError
-from ottla.protocol.messages.apis import Listeners
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.rpc.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -25,7 +22,7 @@ FILE = {
 
 
 class Admin(Broker):
-    """Broker 1, with a configuration file, that serves administrators only."""
+    """Broker 1, with a configuration file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,13 +33,6 @@ class Admin(Broker):
         self.controller = self._decided
         self.refusal: ApiError | None = None
         """What the controller says to everything, if anything."""
-        self._dispatch = Dispatch(
-            self.node,
-            {each.api.key: each for each in admin_table.ENDPOINTS},
-            Listeners.BROKER,
-            spawn=self._spawn,
-            after=self.completions.run,
-        )
         self.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST))
 
     def _decided(self, request: Any) -> Any:

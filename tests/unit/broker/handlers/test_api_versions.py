@@ -23,7 +23,7 @@ def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, 
         controller_versions=lambda: controller,
     )
     call: Any = SimpleNamespace(node=node, version=0, client=SimpleNamespace())
-    answer = api_versions.handler(call, ApiVersionsRequest())
+    answer = api_versions(call, ApiVersionsRequest())
     return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import controller_apis
+from ottla.broker.handlers.registry import CONTROLLER_ENDPOINTS
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch
@@ -63,7 +63,7 @@ class Controller:
         )
         dispatch = Dispatch(
             node,
-            {each.api.key: each for each in controller_apis.ENDPOINTS},
+            CONTROLLER_ENDPOINTS,
             Listeners.CONTROLLER,
             spawn=self.loop.create_task,
             after=lambda: None,
@@ -169,13 +169,12 @@ def test_a_broker_that_takes_another_node_for_the_leader_is_told_and_not_its_cli
 
 
 def test_every_api_of_the_listener_is_served() -> None:
-    served = {each.api.key for each in controller_apis.ENDPOINTS}
-    assert served == {key for key, api in BY_KEY.items() if api.listeners & Listeners.CONTROLLER}
+    assert CONTROLLER_ENDPOINTS.keys() == {key for key, api in BY_KEY.items() if api.listeners & Listeners.CONTROLLER}
 
 
 def test_all_apis_without_an_error_of_their_own_say_how_they_fail() -> None:
-    for each in controller_apis.ENDPOINTS:
-        assert each.failed(each.api.request(), each.api.latest_stable, InvalidRequest("no")) is not None
+    for endpoint in CONTROLLER_ENDPOINTS.values():
+        assert endpoint.failed(endpoint.api.request(), endpoint.api.latest_stable, InvalidRequest("no")) is not None
 
 
 def test_controllers_are_told_by_their_listener(controller: Controller) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS
 from ottla.broker.handlers.produce import produce_failed
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.endpoint import Endpoint
 from ottla.protocol.errors import ClusterAuthorizationFailed, UnknownServerError
@@ -100,11 +100,11 @@ def test_a_bug_in_a_produce_without_acks_ends_the_connection(broker: Broker, mon
     assert broker.send(request, 9).outcome.startswith("closed: Produce failed, and no answer is expected")
 
 
-@pytest.mark.parametrize("each", BROKER_ENDPOINTS, ids=lambda each: each.api.name)
-def test_every_failure_has_an_answer_but_that_of_a_produce_without_acks(each: Endpoint) -> None:
-    for version in range(each.api.oldest, each.api.latest + 1):
-        request = ProduceRequest(acks=1) if each.api.request is ProduceRequest else each.api.request()
-        assert each.failed(request, version, UnknownServerError()) is not None
+@pytest.mark.parametrize("endpoint", BROKER_ENDPOINTS.values(), ids=lambda endpoint: endpoint.api.name)
+def test_every_failure_has_an_answer_but_that_of_a_produce_without_acks(endpoint: Endpoint) -> None:
+    for version in range(endpoint.api.oldest, endpoint.api.latest + 1):
+        request = ProduceRequest(acks=1) if endpoint.api.request is ProduceRequest else endpoint.api.request()
+        assert endpoint.failed(request, version, UnknownServerError()) is not None
     assert produce_failed(ProduceRequest(acks=0), 9, UnknownServerError()) is None
 
 

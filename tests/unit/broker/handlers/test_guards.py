@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
-from ottla.broker.authorization.guards import OF_BROKERS, OF_CONTROLLERS
 from ottla.broker.authorization.standard import StandardAuthorizer
-from ottla.broker.handlers.broker_table import BROKER_ENDPOINTS
+from ottla.broker.handlers.registry import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Route
-from ottla.broker.requests.endpoint import Endpoint
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import (
@@ -64,14 +62,14 @@ class Unanswered:
 
 def guarded(request: Any, version: int, authorizer: StandardAuthorizer, response: Any = None) -> Any:
     """What becomes of the answer; the request is changed in place."""
-    key = BY_KEY[schema_of(type(request)).key].key
-    endpoint = Endpoint(BY_KEY[key], lambda *_: None, lambda *_: None)
+    endpoint = BROKER_ENDPOINTS[ApiKey(schema_of(type(request)).key)]
     client = Client("10.0.0.1", "PLAINTEXT")
     client.principal = ME
     node: Any = SimpleNamespace(authorizer=authorizer, image=Image())
     exchange = Exchange(b"", request, version)
     call: Call[Any] = Call(node, Route(endpoint, version), version, 1, "c", client, exchange, Unanswered())
-    OF_BROKERS[key](call, request)
+    assert endpoint.guard is not None
+    endpoint.guard(call, request)
     return response if call.amend is None else call.amend(response)
 
 
@@ -83,20 +81,21 @@ def refused(request: Any, version: int, authorizer: StandardAuthorizer) -> type[
 
 @pytest.mark.parametrize(
     "key",
-    sorted(key for key in OF_CONTROLLERS if BY_KEY[key].listeners is Listeners.CONTROLLER or key is ApiKey.FETCH),
+    sorted(key for key in CONTROLLER_ENDPOINTS if BY_KEY[key].listeners is Listeners.CONTROLLER or key is ApiKey.FETCH),
     ids=lambda key: BY_KEY[key].name,
 )
 def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(key: ApiKey) -> None:
     def ask(authorizer: StandardAuthorizer) -> None:
         client = Client("10.0.0.1", "CONTROLLER")
         client.principal = ME
-        api = BY_KEY[key]
-        route = Route(Endpoint(api, lambda *_: None, lambda *_: None), api.latest_stable)
+        endpoint = CONTROLLER_ENDPOINTS[key]
+        route = Route(endpoint, endpoint.api.latest_stable)
         node: Any = SimpleNamespace(authorizer=authorizer, image=Image())
-        request = api.request()
+        request = endpoint.api.request()
         exchange = Exchange(b"", request, route.version)
         call: Call[Any] = Call(node, route, route.version, 1, "c", client, exchange, Unanswered())
-        OF_CONTROLLERS[key](call, request)
+        assert endpoint.guard is not None
+        endpoint.guard(call, request)
 
     with pytest.raises(ClusterAuthorizationFailed):
         ask(allowing((CLUSTER, CLUSTER_NAME, Operation.ALTER)))
@@ -301,14 +300,12 @@ UNGUARDED = {
     ApiKey.PUSH_TELEMETRY: "about clients' own metrics",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "its handler asks, as it tells a page at a time",
 }
-"""APIs of brokers that need no rights. Those that Ottla does not serve yet are not asked for."""
+"""APIs of brokers that need no rights, and why."""
 
 
 def test_every_api_that_is_served_is_guarded() -> None:
-    served = {endpoint.api.key for endpoint in BROKER_ENDPOINTS}
-    assert served - OF_BROKERS.keys() <= UNGUARDED.keys()
-    of_controllers = {api.key for api in BY_KEY.values() if api.listeners & Listeners.CONTROLLER}
-    assert of_controllers - OF_CONTROLLERS.keys() <= {
+    assert {key for key, endpoint in BROKER_ENDPOINTS.items() if endpoint.guard is None} == UNGUARDED.keys()
+    assert {key for key, endpoint in CONTROLLER_ENDPOINTS.items() if endpoint.guard is None} == {
         ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
         ApiKey.SASL_AUTHENTICATE,
@@ -317,3 +314,7 @@ def test_every_api_that_is_served_is_guarded() -> None:
         ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     }
+
+
+def test_a_broker_serves_every_api_of_its_listeners() -> None:
+    assert BROKER_ENDPOINTS.keys() == {api.key for api in BY_KEY.values() if api.listeners & Listeners.BROKER}

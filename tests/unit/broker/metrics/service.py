@@ -13,7 +13,7 @@ from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Dispatch, Route
-from ottla.broker.requests.endpoint import Endpoint, endpoint
+from ottla.broker.requests.endpoint import Endpoint, endpoint_of
 from ottla.config.listeners import ConnectionLimits
 from ottla.protocol.messages.apis import BY_KEY, ApiKey, Listeners
 from ottla.protocol.messages.headers import RequestHeader
@@ -32,7 +32,7 @@ class Service:
         loop = asyncio.get_running_loop()
         self.tasks: list[asyncio.Task[None]] = []
         self.routes: list[Route] = []
-        endpoints: dict[ApiKey, Endpoint] = {key: endpoint(key)(handler) for key, handler in handlers.items()}
+        endpoints: dict[ApiKey, Endpoint] = {key: endpoint_of(key, handler) for key, handler in handlers.items()}
         self.dispatch = Dispatch(
             None,
             endpoints,

@@ -7,7 +7,8 @@ from typing import Final
 
 from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.coordinators.groups.streams.member import JOINING, LEAVING_STATIC
-from ottla.protocol.errors import InvalidRequest, StreamsInvalidTopology
+from ottla.metadata.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from ottla.protocol.errors import InvalidRequest, InvalidTopic, StreamsInvalidTopology
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 
 _ALL_OR_NONE: Final = "If one task-type is non-null, all must be non-null."
@@ -20,6 +21,27 @@ def topics_named(topology: Topology) -> Iterator[str]:
         yield from each.repartition_sink_topics
         yield from (topic.name for topic in each.repartition_source_topics)
         yield from (topic.name for topic in each.state_changelog_topics)
+
+
+def check_topic_names(topology: Topology) -> None:
+    """Raise StreamsInvalidTopology if a topology names topics that it may not use, or that there cannot be."""
+    names = list(dict.fromkeys(topics_named(topology)))
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        raise StreamsInvalidTopology(
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        )
+    invalid = [name for name in names if not _is_valid(name)]
+    if invalid:
+        raise StreamsInvalidTopology(f"Topic names {','.join(invalid)} are not valid topic names.")
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return False
+    return True
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
