@@ -1,5 +1,6 @@
-"""Group, transaction and share coordinators: the rules of each, and the runtime that runs them on a broker.
+"""The group, transaction and share coordinators.
 
-Imports `protocol`, `config`, `storage`, `metadata`, `replication`, `client` and `security`. `groups`, `transactions`
-and `share` are pure.
+`groups`, `transactions` and `share` have the rules. They are pure: no sockets, files, clocks, threads or randomness,
+and none imports another. `runtime` runs them on a broker. The room imports `protocol`, `config`, `storage`, `metadata`,
+`replication`, `client` and `security`.
 """

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests of the classic protocol, for groups of either protocol."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup, for classic groups and for consumer groups with classic members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.storage.state_machine.decision import Decision, Ticket
 
 
 def join_group(state: GroupsState, request: JoinGroupRequest, ticket: Ticket, context: Context) -> Decision[Any]:
-    """Let a member join. A consumer or streams group without members becomes a classic one then."""
+    """Let a member join. A consumer or streams group without members becomes a classic group."""
     group = state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.join(state, group, request, context)
@@ -27,12 +27,12 @@ def join_group(state: GroupsState, request: JoinGroupRequest, ticket: Ticket, co
         return joining.join_group(state, request, ticket, context)
     decision = joining.join_group(state.without_group(group.id), request, ticket, context)
     if not decision.records:
-        return decision  # it was refused
+        return decision  # the request failed: the group stays as it is
     return replace(decision, records=[*group.tombstones(), *decision.records])
 
 
 def sync_group(state: GroupsState, request: SyncGroupRequest, ticket: Ticket, context: Context) -> Decision[Any]:
-    """Tell a member its assignment."""
+    """Answer a member with its assignment."""
     group = state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.sync(state, group, request, context)
@@ -40,7 +40,7 @@ def sync_group(state: GroupsState, request: SyncGroupRequest, ticket: Ticket, co
 
 
 def heartbeat(state: GroupsState, request: HeartbeatRequest, context: Context) -> Decision[HeartbeatResponse]:
-    """Keep a member's session alive."""
+    """Extend a member's session."""
     group = state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.heartbeat(state, group, request, context)
@@ -48,7 +48,7 @@ def heartbeat(state: GroupsState, request: HeartbeatRequest, context: Context) -
 
 
 def leave_group(state: GroupsState, request: LeaveGroupRequest, context: Context) -> Decision[LeaveGroupResponse]:
-    """Take members out."""
+    """Remove members."""
     group = state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.leave(state, group, request, context)

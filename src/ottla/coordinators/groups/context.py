@@ -1,4 +1,4 @@
-"""What a decision about groups needs beside the request: who asks, the time, the cluster, the settings."""
+"""The inputs of a decision about groups beside the request: the client, the time, the metadata, the settings."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The surroundings of one decision."""
+    """The inputs of one decision."""
 
     now_ms: int
     image: Image
     settings: Callable[[str], Any]
-    """A setting of this broker as it is now, by Kafka's name, already read into its type."""
+    """Returns the current value of a broker setting, parsed into its type, by Kafka's name."""
     new_id: Callable[[], str]
-    """A new random UUID in its usual text form."""
+    """Returns a new random UUID as text."""
     client_id: str = ""
     client_host: str = ""
-    """The client's address as Kafka writes it, with a leading slash."""
+    """The client's address with a leading slash, as Kafka writes it."""
     version: int = 0
-    """Of the request."""
+    """The version of the request."""
     visible: Callable[[Collection[str]], Collection[str] | None] = field(default=lambda names: names)
-    """Those of some topics that the client may know of."""
+    """Returns the topics that the client may describe, of those given; None if that is not decided yet."""
     assignors: Mapping[str, Assignor] = field(default_factory=dict)
-    """What the operator has brought along, by what the setting has for it."""
+    """The operator's assignors, by the entry of the setting that names them."""

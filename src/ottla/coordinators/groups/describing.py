@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.coordinators.groups.classic.group import ClassicGroup, State
+from ottla.coordinators.groups.classic.group import ClassicGroup, ClassicGroupState
 from ottla.coordinators.groups.offset_records import offset_tombstone
 from ottla.coordinators.groups.state import NO_OFFSETS, GroupsState
 from ottla.protocol.errors import GroupIdNotFound
@@ -15,12 +15,12 @@ from ottla.protocol.messages.rpc.list_groups import ListedGroup, ListGroupsReque
 from ottla.storage.state_machine.decision import Decision
 
 DEAD: Final = "Dead"
-"""The state of a group that is not there."""
-_FIRST_TO_TELL_OF_MISSING_GROUPS: Final = 6
+"""The state of a group that does not exist."""
+_FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 6
 
 
 def list_groups(state: GroupsState, request: ListGroupsRequest) -> Iterator[ListedGroup]:
-    """The groups in one of some states and of one of some types; no states or types are all."""
+    """Yield the groups that pass the state and type filters of a request; an empty filter passes all."""
     states = {name.lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     for group in state.groups.values():
@@ -37,11 +37,11 @@ def list_groups(state: GroupsState, request: ListGroupsRequest) -> Iterator[List
 
 
 def describe_group(state: GroupsState, group_id: str, version: int) -> DescribedGroup:
-    """A classic group and its members."""
+    """Describe a classic group and its members."""
     group = state.groups.get(group_id)
     if not isinstance(group, ClassicGroup):
-        return _missing(group_id, version, "not found" if group is None else "is not a classic group")
-    protocol = group.protocol if group.state is State.STABLE else None
+        return _dead_group(group_id, version, "not found" if group is None else "is not a classic group")
+    protocol = group.protocol if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
@@ -61,22 +61,22 @@ def describe_group(state: GroupsState, group_id: str, version: int) -> Described
     )
 
 
-def _missing(group_id: str, version: int, why: str) -> DescribedGroup:
+def _dead_group(group_id: str, version: int, reason: str) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=DEAD)
-    if version >= _FIRST_TO_TELL_OF_MISSING_GROUPS:
+    if version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
         described.error_code = GroupIdNotFound.code
-        described.error_message = f"Group {group_id} {why}."
+        described.error_message = f"Group {group_id} {reason}."
     return described
 
 
 def delete_group(state: GroupsState, group_id: str) -> Decision[DeletableGroupResult]:
-    """Delete a group that has no members, with its offsets, also those of open transactions."""
+    """Delete a group without members and its offsets, including those of open transactions."""
     group = state.groups.get(group_id)
     if group is None:
         raise GroupIdNotFound(f"Group {group_id} not found.")
     group.check_delete()
     keys = set(state.offsets.get(group_id, NO_OFFSETS))
-    for producer_id in state.open.get(group_id, ()):
-        keys.update(state.pending[producer_id].get(group_id, NO_OFFSETS))
+    for producer_id in state.open_producers.get(group_id, ()):
+        keys.update(state.pending_offsets[producer_id].get(group_id, NO_OFFSETS))
     records = [offset_tombstone(group_id, key) for key in sorted(keys)]
     return Decision([*records, *group.tombstones()], DeletableGroupResult(group_id=group_id))

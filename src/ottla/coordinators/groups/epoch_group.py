@@ -1,6 +1,6 @@
-"""What groups of the three newer protocols have in common: members that heartbeat, a target, and epochs.
+"""The common base of consumer, share and streams groups: members with heartbeats, a target assignment, and epochs.
 
-group epoch ≥ target's epoch ≥ each member's epoch
+group epoch ≥ target assignment epoch ≥ epoch of each member
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from ottla.storage.state_machine.decision import Ticket
 FIRST_EPOCH: Final = 1
 _REFRESH_MS: Final = 2**31 - 1
 NO_ASSIGNMENT: Final = -1
-"""The target's epoch after its record was deleted."""
+"""The epoch of the target assignment after its record was deleted."""
 FIRST_COMMIT_WITH_EPOCH: Final = 9
-"""The version of OffsetCommit from which on members tell their epochs."""
+"""The first version of OffsetCommit in which members send their epoch."""
 
 M = TypeVar("M")
 
 
-class Refresh(NamedTuple):
-    """Until when the topics of a group need no other look, unless one of them changes. Not recorded."""
+class RefreshDeadline(NamedTuple):
+    """When a group must look at its topics again, if none of them changes before. Not recorded."""
 
-    until_ms: int
+    deadline_ms: int
     epoch: int
-    """The group's epoch then; the look counts only if that was written."""
+    """The group's epoch at the last look, which counts only if that epoch was written."""
 
     @classmethod
-    def after(cls, now_ms: int, epoch: int) -> Refresh:
-        """Return the deadline of a group whose topics were looked at now."""
+    def after(cls, now_ms: int, epoch: int) -> RefreshDeadline:
+        """Return the deadline of a group that looks at its topics now."""
         return cls(now_ms + _REFRESH_MS, epoch)
 
 
-NEVER_REFRESHED: Final = Refresh(0, 0)
+REFRESH_DUE: Final = RefreshDeadline(0, 0)
 
 
 class EpochGroup(Generic[M]):
-    """What such groups are asked, and answer in the same way."""
+    """The part of the group interface that is the same for all three kinds."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class EpochGroup(Generic[M]):
     epoch: int
     target_epoch: int
     target_timestamp: int
-    refresh: Refresh
+    refresh_deadline: RefreshDeadline
     members: Map[str, M]
 
     @property
@@ -61,8 +61,8 @@ class EpochGroup(Generic[M]):
         return not self.members
 
     def must_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be looked at, because they may have changed."""
-        return now_ms >= self.refresh.until_ms or self.epoch < self.refresh.epoch
+        """Whether the group must look at its topics again, because they may have changed."""
+        return now_ms >= self.refresh_deadline.deadline_ms or self.epoch < self.refresh_deadline.epoch
 
     def may_replace_target(self, interval_ms: int, now_ms: int) -> bool:
         """Whether the target is old enough; an interval of 0 allows it even after the clock was set back."""
@@ -72,18 +72,19 @@ class EpochGroup(Generic[M]):
         if self.members:
             raise NonEmptyGroup("The group is not empty.")
 
-    def parked(self) -> Iterator[Ticket]:
+    def parked_tickets(self) -> Iterator[Ticket]:
         return iter(())
 
     def member(self, member_id: str) -> M:
-        found = self.members.get(member_id)
-        if found is None:
+        """Return a member; raise UnknownMemberId if there is none."""
+        member = self.members.get(member_id)
+        if member is None:
             raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
-        return found
+        return member
 
 
 class _Reconciling(Protocol):
-    """A member that moves towards the target in steps."""
+    """A member that moves towards the target assignment in steps."""
 
     def is_reconciled_to(self, epoch: int) -> bool: ...
 
@@ -91,8 +92,8 @@ class _Reconciling(Protocol):
 R = TypeVar("R", bound=_Reconciling)
 
 
-def progress(group: EpochGroup[R]) -> str:
-    """The state of a group with members that move towards its target, as it is listed."""
+def reconciliation_state(group: EpochGroup[R]) -> str:
+    """Return the state name of a group with members."""
     if group.epoch > group.target_epoch:
         return "Assigning"
     if all(member.is_reconciled_to(group.target_epoch) for member in group.members.values()):
@@ -101,7 +102,7 @@ def progress(group: EpochGroup[R]) -> str:
 
 
 def update_counts(counts: Map[str, int], old: Collection[str], new: Collection[str]) -> Map[str, int]:
-    """Return the counts after one member replaced its names by others."""
+    """Return the numbers of members by name after one member replaced its names."""
     if old == new:
         return counts
     changed = counts.mutate()
@@ -116,7 +117,7 @@ def update_counts(counts: Map[str, int], old: Collection[str], new: Collection[s
     return changed.finish()
 
 
-def have_common(some: Collection[str], others: Collection[str]) -> bool:
-    """Whether two collections that are quick to look up in have a name in common: the shorter one is walked through."""
-    shorter, longer = (some, others) if len(some) <= len(others) else (others, some)
+def intersects(first: Collection[str], second: Collection[str]) -> bool:
+    """Whether two sets or mappings share a name; iterates over the shorter one."""
+    shorter, longer = (first, second) if len(first) <= len(second) else (second, first)
     return any(name in longer for name in shorter)

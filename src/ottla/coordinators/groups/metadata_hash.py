@@ -1,7 +1,7 @@
-"""A hash of the topics a group reads: when it changes, partitions must be assigned anew.
+"""The hash of the topics that a group is subscribed to. A new hash means that partitions must be reassigned.
 
-It is XXH3 (64 bits) over what Kafka 4.3 puts in: strings as UTF-16 with their length behind them, numbers in little
-endian. A group that changes places between the two coordinators is therefore not rebalanced.
+It is XXH3 (64 bits) over the same bytes as in Kafka 4.3: strings in UTF-16 followed by their length, integers in little
+endian. A group that moves between coordinators of Kafka and Ottla is therefore not rebalanced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from immutables import Map
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Broker, Topic
 
-_KNOWN_TOPICS: Final = 4096
+_CACHED_TOPICS: Final = 4096
 _MAGIC: Final = b"\x00"
 _SIGN_BIT: Final = 1 << 63
 _long = struct.Struct("<q")
@@ -25,40 +25,40 @@ _head = struct.Struct("<qq")
 _id = struct.Struct(">qq")
 
 
-class _Known(NamedTuple):
-    """A hash, and what it was made of. Images share what did not change, so that a look at the objects is enough."""
+class _CachedHash(NamedTuple):
+    """A hash and its inputs. Images share unchanged parts, so comparing the objects' identity is enough."""
 
     topic: Topic
     brokers: Map[int, Broker]
     value: int
 
 
-_known: Final[dict[bytes, _Known]] = {}
+_cache: Final[dict[bytes, _CachedHash]] = {}
 
 
 def topics_hash(names: Iterable[str], image: Image) -> int:
-    """The hash of all those topics that are there; 0 of none."""
-    found = [topic for name in sorted(names) if (topic := image.topic(name)) is not None]
-    if not found:
+    """Return the hash of the topics that exist; 0 if none does."""
+    topics = [topic for name in sorted(names) if (topic := image.topic(name)) is not None]
+    if not topics:
         return 0
-    return _signed(xxhash.xxh3_64(b"".join(_long.pack(topic_hash(topic, image)) for topic in found)).intdigest())
+    return _signed(xxhash.xxh3_64(b"".join(_long.pack(topic_hash(topic, image)) for topic in topics)).intdigest())
 
 
 def topic_hash(topic: Topic, image: Image) -> int:
-    """The hash of one topic: its id, its name, its partitions and the racks of their replicas."""
-    known = _known.get(topic.id)
-    if known is not None and known.topic is topic and known.brokers is image.brokers:
-        return known.value
-    if len(_known) >= _KNOWN_TOPICS:
-        _known.clear()
+    """Return the hash of one topic: its id, name, partitions and the racks of their replicas."""
+    cached = _cache.get(topic.id)
+    if cached is not None and cached.topic is topic and cached.brokers is image.brokers:
+        return cached.value
+    if len(_cache) >= _CACHED_TOPICS:
+        _cache.clear()
     value = _topic_hash(topic, image)
-    _known[topic.id] = _Known(topic, image.brokers, value)
+    _cache[topic.id] = _CachedHash(topic, image.brokers, value)
     return value
 
 
 def _topic_hash(topic: Topic, image: Image) -> int:
     parts = [_MAGIC, _head.pack(*_id.unpack(topic.id)), _text(topic.name), _int.pack(len(topic.partitions))]
-    racks: dict[tuple[int, ...], bytes] = {}  # most partitions share their replicas with others
+    racks: dict[tuple[int, ...], bytes] = {}  # by replicas, which most partitions share with others
     for number, partition in enumerate(topic.partitions):
         replicas = partition.replicas
         if replicas not in racks:
@@ -70,7 +70,7 @@ def _topic_hash(topic: Topic, image: Image) -> int:
 def _racks(replicas: Iterable[int], image: Image) -> bytes:
     brokers = (image.broker(broker_id) for broker_id in replicas)
     racks = [broker.rack for broker in brokers if broker is not None and broker.rack is not None]
-    # By Java's order of strings; a rack counts as often as it has replicas.
+    # In Java's order of strings; a rack counts once for each of its replicas.
     ordered = sorted(racks, key=lambda rack: rack.encode("utf-16-be", "surrogatepass"))
     return b"".join(_int.pack(_length(rack)) + _text(rack) for rack in ordered)
 

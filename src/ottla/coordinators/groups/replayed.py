@@ -1,7 +1,7 @@
-"""What records of the newer kinds of groups do to the state, as far as it is the same for all kinds.
+"""Replay of the records of consumer, share and streams groups, as far as it is the same for all three.
 
-A kind says what a record does to its group: a change takes the group, key and value (None deletes), and gives the group
-after it, or None where that is gone.
+Each kind has one function for each of its records. It takes the group, the key and the value (None for a tombstone) and
+returns the changed group, or None if the record deletes it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ logger = logging.getLogger(__name__)
 
 G = TypeVar("G", bound=Any)
 Replay = Callable[[GroupsState, Stored, int], GroupsState]
-"""Takes the state, the record and the time."""
+"""Takes the state, a record and the time, and returns the state after the record."""
 
 
 def replay_to(kind: type[G], change: Callable[[G, Any, Any], G | None]) -> Replay:
-    """Let a change happen to the group that a record is about. A deletion may name one that is not there any more:
-    compaction keeps deletions longer than what they delete."""
+    """Return the replay function that applies a change to the group of a record.
+
+    A tombstone may name a group that no longer exists: compaction keeps tombstones longer than the records they delete.
+    """
 
     def replay(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
         group_id = entry.key.group_id
-        find = _known if entry.value is None else _new_or_known
+        find = _find_group if entry.value is None else _find_or_create_group
         group = find(state, group_id, kind)
         if group is None:
             return state
@@ -39,29 +41,34 @@ def replay_to(kind: type[G], change: Callable[[G, Any, Any], G | None]) -> Repla
 
 
 def change_target_epoch(group: G, key: Any, value: Any | None) -> G:
-    """For which epoch a target was made, and when."""
+    """Apply the record of a target assignment's epoch and time."""
     if value is None:
         return replace(group, target_epoch=NO_ASSIGNMENT, target_timestamp=0)
     return replace(group, target_epoch=value.assignment_epoch, target_timestamp=value.assignment_timestamp)
 
 
 def without_member(group: G, member_id: str) -> G:
-    """The group after the deletion of a member, which is the last of three."""
-    left: G = group.without_member(member_id) if member_id in group.members else group
-    return left
+    """Apply the tombstone of a member: the last of the three that delete it."""
+    changed: G = group.without_member(member_id) if member_id in group.members else group
+    return changed
 
 
-def _known(state: GroupsState, group_id: str, kind: type[G]) -> G | None:
+def _find_group(state: GroupsState, group_id: str, kind: type[G]) -> G | None:
     group = state.groups.get(group_id)
     return group if isinstance(group, kind) else None
 
 
-def _new_or_known(state: GroupsState, group_id: str, kind: type[G]) -> G:
-    """A group that only kept offsets until now has no records, and gives way."""
+def _find_or_create_group(state: GroupsState, group_id: str, kind: type[G]) -> G:
+    """Return the group. It replaces a group that only keeps offsets, which has no records."""
     group = state.groups.get(group_id)
     if isinstance(group, kind):
         return group
-    made: G = kind(group_id)
+    new_group: G = kind(group_id)
     if group is not None and not group.is_empty:
-        logger.error("%s was a %s group, and has records of a %s group", group_id, group.kind, made.kind)
-    return made
+        logger.error(
+            "group %s is a %s group with members, but a record of a %s group follows: replacing the group",
+            group_id,
+            group.kind,
+            new_group.kind,
+        )
+    return new_group

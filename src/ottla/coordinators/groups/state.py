@@ -1,4 +1,4 @@
-"""What one partition of `__consumer_offsets` holds: groups, and the offsets they committed."""
+"""The state of one partition of `__consumer_offsets`: groups and their committed offsets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NO_EPOCH = -1
 
 
 class OffsetKey(NamedTuple):
-    """A partition whose offset was committed."""
+    """A partition with a committed offset."""
 
     topic: str
     partition: int
 
 
-class Committed(NamedTuple):
-    """How far a group has come with a partition."""
+class CommittedOffset(NamedTuple):
+    """A committed offset of a group."""
 
     offset: int
     leader_epoch: int
@@ -35,59 +35,60 @@ class Committed(NamedTuple):
     expire_timestamp: int = NO_TIMESTAMP
     topic_id: bytes = ZERO_UUID
     order: int = 0
-    """Rises with every commit on this partition of the topic: of two, the later one counts, whenever it was decided."""
+    """The number of the commit in the log. Of two commits of an offset the one written last counts, even if the first
+    was part of a transaction that ended later."""
 
 
 class CommittedPartition(NamedTuple):
-    """A partition whose offset somebody wants to commit."""
+    """A partition that a commit request names."""
 
     topic: str
     topic_id: bytes
     partition: int
 
 
-Offsets = Map[OffsetKey, Committed]
+Offsets = Map[OffsetKey, CommittedOffset]
 NO_OFFSETS: Offsets = Map()
 
 
 class Group(Protocol):
-    """What groups of all kinds have in common."""
+    """The interface of groups of all kinds."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def kind(self) -> str:
-        """How Kafka names its type: "classic", "consumer", "share" or "streams"."""
+        """Kafka's name of the group type: "classic", "consumer", "share" or "streams"."""
         ...
 
     @property
     def state_name(self) -> str:
-        """The name of its state as it is listed, such as "Stable"."""
+        """The state as ListGroups shows it, such as "Stable"."""
         ...
 
     @property
     def protocol_type(self) -> str:
-        """As ListGroups tells it: "consumer" for most."""
+        """The protocol type as ListGroups shows it, such as "consumer"."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         ...
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
     ) -> None:
-        """Raise unless a member may commit offsets in its generation or epoch."""
+        """Raise unless the member may commit offsets in this generation or epoch."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise unless a member may ask for offsets; no member is None."""
+        """Raise unless the member may fetch offsets; `member_id` is None for requests without a member."""
         ...
 
     def check_offset_delete(self) -> None:
-        """Raise unless offsets may be deleted; those of topics that members read stay anyway."""
+        """Raise unless offsets may be deleted. Offsets of subscribed topics are kept in any case."""
         ...
 
     def check_delete(self) -> None:
@@ -95,19 +96,19 @@ class Group(Protocol):
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads a topic, so that its offsets must stay."""
+        """Whether a member is subscribed to a topic, so that its offsets must be kept."""
         ...
 
-    def expires_since(self, committed: Committed) -> int | None:
-        """From when on the retention of an offset counts; None while nothing of the group expires."""
+    def retention_start_ms(self, committed: CommittedOffset) -> int | None:
+        """Return when the retention of an offset began; None while the group's offsets do not expire."""
         ...
 
     def tombstones(self) -> Sequence[Stored]:
-        """The records that delete it, without its offsets."""
+        """Return the records that delete the group, without those of its offsets."""
         ...
 
-    def parked(self) -> Iterable[Ticket]:
-        """The requests that wait in it."""
+    def parked_tickets(self) -> Iterable[Ticket]:
+        """Return the tickets of the requests that wait in the group."""
         ...
 
 
@@ -117,27 +118,27 @@ class GroupsState:
 
     groups: Map[str, Group] = field(default_factory=Map)
     offsets: Map[str, Offsets] = field(default_factory=Map)
-    """By group. Whoever has offsets is in `groups` too, if only as an empty classic group without a protocol."""
-    pending: Map[int, Map[str, Offsets]] = field(default_factory=Map)
-    """Offsets of transactions that are not decided yet, by producer id and group."""
-    open: Map[str, frozenset[int]] = field(default_factory=Map)
-    """The producers whose transactions hold offsets, by group: the same as `pending`, the other way round."""
-    commits: int = 0
-    """How many offsets were committed so far; gives them their order."""
+    """By group. A group with offsets is in `groups` too, at least as an empty classic group without a protocol."""
+    pending_offsets: Map[int, Map[str, Offsets]] = field(default_factory=Map)
+    """Offsets of open transactions, by producer id and group."""
+    open_producers: Map[str, frozenset[int]] = field(default_factory=Map)
+    """The producers with pending offsets, by group: the index of `pending_offsets`."""
+    commit_count: int = 0
+    """The number of commits so far, from which each commit gets its order."""
 
     def with_group(self, group: Group) -> GroupsState:
-        """With a group added or replaced."""
+        """Return the state with a group added or replaced."""
         return replace(self, groups=self.groups.set(group.id, group))
 
     def without_group(self, group_id: str) -> GroupsState:
-        """Without a group; its offsets have records of their own."""
+        """Return the state without a group. Its offsets stay: they have records of their own."""
         return replace(self, groups=self.groups.delete(group_id)) if group_id in self.groups else self
 
     def has_pending(self, group_id: str, key: OffsetKey) -> bool:
-        """Whether an open transaction commits the offset of a partition."""
-        producers = self.open.get(group_id)
+        """Whether an open transaction holds an offset of the partition."""
+        producers = self.open_producers.get(group_id)
         return producers is not None and any(
-            key in self.pending[producer].get(group_id, NO_OFFSETS) for producer in producers
+            key in self.pending_offsets[producer].get(group_id, NO_OFFSETS) for producer in producers
         )
 
 

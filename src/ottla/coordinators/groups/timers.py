@@ -1,4 +1,4 @@
-"""The times that decisions about groups set: each under a key that says what is due, and for whom."""
+"""The timers that decisions about groups set, each under a key that names its kind, group and member."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Due(StrEnum):
-    """What is due."""
+class TimerKind(StrEnum):
+    """The timers of classic groups, and the one for offsets. Other kinds of groups define more."""
 
     SESSION = "session"
-    """A member was not heard of for too long, or has not come back with the id it was given."""
+    """The session of a member, or the time for a pending member to join with its new id."""
     JOIN = "join"
-    """Members had long enough to join a classic group's next generation."""
+    """The time for members to join the next generation of a classic group."""
     SYNC = "sync"
-    """Members had long enough to ask for their assignment."""
+    """The time for members of a classic group to send SyncGroup."""
     OFFSET_EXPIRY = "offset expiry"
-    """It is time to look for offsets that nobody needs any more."""
+    """The next check for expired offsets."""
 
 
 class TimerKey(NamedTuple):
-    """Of one timer; kinds of groups that need others give them names of their own."""
+    """The key of a timer. Setting a timer under the same key replaces it."""
 
-    due: str
+    kind: str
     group: str = ""
     member: str = ""
 
 
-def session_of(group_id: str, member_id: str) -> TimerKey:
-    return TimerKey(Due.SESSION, group_id, member_id)
+def session_timer(group_id: str, member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.SESSION, group_id, member_id)
 
 
-def join_of(group_id: str) -> TimerKey:
-    return TimerKey(Due.JOIN, group_id)
+def join_timer(group_id: str) -> TimerKey:
+    return TimerKey(TimerKind.JOIN, group_id)
 
 
-def sync_of(group_id: str) -> TimerKey:
-    return TimerKey(Due.SYNC, group_id)
+def sync_timer(group_id: str) -> TimerKey:
+    return TimerKey(TimerKind.SYNC, group_id)
 
 
-OFFSET_EXPIRY = TimerKey(Due.OFFSET_EXPIRY)
+OFFSET_EXPIRY = TimerKey(TimerKind.OFFSET_EXPIRY)

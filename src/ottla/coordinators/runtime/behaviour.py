@@ -20,7 +20,7 @@ class Behaviour(Protocol[S]):
     kinds: Kinds
     """Its records."""
 
-    def empty(self) -> S:
+    def empty_state(self) -> S:
         """The state of an empty log."""
         ...
 
@@ -31,18 +31,18 @@ class Behaviour(Protocol[S]):
         """
         ...
 
-    def loaded(self, state: S, now_ms: int) -> Decision[Any]:
+    def on_loaded(self, state: S, now_ms: int) -> Decision[Any]:
         """What is to be done by one who takes over: as the first event, on a state that was loaded."""
         ...
 
-    def expired(self, state: S, key: Hashable, now_ms: int) -> Decision[Any]:
+    def on_timer(self, state: S, key: Hashable, now_ms: int) -> Decision[Any]:
         """A time that a decision set has come. The state may have changed since: look whether it still matters."""
         ...
 
-    def published(self, state: S, changes: Changes, now_ms: int) -> Decision[Any] | None:
+    def on_metadata_changed(self, state: S, changes: Changes) -> Decision[Any] | None:
         """The cluster's metadata changed; None if that means nothing here."""
         ...
 
-    def parked(self, state: S) -> Iterable[Ticket]:
+    def parked_tickets(self, state: S) -> Iterable[Ticket]:
         """The requests that wait in the state: they fail when it is given up."""
         ...

@@ -129,7 +129,7 @@ class Shard(Generic[S]):
         if self._watch is not None:
             self._watch.finish()
         if self.machine.is_active:
-            parked = list(self._behaviour.parked(self.machine.state))
+            parked = list(self._behaviour.parked_tickets(self.machine.state))
             self.machine.deactivate(self._failure)
             for ticket in parked:
                 ticket.fail(self._failure)
@@ -158,7 +158,7 @@ class Shard(Generic[S]):
     def publish(self, changes: Changes) -> None:
         """The cluster's metadata changed."""
         if self.machine.is_active:
-            decision = self._behaviour.published(self.machine.state, changes, self._now_ms())
+            decision = self._behaviour.on_metadata_changed(self.machine.state, changes)
             if decision is not None:
                 self.machine.submit("Metadata", lambda _: decision, self._log_failure)
 
@@ -180,14 +180,14 @@ class Shard(Generic[S]):
         self.machine.activate(state, end - 1)
         self._committed()
         self.machine.submit(
-            "Loaded", lambda state: self._behaviour.loaded(state, self._now_ms()), self._log_failure, first=True
+            "Loaded", lambda state: self._behaviour.on_loaded(state, self._now_ms()), self._log_failure, first=True
         )
         self._completions.run()
 
     async def _read_all(self) -> tuple[S, int]:
         """Replay the log, to its end: what is not committed yet will be, by this leader."""
         behaviour, log = self._behaviour, self.partition.log
-        state, offset = behaviour.empty(), log.log_start_offset
+        state, offset = behaviour.empty_state(), log.log_start_offset
         while True:
             found = read(log, offset, _SLICE_BYTES, Isolation.LOG_END).records
             if found is None:
@@ -287,7 +287,7 @@ class Shard(Generic[S]):
         self._completions.run()
 
     def _on_expired(self, key: Hashable) -> Callable[[S], Decision[Any]]:
-        return lambda state: self._behaviour.expired(state, key, self._now_ms())
+        return lambda state: self._behaviour.on_timer(state, key, self._now_ms())
 
     def _after_expiry(self, key: Hashable, result: Any) -> None:
         """What was due and could not be written is due again soon, unless it was put off meanwhile."""

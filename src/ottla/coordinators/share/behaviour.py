@@ -31,7 +31,7 @@ class ShareStatesBehaviour:
     def __init__(self, context: Callable[[], Context]) -> None:
         self._context = context
 
-    def empty(self) -> ShareStates:
+    def empty_state(self) -> ShareStates:
         return ShareStates()
 
     def replay(self, state: ShareStates, entries: Iterable[Entry], now_ms: int, offset: int = -1) -> ShareStates:
@@ -41,11 +41,11 @@ class ShareStatesBehaviour:
                 state = replay(state, entry, offset, limit)
         return state
 
-    def loaded(self, state: ShareStates, now_ms: int) -> Decision[None]:
+    def on_loaded(self, state: ShareStates, now_ms: int) -> Decision[None]:
         context = self._context()
         return Decision((), None, timers=((COLD, now_ms + context.cold_ms), (PRUNE, now_ms + context.prune_ms)))
 
-    def expired(self, state: ShareStates, key: Hashable, now_ms: int) -> Decision[None]:
+    def on_timer(self, state: ShareStates, key: Hashable, now_ms: int) -> Decision[None]:
         context = self._context()
         if key == COLD:
             return Decision(snapshot_cold(state, context), None, timers=((COLD, now_ms + context.cold_ms),))
@@ -55,9 +55,9 @@ class ShareStatesBehaviour:
             answers.append((context.prune, (next(iter(state.partitions)), needed)))
         return Decision((), None, answers=answers, timers=((PRUNE, now_ms + context.prune_ms),))
 
-    def published(self, state: ShareStates, changes: Changes, now_ms: int) -> Decision[None] | None:
+    def on_metadata_changed(self, state: ShareStates, changes: Changes) -> Decision[None] | None:
         records = forget_topics(state, (topic.id for topic in changes.topics_deleted))
         return Decision(records, None) if records else None
 
-    def parked(self, state: ShareStates) -> Iterable[Ticket]:
+    def parked_tickets(self, state: ShareStates) -> Iterable[Ticket]:
         return ()

@@ -34,7 +34,7 @@ class TransactionBehaviour:
         self._context = context
         """The surroundings of a decision at a time."""
 
-    def empty(self) -> TransactionsState:
+    def empty_state(self) -> TransactionsState:
         return TransactionsState()
 
     def replay(
@@ -42,7 +42,7 @@ class TransactionBehaviour:
     ) -> TransactionsState:
         return replay(state, entries)
 
-    def loaded(self, state: TransactionsState, now_ms: int) -> Decision[None]:
+    def on_loaded(self, state: TransactionsState, now_ms: int) -> Decision[None]:
         context = self._context(now_ms)
         return Decision(
             (),
@@ -54,14 +54,14 @@ class TransactionBehaviour:
             ),
         )
 
-    def expired(self, state: TransactionsState, key: Hashable, now_ms: int) -> Decision[None]:
+    def on_timer(self, state: TransactionsState, key: Hashable, now_ms: int) -> Decision[None]:
         context = self._context(now_ms)
         return abort_late(state, context) if key == TIMEOUTS else forget_idle(state, context)
 
-    def published(self, state: TransactionsState, changes: Changes, now_ms: int) -> Decision[Any] | None:
+    def on_metadata_changed(self, state: TransactionsState, changes: Changes) -> Decision[Any] | None:
         return None
 
-    def parked(self, state: TransactionsState) -> Iterable[Ticket]:
+    def parked_tickets(self, state: TransactionsState) -> Iterable[Ticket]:
         return ()
 
 

@@ -103,7 +103,7 @@ class ClassicWorld(World):
     def lose(self) -> None:
         """Give everything up, and let another coordinator take over."""
         error = NotCoordinator("it moved")
-        parked = list(self._behaviour.parked(self.state))
+        parked = list(self._behaviour.parked_tickets(self.state))
         self.machine.deactivate(error)
         for ticket in parked:
             ticket.fail(error)

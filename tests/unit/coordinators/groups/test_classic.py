@@ -1,6 +1,6 @@
 """Classic groups on virtual time: timers, coordinators that take over, and appends that fail."""
 
-from ottla.coordinators.groups.classic.group import State
+from ottla.coordinators.groups.classic.group import ClassicGroupState
 from ottla.coordinators.groups.classic.joining import NEW_MEMBER_TIMEOUT_MS
 from ottla.protocol.errors import (
     NONE,
@@ -55,7 +55,7 @@ def test_a_group_whose_members_are_all_gone_is_empty() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     world.pass_time(11_000)
-    assert world.classic.state is State.PREPARING or world.classic.is_empty
+    assert world.classic.state is ClassicGroupState.PREPARING_REBALANCE or world.classic.is_empty
     world.pass_time(60_000)
     assert world.classic.is_empty
     world.lose()
@@ -122,9 +122,9 @@ def test_a_first_rebalance_ends_when_its_time_is_over_whoever_comes() -> None:
 def test_an_id_that_is_not_used_expires() -> None:
     world = ClassicWorld()
     given = world.join_group().response.member_id
-    assert given in world.classic.pending
+    assert given in world.classic.pending_join_members
     world.pass_time(10_001)
-    assert not world.classic.pending
+    assert not world.classic.pending_join_members
     assert world.join_group(given).code == UnknownMemberId.code
 
 
@@ -160,7 +160,7 @@ def test_members_go_on_after_another_coordinator_took_over() -> None:
     before = world.classic
     world.lose()
     assert world.classic.members == before.members
-    assert (world.classic.state, world.classic.generation, world.classic.leader) == (State.STABLE, 2, first)
+    assert (world.classic.state, world.classic.generation, world.classic.leader) == (ClassicGroupState.STABLE, 2, first)
     assert world.stay(first, 2) == world.stay(second, 2) == NONE
     assert world.commit(0, 7, second, 2) == NONE
     assert world.sync(second, 2).response.assignment == b"2"
@@ -205,7 +205,7 @@ def test_nothing_changes_when_an_assignment_cannot_be_written() -> None:
     world.fails = True
     assert world.sync(first, 2, {first: b"1", second: b"2"}).code == CoordinatorNotAvailable.code
     assert not waiting.is_done
-    assert world.classic.state is State.COMPLETING
+    assert world.classic.state is ClassicGroupState.COMPLETING_REBALANCE
     world.fails = False
     assert world.sync(first, 2, {first: b"1", second: b"2"}).response.assignment == b"1"
     assert waiting.response.assignment == b"2"

@@ -66,11 +66,11 @@ class Walk:
         group = self.world.state.groups.get(GROUP)
         assert group is None or isinstance(group, ClassicGroup)
         if group is not None:
-            parked = {id(each) for each in group.parked()}
+            parked = {id(each) for each in group.parked_tickets()}
             waiting = {id(each) for each in self.world.waiting if not each.is_done}
             assert parked == waiting, "a request waits that nobody will answer"
             assert group.leader is None or group.leader in group.members
-            assert group.unsynced <= set(group.members)
+            assert group.pending_sync_members <= set(group.members)
 
     # -- what happens --
 

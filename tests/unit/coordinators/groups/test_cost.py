@@ -9,7 +9,7 @@ from immutables import Map
 from ottla.coordinators.groups.behaviour import GroupsBehaviour
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED, Refresh
+from ottla.coordinators.groups.epoch_group import REFRESH_DUE, RefreshDeadline
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.state import GroupsState
 from ottla.metadata.image.changes import Changes
@@ -18,7 +18,7 @@ from tests.support.counting import lines_run
 from tests.unit.coordinators.groups.consumer.world import topic
 
 NOW_MS = 1_700_000_000_000
-LOOKED_AT = Refresh(NOW_MS + 60_000, 1)
+LOOKED_AT = RefreshDeadline(NOW_MS + 60_000, 1)
 
 
 def with_topics(number: int, partitions: int = 1) -> Changes:
@@ -49,14 +49,16 @@ def context() -> Context:
 def groups(kind: type[ConsumerGroup] | type[ShareGroup], number: int, topic_name: str) -> GroupsState:
     """Groups that read one topic each, and have looked at it."""
     names = Map({topic_name: 1})
-    return GroupsState(Map({f"g{each}": kind(f"g{each}", names=names, refresh=LOOKED_AT) for each in range(number)}))
+    return GroupsState(
+        Map({f"g{each}": kind(f"g{each}", names=names, refresh_deadline=LOOKED_AT) for each in range(number)})
+    )
 
 
 @pytest.mark.parametrize("kind", [ConsumerGroup, ShareGroup])
 def test_topics_that_were_made_are_not_looked_up_in_each_group(kind: type[ConsumerGroup] | type[ShareGroup]) -> None:
     behaviour, state = GroupsBehaviour(context), groups(kind, 200, "another")
     few, many = (
-        lines_run(lambda changes=changes: behaviour.published(state, changes, NOW_MS))  # type: ignore[misc]
+        lines_run(lambda changes=changes: behaviour.on_metadata_changed(state, changes))  # type: ignore[misc]
         for changes in (with_topics(10), with_topics(400))
     )
     assert many < 2 * few + 10 * 400
@@ -64,8 +66,8 @@ def test_topics_that_were_made_are_not_looked_up_in_each_group(kind: type[Consum
 
 def test_partitions_that_were_made_are_looked_at_once_for_all_shards() -> None:
     behaviour, changes = GroupsBehaviour(context), with_topics(1, partitions=2_000)
-    first = lines_run(lambda: behaviour.published(GroupsState(), changes, NOW_MS))
-    others = lines_run(lambda: [behaviour.published(GroupsState(), changes, NOW_MS) for _ in range(49)])
+    first = lines_run(lambda: behaviour.on_metadata_changed(GroupsState(), changes))
+    others = lines_run(lambda: [behaviour.on_metadata_changed(GroupsState(), changes) for _ in range(49)])
     assert others < first
 
 
@@ -73,9 +75,9 @@ def test_partitions_that_were_made_are_looked_at_once_for_all_shards() -> None:
 @pytest.mark.parametrize("number", [1, 40])
 def test_groups_notice_the_topics_that_they_read(kind: type[ConsumerGroup] | type[ShareGroup], number: int) -> None:
     behaviour = GroupsBehaviour(context)
-    decision = behaviour.published(groups(kind, 1, "t0"), with_topics(number), NOW_MS)
+    decision = behaviour.on_metadata_changed(groups(kind, 1, "t0"), with_topics(number))
     assert decision is not None
     assert decision.state is not None
     noticed = decision.state.groups["g0"]
     assert isinstance(noticed, ConsumerGroup | ShareGroup)
-    assert noticed.refresh == NEVER_REFRESHED
+    assert noticed.refresh_deadline == REFRESH_DUE

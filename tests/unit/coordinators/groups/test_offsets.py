@@ -42,8 +42,8 @@ def test_offsets_of_a_transaction_wait_for_its_end(commit: bool, reloads: bool) 
     if reloads:
         world.lose()
     assert world.fetch(stable=True) == ({0: 8, 1: 9} if commit else {0: 5})
-    assert not world.state.pending
-    assert not world.state.open
+    assert not world.state.pending_offsets
+    assert not world.state.open_producers
 
 
 @pytest.mark.parametrize("reloads", [False, True])

@@ -53,7 +53,7 @@ class World:
         self.behaviour = ShareStatesBehaviour(self.context)
         self.log: list[tuple[int, bytes]] = []
         self.end = 0
-        self.state = self.behaviour.empty()
+        self.state = self.behaviour.empty_state()
 
     def context(self) -> Context:
         return Context(
@@ -148,16 +148,16 @@ def test_the_log_is_needed_from_the_oldest_snapshot_on() -> None:
     world.initialize(OTHER)
     for number in range(4):
         world.write(StateBatch(number, number, 2, 1))
-    world.apply(world.behaviour.expired(world.state, PRUNE, world.now_ms))
+    world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
     assert world.pruned.told.pop()[1] == 1, "the other has its first snapshot there"
     world.now_ms += 500
-    world.apply(world.behaviour.expired(world.state, COLD, world.now_ms))
-    world.apply(world.behaviour.expired(world.state, PRUNE, world.now_ms))
+    world.apply(world.behaviour.on_timer(world.state, COLD, world.now_ms))
+    world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
     (_, needed) = world.pruned.told.pop()
     kept = [(offset, data) for offset, data in world.log if offset >= needed]
     assert len(kept) == 1
     assert world.replayed(ShareStates(), kept).partitions[OTHER].start_offset == 0
-    world.apply(world.behaviour.expired(world.state, COLD, world.now_ms + 100))
+    world.apply(world.behaviour.on_timer(world.state, COLD, world.now_ms + 100))
     assert len(world.log) == 7, "what did not change needs no other one"
 
 
@@ -165,9 +165,9 @@ def test_a_topics_states_go_with_it() -> None:
     world = World()
     world.initialize(KEY)
     world.initialize(OTHER)
-    decision = world.behaviour.published(world.state, Changes.between(IMAGE, Image()), world.now_ms)
+    decision = world.behaviour.on_metadata_changed(world.state, Changes.between(IMAGE, Image()))
     assert decision is not None
     world.apply(decision)
     assert not world.state.partitions
-    world.apply(world.behaviour.expired(world.state, PRUNE, world.now_ms))
+    world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
     assert not world.pruned.told

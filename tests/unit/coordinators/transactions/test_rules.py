@@ -47,7 +47,7 @@ class Rules:
         self.timers: dict[Any, int | None] = {}
         self._how = {"transaction_version": version, "take_producer_id": lambda: next(self.ids), **how}
         self.behaviour = TransactionBehaviour(lambda now_ms: self.context)
-        self.state: TransactionsState = self.behaviour.empty()
+        self.state: TransactionsState = self.behaviour.empty_state()
         for transaction in transactions:
             self.do(self.context.decided(self.state, transaction, None))
 
@@ -70,7 +70,7 @@ class Rules:
         return decision.reply
 
     def expire(self, key: str) -> None:
-        self.do(self.behaviour.expired(self.state, key, self.now_ms))
+        self.do(self.behaviour.on_timer(self.state, key, self.now_ms))
 
     @property
     def known(self) -> Sequence[str]:

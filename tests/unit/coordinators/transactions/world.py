@@ -105,13 +105,13 @@ class Coordinator:
         """Load the log, as the next leader does."""
         self.epoch += 1
         self.machine = self._new_machine()
-        state = self._behaviour.empty()
+        state = self._behaviour.empty_state()
         for entries in self._log:
             state = self._behaviour.replay(state, _through_bytes(self._behaviour.kinds, entries), 0)
         self._timers.clear()
         self.machine.activate(state, len(self._log) - 1)
         self.machine.submit(
-            "loaded", lambda state: self._behaviour.loaded(state, self._world.now_ms), lambda _: None, first=True
+            "loaded", lambda state: self._behaviour.on_loaded(state, self._world.now_ms), lambda _: None, first=True
         )
         self._world.post(self.commit)
 
@@ -137,7 +137,7 @@ class Coordinator:
                 self.machine.submit("expired", self._on_expired(key), self._after_expired(key))
 
     def _on_expired(self, key: Hashable) -> Callable[[TransactionsState], Decision[Any]]:
-        return lambda state: self._behaviour.expired(state, key, self._world.now_ms)
+        return lambda state: self._behaviour.on_timer(state, key, self._world.now_ms)
 
     def _after_expired(self, key: Hashable) -> Answer:
         """As the real runtime does: what could not be written is due again."""

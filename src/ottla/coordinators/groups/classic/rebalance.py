@@ -1,7 +1,7 @@
-"""The way of a classic group from one generation to the next.
+"""Rebalances of a classic group, from one generation to the next.
 
-All of it happens inside one decision: a `GroupTransition` gathers what becomes of the group, which records are written,
-who is answered and what is due when.
+Each step happens within one decision. A `GroupTransition` collects the changed group, its records, the responses to
+parked requests and the timers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ottla.coordinators.groups.classic.group import ClassicGroup, InitialDelay, Member, State
-from ottla.coordinators.groups.classic.records import recorded
+from ottla.coordinators.groups.classic.group import ClassicGroup, ClassicGroupMember, ClassicGroupState, InitialDelay
+from ottla.coordinators.groups.classic.records import record_group
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.groups.timers import join_of, session_of, sync_of
+from ottla.coordinators.groups.timers import join_timer, session_timer, sync_timer
 from ottla.protocol.errors import NONE, ApiError, RebalanceInProgress, UnknownMemberId
 from ottla.protocol.messages.rpc.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.rpc.sync_group import SyncGroupResponse
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class GroupTransition:
-    """A decision about one group in the making."""
+    """The changes that one decision makes to one group."""
 
     def __init__(self, state: GroupsState, group: ClassicGroup, context: Context) -> None:
         self._state = state
@@ -35,139 +35,159 @@ class GroupTransition:
         self.answers: list[tuple[Ticket, Any]] = []
         self.timers: list[tuple[Hashable, int | None]] = []
 
-    def decision(self, reply: R) -> Decision[R]:
-        """What was gathered, with a reply to the request that is decided on."""
+    def to_decision(self, reply: R) -> Decision[R]:
+        """Return the collected changes with the reply to the current request."""
         state = self._state.with_group(self.group)
         return Decision(self.records, reply, state=state, answers=self.answers, timers=self.timers)
 
-    def enter(self, state: State, **changes: Any) -> None:
-        """Let the group be in a state from now on."""
+    def transition_to(self, state: ClassicGroupState, **changes: Any) -> None:
+        """Put the group into a state."""
         self.group = replace(self.group, state=state, state_since_ms=self.context.now_ms, **changes)
 
-    def keep(self, member: Member) -> None:
-        """Replace a member."""
+    def put_member(self, member: ClassicGroupMember) -> None:
+        """Add or replace a member."""
         self.group = self.group.with_member(member)
 
-    def record(self) -> None:
-        """Write the group down."""
-        self.group, record = recorded(self.group)
+    def append_group_record(self) -> None:
+        """Write the group's record."""
+        self.group, record = record_group(self.group)
         self.records.append(record)
 
-    def due_in(self, key: Hashable, delay_ms: int) -> None:
+    def schedule(self, key: Hashable, delay_ms: int) -> None:
+        """Set a timer."""
         self.timers.append((key, self.context.now_ms + delay_ms))
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel_timer(self, key: Hashable) -> None:
+        """Cancel a timer, if it is set."""
         self.timers.append((key, None))
 
-    def extend_session(self, member: Member) -> None:
-        """A member has been heard of."""
-        self.due_in(session_of(self.group.id, member.id), member.session_timeout_ms)
+    def extend_session(self, member: ClassicGroupMember) -> None:
+        """Start a member's session timeout again."""
+        self.schedule(session_timer(self.group.id, member.id), member.session_timeout_ms)
 
-    def drop(self, member_id: str) -> None:
-        """Take a member out. Whoever waits on its behalf is told that it is unknown."""
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member. Its parked requests fail with UNKNOWN_MEMBER_ID."""
         member = self.group.members.get(member_id)
         if member is not None:
-            if member.joining is not None:
+            if member.join_ticket is not None:
                 self.answers.append(
-                    (member.joining, JoinGroupResponse(error_code=UnknownMemberId.code, protocol_name=None))
+                    (member.join_ticket, JoinGroupResponse(error_code=UnknownMemberId.code, protocol_name=None))
                 )
-            if member.syncing is not None:
-                self.answers.append((member.syncing, sync_refused(UnknownMemberId())))
+            if member.sync_ticket is not None:
+                self.answers.append((member.sync_ticket, sync_error(UnknownMemberId())))
         self.group = self.group.without_member(member_id)
-        self.cancel(session_of(self.group.id, member_id))
+        self.cancel_timer(session_timer(self.group.id, member_id))
 
 
-def rebalance_or_complete(turn: GroupTransition) -> None:
-    """Something about the members changed: begin a rebalance, or see whether the one under way is complete."""
-    if turn.group.state is State.PREPARING:
-        complete_if_all_joined(turn)
+def rebalance_or_complete_join(transition: GroupTransition) -> None:
+    """Begin a rebalance after a change of members, or complete the current one if all members have joined."""
+    if transition.group.state is ClassicGroupState.PREPARING_REBALANCE:
+        complete_join_if_ready(transition)
     else:
-        prepare(turn)
+        prepare_rebalance(transition)
 
 
-def complete_if_all_joined(turn: GroupTransition) -> None:
-    """End the join phase if nobody is missing; a first rebalance waits for its time all the same."""
-    group = turn.group
-    if group.state is State.PREPARING and group.initial is None and group.has_all_joined:
-        complete_join(turn)
+def complete_join_if_ready(transition: GroupTransition) -> None:
+    """End the join phase if all members have joined; the first rebalance waits for its delay in any case."""
+    group = transition.group
+    if group.state is ClassicGroupState.PREPARING_REBALANCE and group.initial_delay is None and group.has_all_joined:
+        complete_join(transition)
 
 
-def prepare(turn: GroupTransition) -> None:
-    """Begin a rebalance: everyone has to join again."""
-    if turn.group.state is State.COMPLETING:
-        _refuse_assignments(turn)
-    turn.cancel(sync_of(turn.group.id))
-    if turn.group.state is State.EMPTY:
-        delay_ms = turn.context.settings("group.initial.rebalance.delay.ms")
-        remaining_ms = max(turn.group.rebalance_timeout_ms - delay_ms, 0)
-        turn.enter(State.PREPARING, unsynced=frozenset(), initial=InitialDelay(delay_ms, remaining_ms))
-        turn.due_in(join_of(turn.group.id), delay_ms)
+def prepare_rebalance(transition: GroupTransition) -> None:
+    """Begin a rebalance: all members must join again."""
+    if transition.group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        _fail_pending_syncs(transition)
+    transition.cancel_timer(sync_timer(transition.group.id))
+    if transition.group.state is ClassicGroupState.EMPTY:
+        delay_ms = transition.context.settings("group.initial.rebalance.delay.ms")
+        remaining_ms = max(transition.group.rebalance_timeout_ms - delay_ms, 0)
+        transition.transition_to(
+            ClassicGroupState.PREPARING_REBALANCE,
+            pending_sync_members=frozenset(),
+            initial_delay=InitialDelay(delay_ms, remaining_ms),
+        )
+        transition.schedule(join_timer(transition.group.id), delay_ms)
         return
-    turn.enter(State.PREPARING, unsynced=frozenset(), initial=None)
-    if turn.group.has_all_joined:
-        complete_join(turn)
+    transition.transition_to(
+        ClassicGroupState.PREPARING_REBALANCE, pending_sync_members=frozenset(), initial_delay=None
+    )
+    if transition.group.has_all_joined:
+        complete_join(transition)
     else:
-        turn.due_in(join_of(turn.group.id), turn.group.rebalance_timeout_ms)
+        transition.schedule(join_timer(transition.group.id), transition.group.rebalance_timeout_ms)
 
 
-def complete_initial_join(turn: GroupTransition, initial: InitialDelay) -> None:
-    """The first rebalance has waited: once more if members came meanwhile and there is time left, else it ends."""
-    if not initial.grew or initial.remaining_ms == 0:
-        complete_join(turn)
+def complete_initial_join(transition: GroupTransition, initial_delay: InitialDelay) -> None:
+    """Extend the initial delay if members joined during it and time is left; complete the join phase otherwise."""
+    if not initial_delay.has_new_members or initial_delay.remaining_ms == 0:
+        complete_join(transition)
         return
-    delay_ms = min(turn.context.settings("group.initial.rebalance.delay.ms"), initial.remaining_ms)
-    remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
-    turn.group = replace(turn.group, initial=InitialDelay(delay_ms, remaining_ms))
-    turn.due_in(join_of(turn.group.id), delay_ms)
+    delay_ms = min(transition.context.settings("group.initial.rebalance.delay.ms"), initial_delay.remaining_ms)
+    remaining_ms = max(initial_delay.remaining_ms - initial_delay.delay_ms, 0)
+    transition.group = replace(transition.group, initial_delay=InitialDelay(delay_ms, remaining_ms))
+    transition.schedule(join_timer(transition.group.id), delay_ms)
 
 
-def complete_join(turn: GroupTransition) -> None:
-    """Begin the next generation with all who joined. Static members stay if they did not, for they may come back."""
-    turn.cancel(join_of(turn.group.id))
-    for member in list(turn.group.members.values()):
-        if member.joining is None and member.instance_id is None:
-            turn.drop(member.id)
-    group = turn.group
-    if group.members and not _elect_leader(turn):
-        turn.due_in(join_of(group.id), group.rebalance_timeout_ms)  # nobody is there to lead: wait for somebody
+def complete_join(transition: GroupTransition) -> None:
+    """Begin the next generation. Members that did not join are removed, except static ones, which may return."""
+    transition.cancel_timer(join_timer(transition.group.id))
+    for member in list(transition.group.members.values()):
+        if member.join_ticket is None and member.instance_id is None:
+            transition.remove_member(member.id)
+    group = transition.group
+    if group.members and not _elect_leader(transition):
+        transition.schedule(join_timer(group.id), group.rebalance_timeout_ms)  # no member that joined can lead: wait on
         return
-    generation = turn.group.generation + 1
+    generation = transition.group.generation + 1
     if not group.members:
-        turn.enter(State.EMPTY, generation=generation, protocol=None, unsynced=frozenset(), initial=None)
-        turn.group = replace(turn.group, topics=turn.group.subscribed_topics())
-        turn.record()
+        transition.transition_to(
+            ClassicGroupState.EMPTY,
+            generation=generation,
+            protocol=None,
+            pending_sync_members=frozenset(),
+            initial_delay=None,
+        )
+        transition.group = replace(transition.group, topics=transition.group.subscribed_topics())
+        transition.append_group_record()
         return
-    protocol = turn.group.choose_protocol()
-    members = frozenset(turn.group.members)
-    turn.enter(State.COMPLETING, generation=generation, protocol=protocol, unsynced=members, initial=None)
-    turn.group = replace(turn.group, topics=turn.group.subscribed_topics())
-    told = turn.group
-    for member in told.members.values():
-        turn.extend_session(member)
-        if member.joining is not None:
-            turn.answers.append((member.joining, joined(told, member.id)))
-        turn.keep(replace(member, joining=None, is_new=False))
-    turn.due_in(sync_of(told.id), told.rebalance_timeout_ms)
+    protocol = transition.group.choose_protocol()
+    members = frozenset(transition.group.members)
+    transition.transition_to(
+        ClassicGroupState.COMPLETING_REBALANCE,
+        generation=generation,
+        protocol=protocol,
+        pending_sync_members=members,
+        initial_delay=None,
+    )
+    transition.group = replace(transition.group, topics=transition.group.subscribed_topics())
+    new_group = transition.group
+    for member in new_group.members.values():
+        transition.extend_session(member)
+        if member.join_ticket is not None:
+            transition.answers.append((member.join_ticket, join_response(new_group, member.id)))
+        transition.put_member(replace(member, join_ticket=None, is_new=False))
+    transition.schedule(sync_timer(new_group.id), new_group.rebalance_timeout_ms)
 
 
-def remove_member(turn: GroupTransition, member: Member) -> None:
-    """A member is gone: the others rebalance, or need no longer wait for it."""
-    turn.drop(member.id)
-    if turn.group.state in (State.STABLE, State.COMPLETING):
-        prepare(turn)
-    elif turn.group.state is State.PREPARING and turn.group.has_all_joined:
-        complete_join(turn)
+def expel_member(transition: GroupTransition, member: ClassicGroupMember) -> None:
+    """Remove a member whose session timed out: the others rebalance, or no longer wait for it."""
+    transition.remove_member(member.id)
+    if transition.group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(transition)
+    elif transition.group.state is ClassicGroupState.PREPARING_REBALANCE and transition.group.has_all_joined:
+        complete_join(transition)
 
 
-def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member is told of the generation; the leader is told who is in it."""
+def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """Return the response that announces the generation to a member; the leader's lists all members."""
     members = []
     if group.leader == member_id:
         members = [
             JoinGroupResponseMember(
-                member_id=each.id, group_instance_id=each.instance_id, metadata=each.metadata(group.protocol)
+                member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata(group.protocol)
             )
-            for each in group.members.values()
+            for member in group.members.values()
         ]
     return JoinGroupResponse(
         generation_id=group.generation,
@@ -180,35 +200,36 @@ def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False
     )
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """A member's part of the assignment."""
+def sync_response(group: ClassicGroup, member: ClassicGroupMember) -> SyncGroupResponse:
+    """Return the response with a member's assignment."""
     return SyncGroupResponse(
         error_code=NONE, protocol_type=group.type, protocol_name=group.protocol, assignment=member.assignment
     )
 
 
-def sync_refused(error: ApiError) -> SyncGroupResponse:
+def sync_error(error: ApiError) -> SyncGroupResponse:
+    """Return the response to a member that gets no assignment."""
     return SyncGroupResponse(error_code=error.code)
 
 
-def _refuse_assignments(turn: GroupTransition) -> None:
-    """Whoever waits for an assignment of this generation gets none: there will be another."""
-    for member in turn.group.members.values():
-        if member.syncing is not None:
-            turn.answers.append((member.syncing, sync_refused(RebalanceInProgress())))
-            turn.extend_session(member)
-        turn.keep(replace(member, syncing=None, assignment=b""))
+def _fail_pending_syncs(transition: GroupTransition) -> None:
+    """Fail the SyncGroup requests that wait, and drop the assignments: another generation follows."""
+    for member in transition.group.members.values():
+        if member.sync_ticket is not None:
+            transition.answers.append((member.sync_ticket, sync_error(RebalanceInProgress())))
+            transition.extend_session(member)
+        transition.put_member(replace(member, sync_ticket=None, assignment=b""))
 
 
-def _elect_leader(turn: GroupTransition) -> bool:
-    """Let somebody lead who has joined; whether there is anybody."""
-    group = turn.group
+def _elect_leader(transition: GroupTransition) -> bool:
+    """Make sure that the leader is a member that has joined; return whether there is one."""
+    group = transition.group
     if group.leader is None:
         return False
-    if group.members[group.leader].joining is not None:
+    if group.members[group.leader].join_ticket is not None:
         return True
     for member in group.members.values():
-        if member.joining is not None:
-            turn.group = replace(group, leader=member.id)
+        if member.join_ticket is not None:
+            transition.group = replace(group, leader=member.id)
             return True
     return False

@@ -1,7 +1,7 @@
-"""A classic group as a record of `__consumer_offsets`, and back.
+"""Conversion of classic groups to records of `__consumer_offsets` and back.
 
-Only what a generation settles is written. Who waits, who was given an id and not heard of again, and which protocols a
-member has beside the chosen one, is lost with the coordinator; members then join again, or never notice.
+A record holds the outcome of a generation. It does not hold parked requests, pending member ids and the protocols that
+were not chosen: they are lost with the coordinator, and members join again if they need to.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ottla.coordinators.groups.classic.group import ClassicGroup, Member, Protocol, State
+from ottla.coordinators.groups.classic.group import ClassicGroup, ClassicGroupMember, ClassicGroupState, ClassicProtocol
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.messages.records.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.storage.state_machine.entries import Stored
 
 VERSION: Final = 3
-"""What Kafka writes: the latest version that is not flexible."""
+"""The version that Kafka writes: the latest non-flexible one."""
 
 
-def recorded(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
-    """A group with its generation written down, and the record of it."""
+def record_group(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
+    """Return the group, which remembers its new record, and the record."""
     value = GroupMetadataValue(
         protocol_type=group.type or "",
         generation=group.generation,
@@ -43,8 +43,8 @@ def recorded(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
     return _with_record(group, value)
 
 
-def recorded_as_empty(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
-    """A group that has just come into being: written down before it has its first generation."""
+def record_new_group(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
+    """Return a new group, which has no generation yet, and its record."""
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=group.state_since_ms
     )
@@ -52,28 +52,28 @@ def recorded_as_empty(group: ClassicGroup) -> tuple[ClassicGroup, Stored]:
 
 
 def _with_record(group: ClassicGroup, value: GroupMetadataValue) -> tuple[ClassicGroup, Stored]:
-    return replace(group, recorded=value), Stored(GroupMetadataKey(group=group.id), value, VERSION)
+    return replace(group, last_record=value), Stored(GroupMetadataKey(group=group.id), value, VERSION)
 
 
 def replay_group(state: GroupsState, entry: Stored, now_ms: int) -> GroupsState:
-    """The state after a group's record."""
+    """Return the state after a group's record."""
     key, value = entry.key, entry.value
     assert isinstance(key, GroupMetadataKey)
-    known = state.groups.get(key.group)
+    group = state.groups.get(key.group)
     if value is None:
-        return state.without_group(key.group) if isinstance(known, ClassicGroup) else state
+        return state.without_group(key.group) if isinstance(group, ClassicGroup) else state
     assert isinstance(value, GroupMetadataValue)
-    if isinstance(known, ClassicGroup) and known.recorded is value:
+    if isinstance(group, ClassicGroup) and group.last_record is value:
         return state
-    return state.with_group(group_of(key.group, value))
+    return state.with_group(group_from_record(key.group, value))
 
 
-def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """A group as its record tells it."""
-    members = {each.member_id: _member(each, value.protocol or "") for each in value.members}
+def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """Return the group that a record describes."""
+    members = {member.member_id: _member_from_record(member, value.protocol or "") for member in value.members}
     group = ClassicGroup(
         group_id,
-        state=State.STABLE if members else State.EMPTY,
+        state=ClassicGroupState.STABLE if members else ClassicGroupState.EMPTY,
         state_since_ms=value.current_state_timestamp,
         type=value.protocol_type or None,
         protocol=value.protocol,
@@ -84,14 +84,14 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     return replace(group, topics=group.subscribed_topics())
 
 
-def _member(each: MemberMetadata, protocol: str) -> Member:
-    return Member(
-        id=each.member_id,
-        instance_id=each.group_instance_id,
-        client_id=each.client_id,
-        client_host=each.client_host,
-        rebalance_timeout_ms=each.session_timeout if each.rebalance_timeout == -1 else each.rebalance_timeout,
-        session_timeout_ms=each.session_timeout,
-        protocols=(Protocol(protocol, each.subscription),),
-        assignment=each.assignment,
+def _member_from_record(record: MemberMetadata, protocol: str) -> ClassicGroupMember:
+    return ClassicGroupMember(
+        id=record.member_id,
+        instance_id=record.group_instance_id,
+        client_id=record.client_id,
+        client_host=record.client_host,
+        rebalance_timeout_ms=record.session_timeout if record.rebalance_timeout == -1 else record.rebalance_timeout,
+        session_timeout_ms=record.session_timeout,
+        protocols=(ClassicProtocol(protocol, record.subscription),),
+        assignment=record.assignment,
     )

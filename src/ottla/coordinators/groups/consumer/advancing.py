@@ -27,9 +27,9 @@ from ottla.coordinators.groups.consumer.records import (
 )
 from ottla.coordinators.groups.consumer.settings import assignment_interval_ms, assignor_of, assignors
 from ottla.coordinators.groups.consumer.targets import new_targets
-from ottla.coordinators.groups.consumer.timer_keys import Timers, rebalance_of
+from ottla.coordinators.groups.consumer.timer_keys import Timers, rebalance_timer
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.epoch_group import RefreshDeadline
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
 from ottla.storage.state_machine.decision import Decision
@@ -66,7 +66,7 @@ class Advance:
         self.is_changed = False
         """Whether what the member reads is other than before."""
         self.is_bumped = False
-        self._refresh: Refresh | None = None
+        self._refresh: RefreshDeadline | None = None
         self._matching: Matching | None = None
         self._rejoined = ""
         if speaker.replaced is not None:
@@ -135,7 +135,7 @@ class Advance:
         if not new.is_classic:
             must_revoke = new.state is MemberState.UNREVOKED_PARTITIONS
             until = self.context.now_ms + new.rebalance_timeout_ms if must_revoke else None
-            self.timers.append((rebalance_of(self.group.id, new.id), until))
+            self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
     def decision(self, reply: R) -> Decision[R]:
         """All of it."""
@@ -149,7 +149,7 @@ class Advance:
         """The state with what is not recorded of the group, if that changed."""
         group = self.group
         if self._refresh is not None:
-            group = replace(group, refresh=self._refresh)
+            group = replace(group, refresh_deadline=self._refresh)
         if self._matching is not None:
             group = replace(group, matching=self._matching)
         if self._rejoined in group.rejoining:
@@ -179,7 +179,7 @@ class Advance:
         used = self.after.regexes
         if regexes.needs_look(group, used, self.context, is_new=is_new):
             self._matching = regexes.begin(used, self.context)
-            self.timers.append((regexes.match_of(group.id), self.context.now_ms))
+            self.timers.append((regexes.resolution_timer(group.id), self.context.now_ms))
         return change
 
     def _update_epoch(self, bumps: bool) -> None:
@@ -189,6 +189,6 @@ class Advance:
         if self.is_bumped:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = Refresh.after(self.context.now_ms, self.epoch)
+        self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.records.append(partition_metadata_tombstone(group.id))

@@ -21,10 +21,10 @@ from ottla.coordinators.groups.consumer.leaving import fence, holder
 from ottla.coordinators.groups.consumer.member import ClassicProtocol, ClassicSide, Member, MemberState
 from ottla.coordinators.groups.consumer.reconciling import Reported
 from ottla.coordinators.groups.consumer.settings import may_mix
-from ottla.coordinators.groups.consumer.timer_keys import Timers, rejoin_of, sync_of
+from ottla.coordinators.groups.consumer.timer_keys import Timers, rejoin_timer, sync_timer
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.groups.timers import session_of
+from ottla.coordinators.groups.timers import session_timer
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     NONE,
@@ -85,9 +85,9 @@ def join(
     advance.reconcile(reported)
     member = advance.member
     advance.timers += [
-        (rejoin_of(group.id, member.id), None),
-        (session_of(group.id, member.id), context.now_ms + request.session_timeout_ms),
-        (sync_of(group.id, member.id), context.now_ms + request.rebalance_timeout_ms),
+        (rejoin_timer(group.id, member.id), None),
+        (session_timer(group.id, member.id), context.now_ms + request.session_timeout_ms),
+        (sync_timer(group.id, member.id), context.now_ms + request.rebalance_timeout_ms),
     ]
     advance.forget_rejoining(member.id)
     return advance.decision(_joined(member))
@@ -117,8 +117,8 @@ def sync(
         assignment=write_assignment(target, context.image, version),
     )
     timers = [
-        (sync_of(group.id, member.id), None),
-        (session_of(group.id, member.id), context.now_ms + side.session_timeout_ms),
+        (sync_timer(group.id, member.id), None),
+        (session_timer(group.id, member.id), context.now_ms + side.session_timeout_ms),
     ]
     return Decision((), reply, timers=timers)
 
@@ -130,7 +130,7 @@ def heartbeat(
     member = _member(group, request.member_id, request.group_instance_id)
     side = _classic_side(member)
     _check_generation(member, request.generation_id)
-    timers: Timers = [(session_of(group.id, member.id), context.now_ms + side.session_timeout_ms)]
+    timers: Timers = [(session_timer(group.id, member.id), context.now_ms + side.session_timeout_ms)]
     must_rejoin = (
         member.epoch < group.target_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -180,7 +180,7 @@ def _must_rejoin(
         return None, []
     until_ms = context.now_ms + member.rebalance_timeout_ms
     changed = replace(group, rejoining=group.rejoining.set(member.id, until_ms))
-    return state.with_group(changed), [(rejoin_of(group.id, member.id), until_ms)]
+    return state.with_group(changed), [(rejoin_timer(group.id, member.id), until_ms)]
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ottla.coordinators.groups.classic import group as classic
-from ottla.coordinators.groups.classic.rebalance import GroupTransition, prepare
+from ottla.coordinators.groups.classic.rebalance import GroupTransition, prepare_rebalance
 from ottla.coordinators.groups.consumer.embedded import version_of, write_assignment
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import NO_TARGET, Member, Target
 from ottla.coordinators.groups.consumer.settings import CLASSIC_MAX_SIZE, may_downgrade
-from ottla.coordinators.groups.consumer.timer_keys import all_cancelled
+from ottla.coordinators.groups.consumer.timer_keys import cancelled_timers
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.errors import GroupIdNotFound
@@ -72,15 +72,15 @@ def downgrade(
     if newcomer is not None:
         members.append(newcomer)
         targets[newcomer.id] = group.target_of(newcomer)
-    turn = GroupTransition(state, _classic(group, members, targets, context), context)
-    turn.records += group.tombstones()
-    turn.record()
-    turn.timers += [timer for member in group.members.values() for timer in all_cancelled(group.id, member.id)]
-    for member in list(turn.group.members.values()):
-        turn.extend_session(member)
+    transition = GroupTransition(state, _classic(group, members, targets, context), context)
+    transition.records += group.tombstones()
+    transition.append_group_record()
+    transition.timers += [timer for member in group.members.values() for timer in cancelled_timers(group.id, member.id)]
+    for member in list(transition.group.members.values()):
+        transition.extend_session(member)
     if rebalances:
-        prepare(turn)
-    return turn.decision(reply)
+        prepare_rebalance(transition)
+    return transition.to_decision(reply)
 
 
 def _classic(
@@ -91,7 +91,7 @@ def _classic(
     ordered = versioned_order(by_id)  # the first one leads
     made = classic.ClassicGroup(
         group.id,
-        state=classic.State.STABLE,
+        state=classic.ClassicGroupState.STABLE,
         state_since_ms=context.now_ms,
         type=classic.CONSUMER,
         generation=group.epoch,
@@ -109,15 +109,15 @@ def _classic(
     return replace(made, topics=made.subscribed_topics())
 
 
-def _member(member: Member) -> classic.Member:
+def _member(member: Member) -> classic.ClassicGroupMember:
     side = member.classic
     assert side is not None, "only classic members are in a classic group"
-    return classic.Member(
+    return classic.ClassicGroupMember(
         id=member.id,
         instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=side.session_timeout_ms,
-        protocols=tuple(classic.Protocol(each.name, each.metadata) for each in side.protocols),
+        protocols=tuple(classic.ClassicProtocol(each.name, each.metadata) for each in side.protocols),
     )

@@ -20,14 +20,14 @@ from ottla.coordinators.groups.consumer.records import group_tombstones
 from ottla.coordinators.groups.epoch_group import (
     FIRST_COMMIT_WITH_EPOCH,
     FIRST_EPOCH,
-    NEVER_REFRESHED,
+    REFRESH_DUE,
     EpochGroup,
-    Refresh,
-    have_common,
-    progress,
+    RefreshDeadline,
+    intersects,
+    reconciliation_state,
     update_counts,
 )
-from ottla.coordinators.groups.state import Committed, CommittedPartition
+from ottla.coordinators.groups.state import CommittedOffset, CommittedPartition
 from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import (
     IllegalGeneration,
@@ -87,7 +87,7 @@ class ConsumerGroup(EpochGroup[Member]):
     regexes: Map[str, int] = NO_ENTRIES
     """How many members use an expression."""
     # Not recorded:
-    refresh: Refresh = NEVER_REFRESHED
+    refresh_deadline: RefreshDeadline = REFRESH_DUE
     matching: Matching | None = None
     """The look for topics that is under way."""
     new_topics_version: int = -1
@@ -101,7 +101,7 @@ class ConsumerGroup(EpochGroup[Member]):
     def state_name(self) -> str:
         if not self.members:
             return "Empty"
-        return progress(self)
+        return reconciliation_state(self)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
@@ -157,11 +157,11 @@ class ConsumerGroup(EpochGroup[Member]):
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Whether a member reads one of these topics."""
-        return have_common(topics, self.names) or any(
-            have_common(topics, resolved.topics) for resolved in self.resolved.values()
+        return intersects(topics, self.names) or any(
+            intersects(topics, resolved.topics) for resolved in self.resolved.values()
         )
 
-    def expires_since(self, committed: Committed) -> int | None:
+    def retention_start_ms(self, committed: CommittedOffset) -> int | None:
         return committed.commit_timestamp
 
     def tombstones(self) -> Sequence[Stored]:

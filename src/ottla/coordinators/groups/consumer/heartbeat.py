@@ -24,7 +24,7 @@ from ottla.coordinators.groups.consumer.reconciling import Reported
 from ottla.coordinators.groups.consumer.settings import heartbeat_interval_ms, session_timeout_ms
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.groups.timers import session_of
+from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -59,7 +59,7 @@ def heartbeat(
     advance.reconcile(reported)
     member = advance.member
     session_ends = context.now_ms + session_timeout_ms(group.id, context)
-    advance.timers.append((session_of(group.id, member.id), session_ends))
+    advance.timers.append((session_timer(group.id, member.id), session_ends))
     reply = ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,

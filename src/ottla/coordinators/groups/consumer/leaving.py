@@ -10,7 +10,7 @@ from ottla.coordinators.groups.consumer.downgrading import downgrade, must_downg
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import LEAVING_STATIC, NOTHING_OWNED, Member
 from ottla.coordinators.groups.consumer.records import current_record, epoch_record, member_tombstones, regex_tombstone
-from ottla.coordinators.groups.consumer.timer_keys import Timers, all_cancelled
+from ottla.coordinators.groups.consumer.timer_keys import Timers, cancelled_timers
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState, find_group
@@ -59,7 +59,7 @@ def fence(
     left = group
     for member in members:
         records += member_tombstones(group.id, member.id)
-        timers += all_cancelled(group.id, member.id)
+        timers += cancelled_timers(group.id, member.id)
         left = left.without_member(member.id)
     unused = sorted({member.regex for member in members if member.regex and member.regex not in left.regexes})
     for regex in unused:

@@ -1,29 +1,26 @@
-"""What new metadata mean for consumer groups: readers of a topic that changed look at it with their next heartbeat."""
+"""The effect of new metadata on consumer groups: the next heartbeat looks at the changed topics again."""
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import replace
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.epoch_group import REFRESH_DUE
 from ottla.coordinators.groups.state import GroupsState
 from ottla.metadata.image.changes import Changes
 
 
-def notice(state: GroupsState, changes: Changes, changed: Set[str]) -> GroupsState:
-    """The state in which groups know that they must look; the same one if none must."""
-    if not changed:
-        return state
-    has_new = bool(changes.topics_created)
+def mark_groups_for_refresh(state: GroupsState, changes: Changes) -> GroupsState:
+    """Mark the groups that must look at their topics again; return the same state if there are none."""
+    has_new_topics = bool(changes.topics_created)
     for group in state.groups.values():
         if not isinstance(group, ConsumerGroup):
             continue
-        noticed = group
-        if group.refresh != NEVER_REFRESHED and group.reads_any(changed):
-            noticed = replace(noticed, refresh=NEVER_REFRESHED)
-        if has_new and group.regexes:
-            noticed = replace(noticed, new_topics_version=changes.new.offset)
-        if noticed is not group:
-            state = state.with_group(noticed)
+        marked = group
+        if group.refresh_deadline != REFRESH_DUE and group.reads_any(changes.topics_placed):
+            marked = replace(marked, refresh_deadline=REFRESH_DUE)
+        if has_new_topics and group.regexes:
+            marked = replace(marked, new_topics_version=changes.new.offset)
+        if marked is not group:
+            state = state.with_group(marked)
     return state

@@ -50,7 +50,7 @@ _WORDS: Final = {
 }
 
 
-def match_of(group_id: str) -> TimerKey:
+def resolution_timer(group_id: str) -> TimerKey:
     """The timer of a group's next step."""
     return TimerKey(MATCH, group_id)
 

@@ -26,7 +26,7 @@ from ottla.coordinators.groups.consumer.settings import MAX_SIZE, may_upgrade
 from ottla.coordinators.groups.consumer.timer_keys import Timers
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.metadata_hash import topics_hash
-from ottla.coordinators.groups.timers import join_of, session_of, sync_of
+from ottla.coordinators.groups.timers import join_timer, session_timer, sync_timer
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from ottla.protocol.messages.rpc.join_group import JoinGroupResponse
@@ -70,9 +70,10 @@ def upgraded(old: classic.ClassicGroup, context: Context) -> Upgrade:
         target_epoch_record(group.id, group.target_epoch, group.target_timestamp),
         *(current_record(group.id, member) for member in members),
     ]
-    timers: Timers = [(join_of(group.id), None), (sync_of(group.id), None)]
+    timers: Timers = [(join_timer(group.id), None), (sync_timer(group.id), None)]
     timers += [
-        (session_of(group.id, member.id), context.now_ms + member.session_timeout_ms) for member in old.members.values()
+        (session_timer(group.id, member.id), context.now_ms + member.session_timeout_ms)
+        for member in old.members.values()
     ]
     return Upgrade(group, records, timers, list(_sent_back(old)))
 
@@ -137,9 +138,9 @@ def _sent_back(old: classic.ClassicGroup) -> Sequence[tuple[Ticket, Any]]:
     code = RebalanceInProgress.code
     answers: list[tuple[Ticket, Any]] = []
     for member in old.members.values():
-        if member.joining is not None:
+        if member.join_ticket is not None:
             told = JoinGroupResponse(error_code=code, member_id=member.id, protocol_name=None)
-            answers.append((member.joining, told))
-        if member.syncing is not None:
-            answers.append((member.syncing, SyncGroupResponse(error_code=code)))
+            answers.append((member.join_ticket, told))
+        if member.sync_ticket is not None:
+            answers.append((member.sync_ticket, SyncGroupResponse(error_code=code)))
     return answers

@@ -15,16 +15,16 @@ from immutables import Map
 
 from ottla.coordinators.groups.epoch_group import (
     FIRST_EPOCH,
-    NEVER_REFRESHED,
+    REFRESH_DUE,
     EpochGroup,
-    Refresh,
-    have_common,
+    RefreshDeadline,
+    intersects,
     update_counts,
 )
 from ottla.coordinators.groups.share.member import NO_TARGET, Member, Target
 from ottla.coordinators.groups.share.partitions import SharePartitions
 from ottla.coordinators.groups.share.records import group_tombstones
-from ottla.coordinators.groups.state import Committed
+from ottla.coordinators.groups.state import CommittedOffset
 from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import GroupIdNotFound
 from ottla.storage.state_machine.entries import Stored
@@ -48,7 +48,7 @@ class ShareGroup(EpochGroup[Member]):
     """None as long as nothing was written down about them."""
     names: Map[str, int] = NO_ENTRIES
     """How many members name a topic; follows from the members."""
-    refresh: Refresh = NEVER_REFRESHED
+    refresh_deadline: RefreshDeadline = REFRESH_DUE
     """Not recorded."""
 
     # -- what all groups are asked --
@@ -73,9 +73,9 @@ class ShareGroup(EpochGroup[Member]):
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Whether a member reads one of these topics."""
-        return have_common(topics, self.names)
+        return intersects(topics, self.names)
 
-    def expires_since(self, committed: Committed) -> int | None:
+    def retention_start_ms(self, committed: CommittedOffset) -> int | None:
         return None
 
     def tombstones(self) -> Sequence[Stored]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.epoch_group import RefreshDeadline
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.coordinators.groups.share.group import ShareGroup
@@ -37,7 +37,7 @@ from ottla.coordinators.groups.share.settings import (
 )
 from ottla.coordinators.groups.share.targets import new_targets
 from ottla.coordinators.groups.state import GroupsState, find_group
-from ottla.coordinators.groups.timers import session_of
+from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
 from ottla.protocol.messages.rpc.share_group_heartbeat import (
     Assignment,
@@ -109,7 +109,7 @@ def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: 
         turn.records,
         Beat(reply, states),
         state=turn.changed(),
-        timers=((session_of(group.id, member.id), session_ends),),
+        timers=((session_timer(group.id, member.id), session_ends),),
     )
 
 
@@ -117,7 +117,7 @@ def fence(group: ShareGroup, member: Member, reply: R, context: Context) -> Deci
     """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
     left = group.without_member(member.id)
     epoch = epoch_record(group.id, group.epoch + 1, topics_hash(left.names, context.image))
-    timers = ((session_of(group.id, member.id), None),)
+    timers = ((session_timer(group.id, member.id), None),)
     return Decision([*member_tombstones(group.id, member.id), epoch], reply, timers=timers)
 
 
@@ -147,7 +147,7 @@ class _Turn:
         self.after = self.group.with_member(self.member)
         self.epoch = self.group.epoch
         self.is_bumped = False
-        self._refresh: Refresh | None = None
+        self._refresh: RefreshDeadline | None = None
 
     def subscribe(self) -> None:
         """Write down what the member wants; raise the group's epoch if it or the topics changed."""
@@ -164,7 +164,7 @@ class _Turn:
         if self.is_bumped:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = Refresh.after(self.context.now_ms, self.epoch)
+        self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
 
     def reconcile(self) -> None:
         """Take the member to the target, which is made anew if it is for an older epoch, and if it is time."""
@@ -195,7 +195,7 @@ class _Turn:
         """The state with what is not recorded of the group, if that changed."""
         if self._refresh is None:
             return None
-        return self.state.with_group(replace(self.group, refresh=self._refresh))
+        return self.state.with_group(replace(self.group, refresh_deadline=self._refresh))
 
     def _targeted(self) -> tuple[int, Target]:
         group, context = self.group, self.context

@@ -1,6 +1,6 @@
-"""What new metadata mean for share groups: readers of a topic that changed look at it with their next heartbeat.
+"""The effect of new metadata on share groups: the next heartbeat looks at the changed topics again.
 
-Topics that are gone have no states any more: the share coordinator sees that by itself.
+The share coordinator deletes the states of deleted topics by itself.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 
-from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.epoch_group import REFRESH_DUE
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.records import partitions_record
 from ottla.coordinators.groups.state import GroupsState
@@ -16,25 +16,25 @@ from ottla.metadata.image.changes import Changes
 from ottla.storage.state_machine.entries import Stored
 
 
-def notice(state: GroupsState, changed: Set[str]) -> GroupsState:
-    """The state in which groups know that they must look; the same one if none must."""
+def mark_groups_for_refresh(state: GroupsState, changed: Set[str]) -> GroupsState:
+    """Mark the groups that must look at their topics again; return the same state if there are none."""
     for group in state.groups.values():
-        if not isinstance(group, ShareGroup) or group.refresh == NEVER_REFRESHED:
+        if not isinstance(group, ShareGroup) or group.refresh_deadline == REFRESH_DUE:
             continue
         if group.reads_any(changed):
-            state = state.with_group(replace(group, refresh=NEVER_REFRESHED))
+            state = state.with_group(replace(group, refresh_deadline=REFRESH_DUE))
     return state
 
 
-def forget_topics(state: GroupsState, changes: Changes) -> list[Stored]:
-    """The records of what groups know without the topics that were deleted."""
-    gone = {topic.id for topic in changes.topics_deleted}
-    if not gone:
+def deleted_topic_records(state: GroupsState, changes: Changes) -> list[Stored]:
+    """Return the state records of the groups that had deleted topics, without these."""
+    deleted = {topic.id for topic in changes.topics_deleted}
+    if not deleted:
         return []
     records = []
     for group in state.groups.values():
         if isinstance(group, ShareGroup) and group.partitions is not None:
-            left = group.partitions.without_topics(gone)
-            if left is not group.partitions:
-                records.append(partitions_record(group.id, left, changes.new))
+            remaining = group.partitions.without_topics(deleted)
+            if remaining is not group.partitions:
+                records.append(partitions_record(group.id, remaining, changes.new))
     return records

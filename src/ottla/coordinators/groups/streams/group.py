@@ -17,12 +17,12 @@ from immutables import Map
 from ottla.coordinators.groups.epoch_group import (
     FIRST_COMMIT_WITH_EPOCH,
     FIRST_EPOCH,
-    NEVER_REFRESHED,
+    REFRESH_DUE,
     EpochGroup,
-    Refresh,
-    progress,
+    RefreshDeadline,
+    reconciliation_state,
 )
-from ottla.coordinators.groups.state import Committed, CommittedPartition
+from ottla.coordinators.groups.state import CommittedOffset, CommittedPartition
 from ottla.coordinators.groups.streams.configuring import Configured
 from ottla.coordinators.groups.streams.member import Member
 from ottla.coordinators.groups.streams.records import group_tombstones
@@ -65,7 +65,7 @@ class StreamsGroup(EpochGroup[Member]):
     # Not recorded:
     configured: Configured | None = None
     """What the topology came to with the topics that there are."""
-    refresh: Refresh = NEVER_REFRESHED
+    refresh_deadline: RefreshDeadline = REFRESH_DUE
     is_delayed: bool = False
     """Whether its first target waits for more members."""
     shutdown_by: str | None = None
@@ -81,7 +81,7 @@ class StreamsGroup(EpochGroup[Member]):
             return "Empty"
         if self.topology is None or self.topology.epoch != self.validated_epoch:
             return "NotReady"
-        return progress(self)
+        return reconciliation_state(self)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
@@ -137,7 +137,7 @@ class StreamsGroup(EpochGroup[Member]):
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
-    def expires_since(self, committed: Committed) -> int | None:
+    def retention_start_ms(self, committed: CommittedOffset) -> int | None:
         return committed.commit_timestamp
 
     def tombstones(self) -> Sequence[Stored]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.coordinators.groups.context import Context
-from ottla.coordinators.groups.epoch_group import Refresh
+from ottla.coordinators.groups.epoch_group import RefreshDeadline
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.streams.configuring import Configured, configure
@@ -33,9 +33,9 @@ from ottla.coordinators.groups.streams.settings import (
 )
 from ottla.coordinators.groups.streams.targets import new_targets, target_records
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, TaskEpochs, TaskIds, Tasks
-from ottla.coordinators.groups.streams.timer_keys import Timers, first_target_of, rebalance_of
+from ottla.coordinators.groups.streams.timer_keys import Timers, first_target_timer, rebalance_timer
 from ottla.coordinators.groups.streams.topology import Topology, recorded, topology_of
-from ottla.coordinators.groups.timers import session_of
+from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.errors import InvalidRequest, UnknownServerError
 from ottla.protocol.messages.rpc import streams_group_heartbeat as messages
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic
@@ -140,21 +140,21 @@ class _Advance:
         group = self.group
         if self.validated_epoch != group.validated_epoch or self.settings != group.settings:
             self.bumps = True
-        refresh = group.refresh
+        refresh = group.refresh_deadline
         if self.bumps:
             self.epoch += 1
             self.records.append(
                 epoch_record(group.id, self.epoch, self.metadata_hash, self.validated_epoch, self.settings)
             )
-            refresh = Refresh.after(self.context.now_ms, self.epoch)
-        self.group = replace(group, configured=self.configured, refresh=refresh)
+            refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
+        self.group = replace(group, configured=self.configured, refresh_deadline=refresh)
 
     def delay(self) -> None:
         """Let the first target of a group wait for more members."""
         group, delay_ms = self.group, initial_delay_ms(self.group.id, self.context)
         if group.is_empty and delay_ms > 0 and not group.is_delayed:
             self.group = replace(group, is_delayed=True)
-            self.timers.append((first_target_of(group.id), self.context.now_ms + delay_ms))
+            self.timers.append((first_target_timer(group.id), self.context.now_ms + delay_ms))
 
     def targeted(self) -> tuple[int, Tasks]:
         """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
@@ -183,13 +183,13 @@ class _Advance:
         self.records.append(current_record(self.group.id, new))
         must_revoke = new.state is MemberState.UNREVOKED_TASKS
         until = self.context.now_ms + new.rebalance_timeout_ms if must_revoke else None
-        self.timers.append((rebalance_of(self.group.id, new.id), until))
+        self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
     def decision(self) -> Decision[Heard]:
         """All of it."""
         context, request, member = self.context, self.request, self.member
         group = self.group
-        self.timers.append((session_of(group.id, member.id), context.now_ms + session_timeout_ms(group.id, context)))
+        self.timers.append((session_timer(group.id, member.id), context.now_ms + session_timeout_ms(group.id, context)))
         if request.shutdown_application and group.shutdown_by is None:
             group = replace(group, shutdown_by=member.id)
         response = StreamsGroupHeartbeatResponse(
@@ -255,7 +255,7 @@ class _Advance:
 
 
 def _unrecorded(group: StreamsGroup) -> tuple[object, ...]:
-    return id(group.configured), group.refresh, group.is_delayed, group.shutdown_by, group.endpoint_epoch
+    return id(group.configured), group.refresh_deadline, group.is_delayed, group.shutdown_by, group.endpoint_epoch
 
 
 def _task_ids(tasks: TaskIds | TaskEpochs) -> list[messages.TaskIds]:

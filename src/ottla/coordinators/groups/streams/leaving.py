@@ -9,7 +9,7 @@ from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import Member
 from ottla.coordinators.groups.streams.records import epoch_record, member_tombstones
-from ottla.coordinators.groups.streams.timer_keys import all_cancelled
+from ottla.coordinators.groups.streams.timer_keys import cancelled_timers
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -35,4 +35,4 @@ def fence(group: StreamsGroup, member: Member, reply: R) -> Decision[R]:
         *member_tombstones(group.id, member.id),
         epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.settings),
     ]
-    return Decision(records, reply, timers=all_cancelled(group.id, member.id))
+    return Decision(records, reply, timers=cancelled_timers(group.id, member.id))

@@ -1,10 +1,10 @@
-"""The keys of the timers that only streams groups have."""
+"""The keys of the timers of streams groups."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ottla.coordinators.groups.timers import TimerKey, session_of
+from ottla.coordinators.groups.timers import TimerKey, session_timer
 
 REBALANCE: Final = "give up tasks"
 FIRST_TARGET: Final = "make a first target"
@@ -12,16 +12,16 @@ FIRST_TARGET: Final = "make a first target"
 Timers = list[tuple[TimerKey, int | None]]
 
 
-def rebalance_of(group_id: str, member_id: str) -> TimerKey:
-    """A member must give up the tasks that it was told to."""
+def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
+    """Return the key for the time in which a member must revoke tasks."""
     return TimerKey(REBALANCE, group_id, member_id)
 
 
-def first_target_of(group_id: str) -> TimerKey:
-    """A group has waited long enough for more members."""
+def first_target_timer(group_id: str) -> TimerKey:
+    """Return the key for the initial delay of a group."""
     return TimerKey(FIRST_TARGET, group_id)
 
 
-def all_cancelled(group_id: str, member_id: str) -> Timers:
-    """None of a member's timers any more."""
-    return [(session_of(group_id, member_id), None), (rebalance_of(group_id, member_id), None)]
+def cancelled_timers(group_id: str, member_id: str) -> Timers:
+    """Cancel all timers of a member."""
+    return [(session_timer(group_id, member_id), None), (rebalance_timer(group_id, member_id), None)]

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.epoch_group import REFRESH_DUE
 from tests.unit.coordinators.groups.consumer.consumers import SimulatedConsumer
 from tests.unit.coordinators.groups.consumer.world import GROUP, World
 
@@ -124,7 +124,7 @@ def is_reader(consumer: SimulatedConsumer, topic: str) -> bool:
 
 def recorded(group: ConsumerGroup) -> dict[str, object]:
     """What of a group is in its records, or follows from it."""
-    plain = replace(group, refresh=NEVER_REFRESHED, matching=None, new_topics_version=-1)
+    plain = replace(group, refresh_deadline=REFRESH_DUE, matching=None, new_topics_version=-1)
     return {field.name: getattr(plain, field.name) for field in fields(plain)}
 
 

@@ -65,7 +65,7 @@ class World:
         self._behaviour = GroupsBehaviour(self.context)
         for name, partitions in (topics or {}).items():
             self.image = self._with(topic(name, partitions, next(self._versions)))
-        self._start(self._behaviour.empty())
+        self._start(self._behaviour.empty_state())
 
     # -- surroundings --
 
@@ -126,7 +126,7 @@ class World:
 
     def _publish(self, image: Image) -> None:
         old, self.image = self.image, replace(image, offset=self.image.offset + 1)
-        decision = self._behaviour.published(self.machine.state, Changes.between(old, self.image), self.now_ms)
+        decision = self._behaviour.on_metadata_changed(self.machine.state, Changes.between(old, self.image))
         if decision is not None:
             self._decide(lambda _: decision)
 
@@ -143,7 +143,7 @@ class World:
 
     def reload(self) -> None:
         """Let another coordinator take over, which knows only the log."""
-        state = self._behaviour.empty()
+        state = self._behaviour.empty_state()
         for data in self.log:
             for pos, header in read_batches(data):
                 state = self._behaviour.replay(state, entries_of(self._behaviour.kinds, data, pos, header), self.now_ms)
@@ -159,7 +159,7 @@ class World:
             set_timers=self._set_timers,
         )
         self.machine.activate(state, len(self.log) - 1)
-        self._decide(lambda loaded: self._behaviour.loaded(loaded, self.now_ms))
+        self._decide(lambda loaded: self._behaviour.on_loaded(loaded, self.now_ms))
 
     def _append(self, entries: Sequence[Stored], atomic: bool) -> int:
         self.written += entries
@@ -191,7 +191,7 @@ class World:
         while (at_ms := self._deadlines.next_ms()) is not None and at_ms <= until:
             self.now_ms = max(self.now_ms, at_ms)
             for key in list(self._deadlines.due(self.now_ms)):
-                self._decide(lambda state, key=key: self._behaviour.expired(state, key, self.now_ms))
+                self._decide(lambda state, key=key: self._behaviour.on_timer(state, key, self.now_ms))
         self.now_ms = until
 
     # -- requests --

@@ -109,7 +109,7 @@ def test_who_takes_over_knows_all_that_was_written() -> None:
     world.say("a", 2)
     before = world.share_group
     world.reload()
-    assert world.share_group == replace(before, refresh=world.share_group.refresh)
+    assert world.share_group == replace(before, refresh_deadline=world.share_group.refresh_deadline)
     world.set_topic("t", 0)
     assert world.share_group.partitions is not None
     assert set(world.share_group.partitions.initialized) == {world.id_of("u")}

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ottla.coordinators.groups.epoch_group import NEVER_REFRESHED
+from ottla.coordinators.groups.epoch_group import REFRESH_DUE
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from tests.unit.coordinators.groups.consumer.world import GROUP, World
 from tests.unit.coordinators.groups.streams.threads import SimulatedThread, word_count
@@ -125,7 +125,7 @@ def test_what_is_loaded_is_what_was_there() -> None:
     assert isinstance(before, StreamsGroup)
     assert isinstance(after, StreamsGroup)
     before = replace(
-        before, configured=None, refresh=NEVER_REFRESHED, is_delayed=False, shutdown_by=None, endpoint_epoch=0
+        before, configured=None, refresh_deadline=REFRESH_DUE, is_delayed=False, shutdown_by=None, endpoint_epoch=0
     )
     for field in fields(StreamsGroup):
         assert getattr(before, field.name) == getattr(after, field.name), field.name
