@@ -36,6 +36,7 @@ from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
 from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.wire.declare import schema_of
+from ottla.replication.awaited_ticket import AwaitedTicket
 from ottla.security.settings import SecurityProvider, plaintext
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class ControllerAccess:
     async def _of_quorum(self, call: Call[Any], request: Any) -> Any:
         if self.quorum is None or not self._leads:
             raise NotController("this node does not lead the quorum")
-        ticket = _Awaited(self._loop.create_future())
+        ticket = AwaitedTicket(self._loop.create_future())
         self.quorum.request(ticket, request, call.version, self.quorum.listener)
         return await ticket.future
 
@@ -214,14 +215,3 @@ class ControllerAccess:
         if self.controller is None:
             raise NotController("this node has no controller")
         return self.controller
-
-
-class _Awaited:
-    """A request to consensus whose answer is waited for."""
-
-    def __init__(self, future: asyncio.Future[Any]) -> None:
-        self.future = future
-
-    def answer(self, response: Any) -> None:
-        if not self.future.done():
-            self.future.set_result(response)

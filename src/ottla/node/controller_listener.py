@@ -5,12 +5,13 @@ from collections.abc import Callable
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.handlers.registry import CONTROLLER_ENDPOINTS, advertised_apis
 from ottla.broker.requests.controller_node import ControllerNode
-from ottla.broker.requests.dispatch import Dispatch, Route, Spawn
+from ottla.broker.requests.dispatch import Dispatch, Route
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.image import Image
 from ottla.node.controller_access import ControllerAccess
 from ottla.protocol.features import supported_features
 from ottla.protocol.messages.apis import Listeners
+from ottla.replication.runtime import Spawn
 
 
 def controller_dispatch(

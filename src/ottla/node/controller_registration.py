@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ottla.config.node_settings import NodeSettings
@@ -12,6 +12,7 @@ from ottla.node.advertised import features_told, listeners_told
 from ottla.protocol.errors import ApiError, by_code
 from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
+from ottla.replication.runtime import Spawn
 from ottla.storage.directories.random_ids import random_id
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class ControllerRegistration:
         settings: NodeSettings,
         ports: Mapping[str, int],
         ask: Callable[[Any], Awaitable[Any]],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Spawn,
     ) -> None:
         self._settings = settings
         self._ports = ports

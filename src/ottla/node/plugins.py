@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.node_settings import NodeSettings
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.consumer.settings import ASSIGNORS, built_in
 from ottla.node.directories import NodeFailed
+from ottla.replication.runtime import Spawn
 
 if TYPE_CHECKING:
     from ottla.node.policies import Policies
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Readiness = Mapping[str, "Callable[[], Awaitable[object]]"]
 """What waits until the authorizer can decide on the requests of a listener, by the listener's name."""
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
 POLICIES: Final = {
     "create.topic.policy.class.name": "create-topic",
     "alter.config.policy.class.name": "alter-config",

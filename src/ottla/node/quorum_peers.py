@@ -1,6 +1,6 @@
-"""Requests of the quorum to its other members, each over a connection that is kept.
+"""Requests to the other members of the quorum, over kept connections.
 
-What fails is told once and never at once, whatever the reason; consensus decides when to try again.
+Each request is answered or failed once, and never within `send`. Consensus decides when to try again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.connection import Connection
+from ottla.client.connection_pool import ConnectionPool
 from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.rpc.vote import VoteRequest
@@ -23,14 +23,11 @@ _PRE_VOTE_VERSION = 2
 
 
 class QuorumPeers:
-    """The other members of the quorum, as far as they can be reached."""
+    """The other members of the quorum."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, node_id: int, security: SecurityProvider = plaintext) -> None:
         self._loop = loop
-        self._client_id = f"raft-client-{node_id}"
-        self._security = security
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._pool = ConnectionPool(f"raft-client-{node_id}", security)
         self._tasks: set[asyncio.Task[None]] = set()
         self._unreachable: set[tuple[str, int]] = set()
 
@@ -42,22 +39,20 @@ class QuorumPeers:
         answered: Callable[[Any], None],
         failed: Callable[[ApiError], None],
     ) -> None:
-        """Send a request; exactly one of the two is called, later."""
+        """Send a request. Later, call either `answered` or `failed`."""
         task = self._loop.create_task(self._exchange(node, message, timeout_ms / 1000, answered, failed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def is_unreachable(self, node: Node) -> bool:
-        """Whether the last request to a node was not answered."""
+        """Whether the last request to a node failed."""
         return (node.host, node.port) in self._unreachable
 
     def close(self) -> None:
-        """Give up everything."""
+        """Cancel all requests and close all connections."""
         for task in list(self._tasks):
             task.cancel()
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._pool.close()
 
     async def _exchange(
         self,
@@ -69,10 +64,10 @@ class QuorumPeers:
     ) -> None:
         address = node.host, node.port
         try:
-            connection = await self._connection(address, timeout_s)
+            connection = await self._pool.connection(*address, timeout_s=timeout_s)
             version = connection.version_of(schema_of(type(message)).key)
             if isinstance(message, VoteRequest) and version < _PRE_VOTE_VERSION and _is_pre_vote(message):
-                raise UnsupportedVersion(f"{node} does not know of pre-votes")
+                raise UnsupportedVersion(f"{node} does not support pre-votes")
             response = await connection.send(message, version=version, timeout_s=timeout_s)
         except ApiError as error:
             if address not in self._unreachable:
@@ -82,17 +77,6 @@ class QuorumPeers:
         else:
             self._unreachable.discard(address)
             answered(response)
-
-    async def _connection(self, address: tuple[str, int], timeout_s: float) -> Connection:
-        # A node may be asked under two names at once: as a voter and as a bootstrap server.
-        async with self._opening.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                connection = await Connection.connect(
-                    *address, client_id=self._client_id, timeout_s=timeout_s, security=self._security()
-                )
-                self._connections[address] = connection
-            return connection
 
 
 def _is_pre_vote(message: VoteRequest) -> bool:

@@ -10,7 +10,7 @@ authorizer about the client, and charges the client's quota of changes to topics
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.broker.requests.call import Call, CloseConnection
@@ -19,6 +19,7 @@ from ottla.config.node_settings import NodeSettings
 from ottla.protocol.errors import ApiError, TopicAlreadyExists, by_code
 from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.replication.runtime import Spawn
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class TopicCreation:
         self,
         settings: NodeSettings,
         controller: ControllerRequests,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Spawn,
     ) -> None:
         self._settings = settings
         self._controller = controller

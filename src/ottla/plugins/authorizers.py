@@ -27,6 +27,7 @@ from ottla.protocol.messages.rpc.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from ottla.replication.runtime import Spawn
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ CHANGE_TIMEOUT_S: Final = 25.0
 """How long it may take to change ACLs, which may be kept far away."""
 _ANY_CODE: Final = 1
 _NO_ANSWERS: Final[Answers] = {}
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Outcome = ApiError | None
 Removal = tuple[Outcome, Sequence[tuple[Acl, Outcome]]]
 """What became of one filter: an error, or the ACLs that it removed and those that it could not remove."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any, Generic, Protocol, TypeVar
@@ -32,11 +32,11 @@ from ottla.protocol.wire.codec import decode_from, is_flexible, reader_of, write
 from ottla.protocol.wire.declare import Reader, Writer
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.types import Chunk
+from ottla.replication.runtime import Spawn
 
 logger = logging.getLogger(__name__)
 
 N = TypeVar("N")
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 _head = struct.Struct(">hhih").unpack_from
 _HEAD_BYTES = 10

@@ -5,20 +5,19 @@ What comes while a request is under way goes into the next one, so that many sma
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.client.connection import Connection
+from ottla.client.connection_pool import ConnectionPool
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Endpoint
 from ottla.protocol.errors import ApiError, NetworkFailed
-from ottla.security.settings import Security, SecurityProvider, plaintext
+from ottla.replication.runtime import Spawn
+from ottla.security.settings import SecurityProvider, plaintext
 
 _CONNECT_S: Final = 5.0
 
 I = TypeVar("I")  # noqa: E741 (an item)
-Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class BrokerLinks:
@@ -33,53 +32,30 @@ class BrokerLinks:
         timeout_s: float,
         security: SecurityProvider = plaintext,
     ) -> None:
-        self._client_id = client_id
         self._image = image
         self._listener = listener
         self._timeout_s = timeout_s
-        self._security = security
-        self._lanes: dict[int, _Lane] = {}
+        self._pool = ConnectionPool(client_id, security)
+        self._endpoints: dict[int, Endpoint] = {}
+        """Broker → the endpoint of its connection."""
 
     async def send(self, broker_id: int, request: Any) -> Any:
-        """A broker's answer; raises NetworkFailed, RequestTimedOut or UnsupportedVersion."""
+        """Return a broker's answer. Raise NetworkFailed, RequestTimedOut or UnsupportedVersion."""
         endpoint = self._image().endpoint(broker_id, self._listener)
         if endpoint is None:
             raise NetworkFailed(f"broker {broker_id} has no address on {self._listener}")
-        lane = self._lanes.get(broker_id)
-        if lane is None or lane.endpoint != endpoint:
-            if lane is not None:
-                lane.close()
-            lane = self._lanes[broker_id] = _Lane(endpoint)
-        connection = await lane.connection(self._client_id, min(self._timeout_s, _CONNECT_S), self._security())
+        previous = self._endpoints.get(broker_id, endpoint)
+        if previous != endpoint:
+            self._pool.drop(previous.host, previous.port)
+        self._endpoints[broker_id] = endpoint
+        connection = await self._pool.connection(
+            endpoint.host, endpoint.port, timeout_s=min(self._timeout_s, _CONNECT_S)
+        )
         return await connection.send(request, timeout_s=self._timeout_s)
 
     def close(self) -> None:
-        """Give up all connections."""
-        lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            lane.close()
-
-
-class _Lane:
-    """One connection, opened by one task at a time."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self._opening = asyncio.Lock()
-        self._connection: Connection | None = None
-
-    async def connection(self, client_id: str, timeout_s: float, security: Security) -> Connection:
-        async with self._opening:
-            if self._connection is None or not self._connection.is_open:
-                host, port = self.endpoint.host, self.endpoint.port
-                self._connection = await Connection.connect(
-                    host, port, client_id=client_id, timeout_s=timeout_s, security=security
-                )
-            return self._connection
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        """Close all connections."""
+        self._pool.close()
 
 
 class Batched(Generic[I]):

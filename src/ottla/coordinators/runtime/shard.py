@@ -32,6 +32,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
+from ottla.replication.awaited_ticket import AwaitedTicket
 from ottla.replication.partition import Partition
 from ottla.replication.purgatory import Operation
 from ottla.replication.runtime import Runtime
@@ -149,7 +150,7 @@ class Shard(Generic[S]):
 
     async def ask(self, name: str, decide: Callable[[S], Decision[R]]) -> R:
         """The reply to a decision, once it is committed; raises what went wrong."""
-        ticket = _Awaited(self._loop.create_future())
+        ticket = AwaitedTicket(self._loop.create_future())
         self.submit(name, decide, ticket)
         self._completions.run()
         result: R = await ticket.future
@@ -316,21 +317,6 @@ class _Watch(Operation):
 
     def expire(self) -> None:
         """It has no deadline."""
-
-
-class _Awaited:
-    """A ticket that somebody awaits."""
-
-    def __init__(self, future: asyncio.Future[Any]) -> None:
-        self.future = future
-
-    def answer(self, response: Any, /) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
-
-    def fail(self, error: ApiError, /) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
 
 
 def _told(error: ApiError) -> ApiError:

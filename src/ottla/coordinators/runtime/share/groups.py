@@ -17,7 +17,6 @@ from ottla.coordinators.groups.share import states as rules
 from ottla.coordinators.groups.share.heartbeat import NewStates
 from ottla.coordinators.groups.share.partitions import Wanted
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.runtime.broker_links import Spawn
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.share.sharing import Sharing
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, SUMMARIZE
@@ -30,6 +29,7 @@ from ottla.protocol.messages.rpc import initialize_share_group_state as initiali
 from ottla.protocol.messages.rpc import read_share_group_state_summary as summarizing
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.replication.partitions import Partitions
+from ottla.replication.runtime import Spawn
 from ottla.storage.log.partition_log import Isolation
 from ottla.storage.state_machine.decision import Ticket
 
