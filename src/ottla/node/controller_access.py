@@ -16,8 +16,8 @@ from ottla.broker.requests.call import Call
 from ottla.broker.requests.envelope import Enclosed
 from ottla.broker.requests.throttling import Throttling
 from ottla.metadata.consensus.effects import RoleChanged
-from ottla.metadata.runtime.active_controller import ITSELF, ActiveController
-from ottla.metadata.runtime.decisions import Asker
+from ottla.metadata.runtime.active_controller import THIS_NODE, ActiveController
+from ottla.metadata.runtime.decisions import Requester
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.node.broker_liveness import BrokerLivenessMonitor
 from ottla.node.controller_link import FORWARDING, HEARTBEATS, ControllerLink
@@ -88,79 +88,89 @@ class ControllerAccess:
                 told()
 
     async def ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
-        """The answer to a request of this node's own; waits for a controller to become active.
+        """Return the active controller's response to a request of this node's own.
 
-        Raises NotController when there is none in time, and what the controller answers to the request as a whole.
+        Waits for a controller to become active. Raises NotController if none does in time, and the error of the
+        response as a whole.
         """
 
         async def attempt(left_s: float) -> Any:
             lane = _LANES.get(type(request), _OWN)
             if self._is_remote:
                 return await self.link.send(lane, request, left_s)
-            return await self._submitted(request, self._itself(request, lane))
+            return await self._submit(request, self._this_node(request, lane))
 
-        answer = await self._until_decided(attempt, _WAIT_S if timeout_s is None else timeout_s)
+        answer = await self._retry(attempt, _WAIT_S if timeout_s is None else timeout_s)
         code = getattr(answer, "error_code", 0)
         if code:
             raise by_code(code)(getattr(answer, "error_message", None))
         return answer
 
     async def forward(self, call: Call[Any], request: Any) -> Any:
-        """The answer to a client's request; its client waits no longer than it would for any broker."""
+        """Return the active controller's response to a request that a client sent to this broker.
+
+        The client waits for an active controller no longer than it would wait for any broker.
+        """
 
         async def attempt(left_s: float) -> Any:
             if self._is_remote:
                 self.link.require_leader()
                 return open_answer(call, await self.link.send(FORWARDING, enclose(call, request), left_s))
             if isinstance(request, _FOR_QUORUM):
-                return await self._of_quorum(call, request)
-            return await self._decided(call, request, through_broker=True)
+                return await self._ask_leading_quorum(call, request)
+            return await self._decide(call, request, is_from_broker=True)
 
         try:
-            return await self._until_decided(attempt, _WAIT_S)
+            return await self._retry(attempt, _WAIT_S)
         except NotController:
             raise RequestTimedOut("no controller became active in time") from None
 
     async def decide(self, call: Call[Any], request: Any) -> Any:
-        """The answer to a request that came to this node's controller, active or not."""
-        answer = await self._decided(call, request, through_broker=isinstance(call.exchange, Enclosed))
+        """Return the response to a request that arrived at this node's controller; raise NotController if it is not the
+        active one."""
+        answer = await self._decide(call, request, is_from_broker=isinstance(call.exchange, Enclosed))
         if self.broker_liveness is not None and isinstance(request, BrokerHeartbeatRequest):
             self.broker_liveness.heard(call, request)
         return answer
 
-    async def _decided(self, call: Call[Any], request: Any, *, through_broker: bool) -> Any:
-        """The active controller's answer; it tells the client to slow down if it makes too many changes."""
+    async def _decide(self, call: Call[Any], request: Any, *, is_from_broker: bool) -> Any:
+        """Let this node's controller decide. A client that makes too many changes gets a throttle time."""
         if self.keeper is not None and isinstance(request, CreateAclsRequest | DeleteAclsRequest):
-            return await self._kept(self.keeper, call, request)
+            return await self._change_acls(self.keeper, call, request)
         charging = None if self.throttling is None else self.throttling.charge_of(call)
         unknown = await unknown_hosts(request) if isinstance(request, AlterClientQuotasRequest) else frozenset()
-        asker = Asker(call.client.principal, through_broker=through_broker, charge=charging, unknown_hosts=unknown)
-        answer = await self._submitted(request, asker)
+        requester = Requester(
+            call.client.principal, is_from_broker=is_from_broker, charge=charging, unknown_hosts=unknown
+        )
+        answer = await self._submit(request, requester)
         if charging is not None and charging.throttle_ms:
             answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)
         return answer
 
-    def _itself(self, request: Any, lane: str) -> Asker:
-        """This node as the asker; its changes to topics are charged as they would be if they came over the network."""
+    def _this_node(self, request: Any, lane: str) -> Requester:
+        """Return this node as the requester; its changes of topics are charged as if they came over the network."""
         if self.throttling is None:
-            return ITSELF
+            return THIS_NODE
         api, link = BY_KEY[schema_of(type(request)).key], self.link
         charge = self.throttling.charge_for(api.key, api.latest_stable, link.user, link.client_id(lane))
-        return ITSELF if charge is None else ITSELF._replace(charge=charge)
+        return THIS_NODE if charge is None else THIS_NODE._replace(charge=charge)
 
-    async def _kept(self, keeper: AclKeeper, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest) -> Any:
-        """The answer of the authorizer on the active controller."""
-        if not self._active().is_active:
+    async def _change_acls(
+        self, keeper: AclKeeper, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest
+    ) -> Any:
+        """Let the authorizer on the active controller change the ACLs that it keeps."""
+        if not self._require_controller().is_active:
             raise NotController("another controller is active, or none yet")
         if isinstance(request, CreateAclsRequest):
             return await keeper.create_acls(call, request)
         return await keeper.delete_acls(call, request)
 
-    async def _submitted(self, request: Any, asker: Asker = ITSELF) -> Any:
-        controller = self._active()
+    async def _submit(self, request: Any, requester: Requester) -> Any:
+        """Submit a request to this node's controller, after its policies have judged the request."""
+        controller = self._require_controller()
         if self.policies is not None and self.policies.concern(request):
-            return await self.policies.decide(controller, request, asker)
-        return await controller.submit(request, asker)
+            return await self.policies.decide(controller, request, requester)
+        return await controller.submit(request, requester)
 
     def ask_quorum(self, call: Call[Any], request: Any) -> None:
         """Let consensus answer a call."""
@@ -179,7 +189,7 @@ class ControllerAccess:
         """What the active controller serves, if it is on another node and that is known."""
         return self.link.versions
 
-    async def _until_decided(self, attempt: Callable[[float], Awaitable[Any]], timeout_s: float) -> Any:
+    async def _retry(self, attempt: Callable[[float], Awaitable[Any]], timeout_s: float) -> Any:
         deadline = self._loop.time() + timeout_s
         pause_s = _RETRY_S
         while True:
@@ -195,7 +205,7 @@ class ControllerAccess:
                     await news.wait()
             pause_s = min(pause_s * 2, _LONGEST_RETRY_S)
 
-    async def _of_quorum(self, call: Call[Any], request: Any) -> Any:
+    async def _ask_leading_quorum(self, call: Call[Any], request: Any) -> Any:
         if self.quorum is None or not self._leads:
             raise NotController("this node does not lead the quorum")
         ticket = AwaitedTicket(self._loop.create_future())
@@ -211,7 +221,7 @@ class ControllerAccess:
         """Whether another node leads; a node without a controller has none to ask but another's."""
         return self.link.leader is not None or self.controller is None
 
-    def _active(self) -> ActiveController:
+    def _require_controller(self) -> ActiveController:
         if self.controller is None:
             raise NotController("this node has no controller")
         return self.controller

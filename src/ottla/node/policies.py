@@ -13,20 +13,23 @@ from typing import Any, Final, Protocol
 
 from ottla.metadata.controller.view import ControllerOptions, NewTopic
 from ottla.metadata.image.values import ConfigResource, ResourceType
-from ottla.metadata.runtime.decisions import Asker, name_of
+from ottla.metadata.runtime.decisions import Requester
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Policy, Verdict
 from ottla.protocol.errors import PolicyViolation
+from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.rpc.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-_JUDGED: Final = frozenset({"CreateTopics", "AlterConfigs", "IncrementalAlterConfigs"})
+_JUDGED: Final = (CreateTopicsRequest, AlterConfigsRequest, IncrementalAlterConfigsRequest)
 
 
 class Deciding(Protocol):
     """The active controller, as far as policies are concerned."""
 
-    def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None: ...
+    def rehearse(self, request: Any, requester: Requester, verdicts: Verdicts) -> None: ...
 
-    def submit(self, request: Any, asker: Asker, verdicts: Verdicts) -> Awaitable[Any]: ...
+    def submit(self, request: Any, requester: Requester, verdicts: Verdicts) -> Awaitable[Any]: ...
 
 
 class Verdicts:
@@ -87,16 +90,16 @@ class Policies:
 
     def concern(self, request: Any) -> bool:
         """Whether a request may need them."""
-        return name_of(request) in _JUDGED
+        return isinstance(request, _JUDGED)
 
-    async def decide(self, controller: Deciding, request: Any, asker: Asker) -> Any:
+    async def decide(self, controller: Deciding, request: Any, requester: Requester) -> Any:
         """The controller's answer to a request, with all that the policies say of it."""
         verdicts = Verdicts(of_topics=self._of_topics is not None, of_configs=self._of_configs is not None)
         while True:
-            controller.rehearse(request, asker, verdicts)
+            controller.rehearse(request, requester, verdicts)
             topics, configs = verdicts.open_topics, verdicts.open_configs
             if not topics and not configs:
-                return await controller.submit(request, asker, verdicts)
+                return await controller.submit(request, requester, verdicts)
             verdicts.close(await _judged(self._of_topics, topics), await _judged(self._of_configs, configs))
 
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
 from ottla.metadata.image.loader import Update
-from ottla.metadata.runtime.decisions import Asker
+from ottla.metadata.runtime.decisions import Requester
 from ottla.node import controller_access
 from ottla.node.controller_access import ControllerAccess
 from ottla.node.controller_registration import ControllerRegistration
@@ -43,10 +43,10 @@ class Active:
     def __init__(self, refusals: int, error: Exception | None = None) -> None:
         self.refusals = refusals
         self.error = error or NotController("not yet")
-        self.askers: list[Asker | None] = []
+        self.requesters: list[Requester | None] = []
 
-    async def submit(self, request: Any, asker: Asker | None = None) -> str:
-        self.askers.append(asker)
+    async def submit(self, request: Any, requester: Requester | None = None) -> str:
+        self.requesters.append(requester)
         if self.refusals:
             self.refusals -= 1
             raise self.error
@@ -119,13 +119,13 @@ def test_a_controllers_own_listener_waits_for_nothing() -> None:
 
 
 def test_the_controller_knows_whom_a_broker_speaks_for() -> None:
-    async def ask() -> list[Asker | None]:
+    async def ask() -> list[Requester | None]:
         active = Active(0)
         await access_to(active).forward(CALL, REQUEST)
         await access_to(active).decide(CALL, REQUEST)
-        return active.askers
+        return active.requesters
 
-    assert run(ask()) == [Asker("User:ann", through_broker=True), Asker("User:ann", through_broker=False)]
+    assert run(ask()) == [Requester("User:ann", is_from_broker=True), Requester("User:ann", is_from_broker=False)]
 
 
 def test_the_quorum_answers_what_is_about_it() -> None:

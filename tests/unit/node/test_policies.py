@@ -8,8 +8,8 @@ import pytest
 
 from ottla.metadata.controller.view import NewTopic
 from ottla.metadata.image.values import ResourceType
-from ottla.metadata.runtime.active_controller import ITSELF
-from ottla.metadata.runtime.decisions import Asker
+from ottla.metadata.runtime.active_controller import THIS_NODE
+from ottla.metadata.runtime.decisions import Requester
 from ottla.node.policies import Policies, Verdicts
 from ottla.plugins import AlteredConfigs
 from ottla.plugins.policies import Verdict
@@ -43,11 +43,11 @@ class Controller:
     def __init__(self, one: OneController) -> None:
         self.one = one
 
-    def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
-        self.one.active.rehearse(request, asker, verdicts)
+    def rehearse(self, request: Any, requester: Requester, verdicts: Verdicts) -> None:
+        self.one.active.rehearse(request, requester, verdicts)
 
-    async def submit(self, request: Any, asker: Asker, verdicts: Verdicts) -> Any:
-        future = self.one.active.submit(request, asker, verdicts)
+    async def submit(self, request: Any, requester: Requester, verdicts: Verdicts) -> Any:
+        future = self.one.active.submit(request, requester, verdicts)
         self.one.run(100)
         return future.result()
 
@@ -73,16 +73,16 @@ def alteration(topic: str, value: str) -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
-def decide(one: OneController, policies: Policies, request: Any, asker: Asker = ITSELF) -> Any:
+def decide(one: OneController, policies: Policies, request: Any, requester: Requester = THIS_NODE) -> Any:
     assert policies.concern(request)
-    return asyncio.run(policies.decide(Controller(one), request, asker))
+    return asyncio.run(policies.decide(Controller(one), request, requester))
 
 
 def test_each_question_is_put_once_and_partitions_are_counted_once(one: OneController) -> None:
     topics, configs = Judge(), Judge()
     charged: list[int] = []
-    asker = Asker("User:ann", through_broker=True, charge=charged.append)
-    answer = decide(one, Policies(topics, configs), creation("a", "refused", retention_ms="5"), asker)
+    requester = Requester("User:ann", is_from_broker=True, charge=charged.append)
+    answer = decide(one, Policies(topics, configs), creation("a", "refused", retention_ms="5"), requester)
     assert [each.error_code for each in answer.topics] == [0, PolicyViolation.code]
     assert charged == [2]
     assert topics.asked == [NewTopic("a", 2, 1, None, {"retention.ms": "5"})]
@@ -121,7 +121,7 @@ def test_what_changes_while_a_policy_is_asked_counts(one: OneController) -> None
 
 
 def test_a_question_without_an_answer_is_a_refusal(one: OneController) -> None:
-    future = one.active.submit(creation("t"), ITSELF, Verdicts(of_topics=True, of_configs=False))
+    future = one.active.submit(creation("t"), THIS_NODE, Verdicts(of_topics=True, of_configs=False))
     one.run(100)
     assert [each.error_code for each in future.result().topics] == [PolicyViolation.code]
 

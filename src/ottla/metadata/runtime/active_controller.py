@@ -28,7 +28,14 @@ from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.encoding import metadata_batch
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.loader import Update
-from ottla.metadata.runtime.decisions import TIMED, Asker, Decide, Decisions, name_of
+from ottla.metadata.runtime.decisions import (
+    REQUESTS_WITH_DEADLINE,
+    Decide,
+    DecisionContext,
+    Requester,
+    api_name,
+    decision_on,
+)
 from ottla.metadata.runtime.publisher import Decided, MetadataPublisher
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.errors import ApiError, NotController, NotLeader
@@ -47,8 +54,8 @@ logger = logging.getLogger(__name__)
 _MAX_BATCH_RECORDS: Final = 5000
 _EXPIRY_CHECK_S: Final = 0.1
 _MORE_TO_DO_S: Final = 0.01
-ITSELF: Final = Asker(ANONYMOUS, through_broker=True)
-"""The node asks for something of its own."""
+THIS_NODE: Final = Requester(ANONYMOUS, is_from_broker=True)
+"""The requester of the node's own requests."""
 
 
 class Loop(Protocol):
@@ -107,7 +114,7 @@ class ActiveController:
         self._untracked: list[Changes] = []
         """Changes that the tracker of states has yet to follow."""
         metadata.subscribers.append(self._on_update)
-        self._decisions = Decisions(quorum, self.heartbeats, self.states, random=random, now_ms=now_ms)
+        self._context = DecisionContext(quorum, self.heartbeats, self.states, random, now_ms, THIS_NODE)
         self.machine: Machine[Image] = Machine(
             append=self._append, apply=self._apply, now_ms=now_ms, clock_ns=perf_counter_ns
         )
@@ -147,17 +154,20 @@ class ActiveController:
         for changes in untracked:
             self.states.follow(changes)
 
-    def rehearse(self, request: Any, asker: Asker, verdicts: Verdicts) -> None:
+    def rehearse(self, request: Any, requester: Requester, verdicts: Verdicts) -> None:
         """Let the verdicts know what policies have to be asked about a request: decide on it, and forget the rest."""
         if not self.machine.is_active:
             raise NotController("another controller is active, or none yet")
-        decide = self._on_image(self._decisions.on(request, asker._replace(charge=None)), verdicts)
+        context = self._context._replace(requester=requester._replace(charge=None))
+        decide = self._on_image(decision_on(request, context), verdicts)
         with contextlib.suppress(ApiError):  # it will be told when it is decided in earnest
             decide(self.machine.state)
 
-    def submit(self, request: Any, asker: Asker = ITSELF, verdicts: Verdicts | None = None) -> asyncio.Future[Any]:
+    def submit(
+        self, request: Any, requester: Requester = THIS_NODE, verdicts: Verdicts | None = None
+    ) -> asyncio.Future[Any]:
         """Decide on a request; the future is the response, once it is committed."""
-        decide = self._decisions.on(request, asker)
+        decide = decision_on(request, self._context._replace(requester=requester))
         future = self._loop.create_future()
 
         def reply(result: Any) -> None:
@@ -171,9 +181,8 @@ class ActiveController:
         if not self.machine.is_active:
             reply(NotController("another controller is active, or none yet"))
             return future
-        name = name_of(request)
-        deadline_ms = self._now_ms() + request.timeout_ms if name in TIMED else None
-        self.machine.submit(name, self._on_image(decide, verdicts), reply, deadline_ms=deadline_ms)
+        deadline_ms = self._now_ms() + request.timeout_ms if type(request) in REQUESTS_WITH_DEADLINE else None
+        self.machine.submit(api_name(request), self._on_image(decide, verdicts), reply, deadline_ms=deadline_ms)
         return future
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
-"""Which decision a request to the controller asks for, and with what beside the request itself."""
+"""The registry of the controller's decisions: which function decides on which request, and what it needs besides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -35,162 +35,179 @@ from ottla.metadata.controller.state_tracker import StateTracker
 from ottla.metadata.controller.view import ControllerView
 from ottla.metadata.runtime.quorum import Quorum
 from ottla.protocol.errors import UnsupportedVersion
+from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.messages.rpc.alter_configs import AlterConfigsRequest
+from ottla.protocol.messages.rpc.alter_partition import AlterPartitionRequest
+from ottla.protocol.messages.rpc.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from ottla.protocol.messages.rpc.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.rpc.create_acls import CreateAclsRequest
+from ottla.protocol.messages.rpc.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsRequest
+from ottla.protocol.messages.rpc.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.rpc.delete_acls import DeleteAclsRequest
+from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.rpc.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.rpc.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.rpc.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages.rpc.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.directories.node_files import show_id
 from ottla.storage.directories.random_ids import random_id
 
-Decide = Callable[[ControllerView], Decision[Any]]
-TIMED: Final = frozenset(
-    {"CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"}
-)
-"""Requests that say by when they must have been begun."""
 
-
-class Asker(NamedTuple):
-    """Who asks the controller, and how the request came."""
+class Requester(NamedTuple):
+    """Who sent a request to the controller, and how it arrived."""
 
     principal: str
-    through_broker: bool
-    """A broker, which knows its own settings and directories, has looked at the request before."""
+    is_from_broker: bool
+    """Whether a broker has checked the request before, against its own settings and directories."""
     charge: Charge | None = None
-    """Counts the changes to topics, if the client has a quota for them."""
+    """Charges changes of topics to the client's quota; None if the client has no such quota."""
     unknown_hosts: frozenset[str] = frozenset()
-    """Hosts that the request names and that have no address."""
+    """The hosts in the request that have no address."""
 
 
-def name_of(request: Any) -> str:
-    """The name of a request's API."""
+class DecisionContext(NamedTuple):
+    """What a decision may use besides the view of the cluster and the request."""
+
+    quorum: Quorum
+    heartbeats: Heartbeats
+    states: StateTracker
+    random: Random
+    now_ms: Callable[[], int]
+    requester: Requester
+
+    def new_id(self) -> bytes:
+        return random_id(self.random.randbytes)
+
+    def new_token_id(self) -> str:
+        return show_id(self.new_id())
+
+
+Decide = Callable[[ControllerView], Decision[Any]]
+DecisionFunction = Callable[[ControllerView, Any, DecisionContext], Decision[Any]]
+
+
+def decision_on(request: Any, context: DecisionContext) -> Decide:
+    """Return what decides on a request; raise UnsupportedVersion if the controller does not decide on such requests."""
+    decide = _DECISIONS.get(type(request))
+    if decide is None:
+        raise UnsupportedVersion(f"the controller does not decide on {api_name(request)}")
+    return lambda view: decide(view, request, context)
+
+
+def api_name(request: Any) -> str:
+    """Return the name of a request's API, such as `CreateTopics`."""
     return schema_of(type(request)).name.removesuffix("Request")
 
 
-class Decisions:
-    """The controller's decisions, with what they need of this node."""
-
-    def __init__(
-        self,
-        quorum: Quorum,
-        heartbeats: Heartbeats,
-        states: StateTracker,
-        *,
-        random: Random,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._quorum = quorum
-        self._heartbeats = heartbeats
-        self._states = states
-        self._random = random
-        self._now_ms = now_ms
-
-    def on(self, request: Any, asker: Asker) -> Decide:
-        """What decides on a request; raises UnsupportedVersion if nothing here does."""
-        name = name_of(request)
-        plain = _PLAIN.get(name)
-        if plain is not None:
-            return lambda view: plain(view, request)
-        method = _METHODS.get(name)
-        if method is None:
-            raise UnsupportedVersion(f"the controller does not decide on {name}")
-        return lambda view: method(self, view, request, asker)
-
-    def _create_topics(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        context = CreationContext(random=self._random, new_id=self._new_id, charge=asker.charge)
-        return create_topics(view, request, context)
-
-    def _create_partitions(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return create_partitions(view, request, random=self._random, charge=asker.charge)
-
-    def _delete_topics(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return delete_topics(view, request, charge=asker.charge)
-
-    def _alter_client_quotas(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return alter_client_quotas(view, request, unknown_hosts=asker.unknown_hosts)
-
-    def _create_acls(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return create_acls(view, request, new_id=self._new_id)
-
-    def _incremental_alter_configs(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return incremental_alter_configs(view, request, forwarded=asker.through_broker)
-
-    def _alter_configs(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return alter_configs(view, request, forwarded=asker.through_broker)
-
-    def _update_features(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        consensus = self._quorum.consensus
-        current = consensus.history.kraft_version
-        voters = [key.id for key in consensus.voters.replicas]
-        decision = update_features(view, request, kraft_version=current, voters=voters)
-        asked = requested_kraft_version(request)
-        if asked is not None and asked > current and not decision.reply.error_code:
-            # It is the quorum's: consensus writes it into the log itself, ahead of what is decided here.
-            self._quorum.upgrade_kraft_version(consensus.epoch, asked)
-        return decision
-
-    def _broker_registration(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return register_broker(
-            view,
-            self._heartbeats,
-            request,
-            now_ms=self._now_ms(),
-            next_offset=self._quorum.log.end_offset,
-            kraft_version=self._quorum.consensus.history.kraft_version,
-        )
-
-    def _broker_heartbeat(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        decision = process_broker_heartbeat(
-            view, self._heartbeats, request, now_ms=self._now_ms(), next_offset=self._quorum.log.end_offset
-        )
-        if not decision.reply.is_fenced:
-            self._states.record_heartbeat(request.broker_id, request.current_metadata_offset, request.offline_log_dirs)
-        return decision
-
-    def _unregister_broker(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return unregister_broker(view, self._heartbeats, request)
-
-    def _list_reassignments(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return Decision((), list_partition_reassignments(view, request))
-
-    def _create_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        def new_id() -> str:
-            return show_id(self._new_id())
-
-        return create_delegation_token(
-            view, request, principal=asker.principal, now_ms=self._now_ms(), new_token_id=new_id
-        )
-
-    def _renew_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return renew_delegation_token(view, request, principal=asker.principal, now_ms=self._now_ms())
-
-    def _expire_token(self, view: ControllerView, request: Any, asker: Asker) -> Decision[Any]:
-        return expire_delegation_token(view, request, principal=asker.principal, now_ms=self._now_ms())
-
-    def _new_id(self) -> bytes:
-        return random_id(self._random.randbytes)
+def _create_topics(view: ControllerView, request: CreateTopicsRequest, context: DecisionContext) -> Decision[Any]:
+    creation = CreationContext(random=context.random, new_id=context.new_id, charge=context.requester.charge)
+    return create_topics(view, request, creation)
 
 
-_PLAIN: Final[dict[str, Callable[[ControllerView, Any], Decision[Any]]]] = {
-    "AlterPartition": alter_partition,
-    "ElectLeaders": elect_leaders,
-    "AlterPartitionReassignments": alter_partition_reassignments,
-    "AllocateProducerIds": allocate_producer_ids,
-    "DeleteAcls": delete_acls,
-    "AlterUserScramCredentials": alter_scram_credentials,
-    "AssignReplicasToDirs": assign_replicas_to_dirs,
-    "ControllerRegistration": register_controller,
+def _create_token(
+    view: ControllerView, request: CreateDelegationTokenRequest, context: DecisionContext
+) -> Decision[Any]:
+    return create_delegation_token(
+        view,
+        request,
+        principal=context.requester.principal,
+        now_ms=context.now_ms(),
+        new_token_id=context.new_token_id,
+    )
+
+
+def _update_features(view: ControllerView, request: UpdateFeaturesRequest, context: DecisionContext) -> Decision[Any]:
+    consensus = context.quorum.consensus
+    current = consensus.history.kraft_version
+    voters = [key.id for key in consensus.voters.replicas]
+    decision = update_features(view, request, kraft_version=current, voters=voters)
+    requested = requested_kraft_version(request)
+    if requested is not None and requested > current and not decision.reply.error_code:
+        # The quorum writes its own version into the log, ahead of the records of this decision.
+        context.quorum.upgrade_kraft_version(consensus.epoch, requested)
+    return decision
+
+
+def _register_broker(
+    view: ControllerView, request: BrokerRegistrationRequest, context: DecisionContext
+) -> Decision[Any]:
+    return register_broker(
+        view,
+        context.heartbeats,
+        request,
+        now_ms=context.now_ms(),
+        next_offset=context.quorum.log.end_offset,
+        kraft_version=context.quorum.consensus.history.kraft_version,
+    )
+
+
+def _process_heartbeat(
+    view: ControllerView, request: BrokerHeartbeatRequest, context: DecisionContext
+) -> Decision[Any]:
+    decision = process_broker_heartbeat(
+        view, context.heartbeats, request, now_ms=context.now_ms(), next_offset=context.quorum.log.end_offset
+    )
+    if not decision.reply.is_fenced:
+        context.states.record_heartbeat(request.broker_id, request.current_metadata_offset, request.offline_log_dirs)
+    return decision
+
+
+_DECISIONS: Final[Mapping[type, DecisionFunction]] = {
+    AllocateProducerIdsRequest: lambda view, request, _: allocate_producer_ids(view, request),
+    AlterClientQuotasRequest: lambda view, request, context: alter_client_quotas(
+        view, request, unknown_hosts=context.requester.unknown_hosts
+    ),
+    AlterConfigsRequest: lambda view, request, context: alter_configs(
+        view, request, forwarded=context.requester.is_from_broker
+    ),
+    AlterPartitionReassignmentsRequest: lambda view, request, _: alter_partition_reassignments(view, request),
+    AlterPartitionRequest: lambda view, request, _: alter_partition(view, request),
+    AlterUserScramCredentialsRequest: lambda view, request, _: alter_scram_credentials(view, request),
+    AssignReplicasToDirsRequest: lambda view, request, _: assign_replicas_to_dirs(view, request),
+    BrokerHeartbeatRequest: _process_heartbeat,
+    BrokerRegistrationRequest: _register_broker,
+    ControllerRegistrationRequest: lambda view, request, _: register_controller(view, request),
+    CreateAclsRequest: lambda view, request, context: create_acls(view, request, new_id=context.new_id),
+    CreateDelegationTokenRequest: _create_token,
+    CreatePartitionsRequest: lambda view, request, context: create_partitions(
+        view, request, random=context.random, charge=context.requester.charge
+    ),
+    CreateTopicsRequest: _create_topics,
+    DeleteAclsRequest: lambda view, request, _: delete_acls(view, request),
+    DeleteTopicsRequest: lambda view, request, context: delete_topics(view, request, charge=context.requester.charge),
+    ElectLeadersRequest: lambda view, request, _: elect_leaders(view, request),
+    ExpireDelegationTokenRequest: lambda view, request, context: expire_delegation_token(
+        view, request, principal=context.requester.principal, now_ms=context.now_ms()
+    ),
+    IncrementalAlterConfigsRequest: lambda view, request, context: incremental_alter_configs(
+        view, request, forwarded=context.requester.is_from_broker
+    ),
+    ListPartitionReassignmentsRequest: lambda view, request, _: Decision(
+        (), list_partition_reassignments(view, request)
+    ),
+    RenewDelegationTokenRequest: lambda view, request, context: renew_delegation_token(
+        view, request, principal=context.requester.principal, now_ms=context.now_ms()
+    ),
+    UnregisterBrokerRequest: lambda view, request, context: unregister_broker(view, context.heartbeats, request),
+    UpdateFeaturesRequest: _update_features,
 }
-_METHODS: Final[dict[str, Callable[[Decisions, ControllerView, Any, Asker], Decision[Any]]]] = {
-    "CreateTopics": Decisions._create_topics,
-    "CreatePartitions": Decisions._create_partitions,
-    "DeleteTopics": Decisions._delete_topics,
-    "AlterClientQuotas": Decisions._alter_client_quotas,
-    "CreateAcls": Decisions._create_acls,
-    "IncrementalAlterConfigs": Decisions._incremental_alter_configs,
-    "AlterConfigs": Decisions._alter_configs,
-    "UpdateFeatures": Decisions._update_features,
-    "BrokerRegistration": Decisions._broker_registration,
-    "BrokerHeartbeat": Decisions._broker_heartbeat,
-    "UnregisterBroker": Decisions._unregister_broker,
-    "ListPartitionReassignments": Decisions._list_reassignments,
-    "CreateDelegationToken": Decisions._create_token,
-    "RenewDelegationToken": Decisions._renew_token,
-    "ExpireDelegationToken": Decisions._expire_token,
-}
+REQUESTS_WITH_DEADLINE: Final = frozenset(
+    {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        ElectLeadersRequest,
+        AlterPartitionReassignmentsRequest,
+    }
+)
+"""Requests whose timeout limits how long they wait for their decision."""
