@@ -1,4 +1,10 @@
-"""What goes over the wire and into logs: primitives, record batches, messages, errors and feature levels. Pure.
+"""The wire and log format: primitives, record batches, messages, errors and feature levels. Pure.
 
-Imports nothing of the other rooms.
+- `wire`: primitive types, generated and compiled message codecs, record batches, compression
+- `messages`: one declared class for each request, response and stored record
+- `errors`: Kafka's error codes as a tree of exceptions
+- `java`: the iteration order of Java's collections
+- `features`, `metadata_versions`: the feature levels that this release supports
+
+Imports no other room.
 """

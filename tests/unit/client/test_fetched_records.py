@@ -86,7 +86,7 @@ def test_a_transaction_that_began_before_the_fetch_is_hidden_up_to_its_marker() 
 def test_changed_bytes_are_an_error_with_its_place() -> None:
     broken = batch(0, 2)
     broken[-1] ^= 1
-    with pytest.raises(CorruptMessage, match=r"topic 't', partition 0, behind offset 0: batch says CRC"):
+    with pytest.raises(CorruptMessage, match=r"topic 't', partition 0, after offset 0: the header's CRC is"):
         read(broken)
     broken = batch(0, 2)
     broken[65] ^= 0x7F

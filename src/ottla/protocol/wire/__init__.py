@@ -1,1 +1,1 @@
-"""Bytes to meaning and back: primitives, compiled message codecs, record batches. Pure: no I/O, clock or randomness."""
+"""Primitive types, message codecs and record batches. Pure: no I/O, clock or randomness."""

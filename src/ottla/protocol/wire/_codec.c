@@ -1,10 +1,11 @@
-/* Reading and writing declared messages: what reading.py and writing.py generate in Python, three to five times faster.
+/* Reads and writes declared messages, three to five times faster than the Python that reader_generator.py and
+ * writer_generator.py generate.
  *
- * A plan is the shape of one struct in one version, made by plans.py. It only ever does what is in order: bytes that it
- * does not take, messages that it cannot write, and tagged fields, which are rare, are left to the generated Python, which
- * begins again from the start and says what is wrong. So what a message must look like, and what is said of one that is
- * not so, is defined once, there. Nothing is trusted: each length must lie within the buffer, an array's count must fit
- * the bytes that are left at its element's smallest size. */
+ * A plan, made by plans.py, is the shape of one struct in one version. It handles well-formed messages only. Malformed
+ * bytes, unwritable messages and tagged fields, which are rare, go to the generated Python, which starts again at the
+ * beginning and raises the error. So only the Python defines what is valid and how an error reads. Nothing is trusted:
+ * each length must lie within the buffer, and an array's count must fit the rest of the buffer at its element's smallest
+ * size. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -12,13 +13,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* As in reading.py, whose limits these are. */
+/* The limits of reader_generator.py. */
 #define MAX_ELEMENTS (1 << 18)
 #define MAX_TEXT_BYTES 0x7FFF
 #define PLAIN_NULL (-1)
 
 #define FIRST_OUT_BYTES 1024
-/* From here on bytes are handed on as they are instead of copied. */
+/* Bytes objects from this size are passed on instead of copied. */
 #define LARGE_BYTES 4096
 
 typedef struct Plan Plan;
@@ -33,7 +34,7 @@ typedef struct Value {
     Plan *plan;            /* of a struct */
 } Value;
 
-/* A value that is not there: kinds are c for a constant, l for an empty list, m for what a call makes. */
+/* The default of a field. Kinds: c a constant, l an empty list, m the result of a call. */
 typedef struct {
     char kind;
     PyObject *value;
@@ -57,8 +58,8 @@ struct Plan {
 static PyTypeObject *plan_type;
 static PyObject *unknown_tags_name;
 
-/* Whether the generated Python shall try instead. An exception that says nothing about the message, such as a lack of
- * memory or an interrupt, goes to the caller; any other is raised again by the Python, with an explanation. */
+/* Return whether to fall back to the generated Python. An exception that is not about the message, such as a lack of
+ * memory or an interrupt, goes to the caller; the Python raises any other again, with an explanation. */
 static int
 may_fall_back(void)
 {
@@ -115,7 +116,7 @@ read_uvarint(In *in, int64_t *value)
     return 0;
 }
 
-/* A length or a count; -1 for null, where that is allowed. */
+/* Read a length or a count; -1 is null, if null is allowed. */
 static int
 read_size(In *in, const Value *value, int64_t *size)
 {
@@ -308,7 +309,7 @@ read_struct(In *in, const Plan *plan)
     return made;
 }
 
-PyDoc_STRVAR(read_doc, "read(view, position): the message that begins there, and the position behind it.");
+PyDoc_STRVAR(read_doc, "read(view, position): read the message at a position; return it and the position after it.");
 
 static PyObject *
 plan_read(PyObject *self, PyObject *const *given, Py_ssize_t given_count)
@@ -339,7 +340,7 @@ plan_read(PyObject *self, PyObject *const *given, Py_ssize_t given_count)
 /* -- writing -- */
 
 typedef struct {
-    PyObject *chunks; /* a list of those that are complete */
+    PyObject *chunks; /* the list of complete chunks */
     uint8_t *bytes;
     Py_ssize_t size, room;
     uint8_t first[FIRST_OUT_BYTES];
@@ -407,7 +408,7 @@ put_bytes(Out *out, const void *bytes, Py_ssize_t size)
     return 1;
 }
 
-/* The size of what follows, -1 for null. */
+/* Write the size of the value that follows; -1 is null. */
 static int
 put_size(Out *out, const Value *value, Py_ssize_t size)
 {
@@ -418,7 +419,7 @@ put_size(Out *out, const Value *value, Py_ssize_t size)
     return size <= INT32_MAX && put_number(out, (uint64_t)size, 4);
 }
 
-/* Make a chunk of the bytes that were put so far. */
+/* Emit the buffered bytes as a chunk. */
 static int
 end_chunk(Out *out)
 {
@@ -477,7 +478,7 @@ write_text(Out *out, const Value *value, PyObject *text)
     return bytes != NULL && put_size(out, value, size) && put_bytes(out, bytes, size);
 }
 
-/* Records, and bytes that are many, stay the object that they are. */
+/* Records and large bytes objects are passed on without a copy. */
 static int
 write_bytes(Out *out, const Value *value, PyObject *data)
 {
@@ -504,7 +505,7 @@ write_array(Out *out, const Value *value, PyObject *items)
         return 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *one = is_list ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
-        /* A list may lose the element while it is written: to compare or convert a value may run Python. */
+        /* The list may drop the element meanwhile, because comparing or converting a value may run Python. */
         Py_XINCREF(one);
         int is_written = one != NULL && write_value(out, value->element, one);
         Py_XDECREF(one);
@@ -638,7 +639,7 @@ clear_fields(Field **fields, Py_ssize_t *count)
     PyMem_Free(gone);
 }
 
-/* From (kind, nullable, compact, least, of): what it is an array or a struct of, else None. */
+/* Parse (kind, nullable, compact, least, of). `of` is the element of an array or the plan of a struct, else None. */
 static int
 parse_value(PyObject *given, Value *value)
 {
@@ -658,7 +659,7 @@ parse_value(PyObject *given, Value *value)
         value->plan = (Plan *)of;
     } else if (kind == 'A') {
         if (value->least < 1) {
-            PyErr_SetString(PyExc_ValueError, "elements of no size could be claimed without end");
+            PyErr_SetString(PyExc_ValueError, "an array of empty elements would have no bound");
             return 0;
         }
         value->element = PyMem_Calloc(1, sizeof(Value));
@@ -671,7 +672,7 @@ parse_value(PyObject *given, Value *value)
     return 1;
 }
 
-/* From tuples of (name, value or None, kind of the default, default). */
+/* Parse tuples of (name, value or None, kind of the default, default). */
 static int
 parse_fields(PyObject *given, Field **fields, Py_ssize_t *count)
 {

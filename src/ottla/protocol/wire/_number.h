@@ -1,11 +1,11 @@
-/* Numbers as records have them, read from bytes that nobody has looked at before. */
+/* The variable-length numbers of records, read from unchecked bytes. */
 
 #ifndef OTTLA_NUMBER_H
 #define OTTLA_NUMBER_H
 
 #include <stdint.h>
 
-/* A zigzag number of at most so many bits; 0 if it is none, or ends behind `end`. */
+/* Read a zigzag number of at most `bits` bits. Return 0 if it is malformed or reaches beyond `end`. */
 static inline int
 read_number(const uint8_t **at, const uint8_t *end, int bits, int64_t *value)
 {

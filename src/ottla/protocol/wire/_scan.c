@@ -1,8 +1,8 @@
-/* The walk over a batch's records: what summary.py does in Python, some fifty times faster; and with it a look at the
- * header in front of them, for the batches that nearly every producer sends.
+/* Scans the records of a batch, about fifty times faster than summary.py does in Python, and checks the header of the
+ * batches that nearly every producer sends.
  *
- * It only ever confirms. Records that it finds in order are summarized; anything else is answered None, and Python looks
- * again and says what is wrong. So what a batch and a record must look like is defined once, there. */
+ * This code only confirms. It summarizes well-formed records and returns None for anything else; then the Python scans
+ * again and raises the error. So only the Python defines what is valid. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -11,7 +11,7 @@
 
 #include "_number.h"
 
-/* From here on other threads may run meanwhile: a large batch is looked at in a thread of its own. */
+/* Release the GIL from this size: a large batch is scanned in a thread of its own. */
 #define LARGE_BYTES (1 << 20)
 #define NO_TIMESTAMP (-1)
 
@@ -21,7 +21,7 @@ typedef struct {
     int keyless;
 } Summary;
 
-/* Step over a length and as many bytes; `least` is -1 where null is allowed. */
+/* Skip a length and its bytes. `least` is -1 if null is allowed. */
 static inline int
 skip_bytes(const uint8_t **at, const uint8_t *end, int64_t least, int64_t *size)
 {
@@ -44,8 +44,8 @@ skip_headers(const uint8_t **at, const uint8_t *end)
     return 1;
 }
 
-/* Step over records up to the number `count`, from the one with the number `*next` on. Returns where the first begins
- * that is not whole or not in order, and leaves its number in `*next`. */
+/* Scan records from the number `*next` up to the number `count`. Return the start of the first record that is incomplete
+ * or malformed, and leave its number in `*next`. */
 static const uint8_t *
 walk_some(const uint8_t *at, const uint8_t *end, int64_t *next, int64_t count, int64_t base_timestamp, Summary *found)
 {
@@ -55,7 +55,7 @@ walk_some(const uint8_t *at, const uint8_t *end, int64_t *next, int64_t count, i
         if (!read_number(&at, end, 32, &size) || size < 1 || size > end - at)
             return first;
         const uint8_t *stop = at + size;
-        at++; /* attributes, of which there are none */
+        at++; /* attributes, unused */
         if (!read_number(&at, stop, 64, &skew) || !read_number(&at, stop, 32, &delta) || delta != *next)
             return first;
         if (skew > 0 ? base_timestamp > INT64_MAX - skew : base_timestamp < INT64_MIN - skew)
@@ -81,7 +81,7 @@ walk(const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestam
     return walk_some(at, end, &next, count, base_timestamp, found) == end && next >= count;
 }
 
-/* The same, and other threads may run meanwhile where it takes long. */
+/* Scan records, and release the GIL if there are many bytes. */
 static int
 walk_all(const uint8_t *first, const uint8_t *end, int64_t count, int64_t base_timestamp, Summary *found)
 {
@@ -95,7 +95,8 @@ walk_all(const uint8_t *first, const uint8_t *end, int64_t count, int64_t base_t
 }
 
 PyDoc_STRVAR(scan_doc,
-    "scan(data, start, count, base_timestamp): latest and earliest timestamp, and whether a key is missing; or None.");
+    "scan(data, start, count, base_timestamp): return the latest and earliest timestamp, and whether a key is missing,\n"
+    "or None.");
 
 static PyObject *
 scan(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
@@ -124,8 +125,8 @@ scan(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
 }
 
 PyDoc_STRVAR(scan_part_doc,
-    "scan_part(data, start, first, count, base_timestamp): of the records from the number `first` on that are whole and\n"
-    "in order: where they end, the number of the next one, latest and earliest timestamp, whether a key is missing.");
+    "scan_part(data, start, first, count, base_timestamp): scan whole, well-formed records from the number `first`;\n"
+    "return where they end, the next number, the latest and earliest timestamp, and whether a key is missing.");
 
 static PyObject *
 scan_part(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
@@ -157,7 +158,7 @@ scan_part(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
 }
 
 PyDoc_STRVAR(skip_pairs_doc,
-    "skip_pairs(data, start, stop, count): where as many headers end as are whole and in order, and how many are left.");
+    "skip_pairs(data, start, stop, count): skip whole, well-formed headers; return where they end and how many remain.");
 
 static PyObject *
 skip_pairs(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
@@ -231,7 +232,7 @@ read_header(const uint8_t *at, Header *header)
     header->record_count = (int32_t)number_at(at + 57, 4);
 }
 
-/* What batch.py and validate.py ask of a header, of those that have no peculiarities. */
+/* The checks of batch.py and validate.py, for plain batches only. */
 static int
 may_be_produced(const Header *header, Py_ssize_t size, uint32_t crc, int64_t max_bytes)
 {
@@ -249,8 +250,9 @@ may_be_produced(const Header *header, Py_ssize_t size, uint32_t crc, int64_t max
 }
 
 PyDoc_STRVAR(inspect_doc,
-    "inspect(batch, payload, crc, now_ms, (max_bytes, before_ms, after_ms, needs_keys)): the header of a batch that may\n"
-    "be appended as it came, as a tuple; or None. The payload is the decompressed records, None where they are not.");
+    "inspect(batch, payload, crc, now_ms, (max_bytes, before_ms, after_ms, needs_keys)): return the header, as a tuple,\n"
+    "of a batch that may be appended unchanged, else None. The payload is the decompressed records, or None if the\n"
+    "batch is not compressed.");
 
 static PyObject *
 inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
@@ -308,7 +310,8 @@ inspect(PyObject *module, PyObject *const *given, Py_ssize_t given_count)
 }
 
 PyDoc_STRVAR(survey_doc,
-    "survey(batches): the attributes of all batches in a list, or-ed; or None if one is not a single batch of magic 2.");
+    "survey(batches): return the attributes of all batches in a list, or'ed, or None if one is not a single batch of\n"
+    "magic 2.");
 
 static PyObject *
 survey(PyObject *module, PyObject *batches)
@@ -327,7 +330,7 @@ survey(PyObject *module, PyObject *batches)
             return NULL;
         if (!PyMemoryView_Check(view))
             Py_RETURN_NONE;
-        if (PyObject_GetBuffer(view, &batch, PyBUF_SIMPLE) < 0) /* holds the view from here on */
+        if (PyObject_GetBuffer(view, &batch, PyBUF_SIMPLE) < 0) /* holds the view from here */
             return NULL;
         Header header;
         int is_one = batch.len >= HEADER_BYTES;

@@ -1,16 +1,16 @@
-"""Record batches of magic 2 as bytes: headers read in place, checked, and the few fields rewritten that a broker sets.
+"""Record batches of magic 2: read and check headers in place, and rewrite the few fields that a broker sets.
 
-A batch travels as it came; nothing here looks at its records. Functions take a buffer and the position of the batch in
-it, copy nothing, and raise ProtocolError for bytes they cannot accept: CorruptBatch, InvalidBatch or BatchTooLarge,
-after the error that a producer is answered.
+A batch travels through a broker unchanged, and nothing here looks at its records. Functions take a buffer and the
+position of a batch in it. They copy nothing. For bytes that they cannot accept, they raise the ProtocolError that is
+named after the producer's error code: CorruptBatch, InvalidBatch or BatchTooLarge.
 
-    0 base offset i64 · 8 batch length i32 (of what follows) · 12 partition leader epoch i32 · 16 magic i8 · 17 CRC u32
+    0 base offset i64 · 8 batch length i32 (after it) · 12 partition leader epoch i32 · 16 magic i8 · 17 CRC u32
     21 attributes i16 · 23 last offset delta i32 · 27 base timestamp i64 · 35 max timestamp i64
     43 producer id i64 · 51 producer epoch i16 · 53 base sequence i32 · 57 record count i32 · 61 records
 
-The CRC-32C covers everything from the attributes on, so that base offset and leader epoch can change without it.
-Attributes: bits 0-2 compression · 3 timestamps are the broker's · 4 transactional · 5 control · 6 the base timestamp is
-a delete horizon (KIP-534).
+The CRC-32C covers the bytes from the attributes to the end, so a broker can set the base offset and the leader epoch
+without computing it again. Attributes: bits 0-2 compression · 3 LogAppendTime · 4 transactional · 5 control · 6 the
+base timestamp is a delete horizon (KIP-534).
 """
 
 import struct
@@ -25,7 +25,7 @@ from ottla.protocol.wire.varint import Buffer
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
-"""What the batch length does not count: the base offset and itself."""
+"""The bytes that the batch length does not count: the base offset and the length itself."""
 LENGTH_OFFSET = 8
 LEADER_EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
@@ -63,26 +63,26 @@ _COMPRESSIONS = tuple(Compression)
 
 
 class CorruptBatch(ProtocolError):
-    """Not the bytes that were sent: a producer is answered CORRUPT_MESSAGE."""
+    """The bytes are not the ones that were sent. The producer's error is CORRUPT_MESSAGE."""
 
 
 class InvalidBatch(ProtocolError):
-    """Intact, but not what may be appended: a producer is answered INVALID_RECORD."""
+    """The batch is intact but must not be appended. The producer's error is INVALID_RECORD."""
 
 
 class BatchTooLarge(ProtocolError):
-    """Larger than the topic allows: a producer is answered MESSAGE_TOO_LARGE."""
+    """The batch is larger than the topic allows. The producer's error is MESSAGE_TOO_LARGE."""
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps come from: the producer's or the broker's."""
+    """Whether the producer or the broker set a batch's timestamps."""
 
     CREATE = 0
     LOG_APPEND = 1
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in front of the records."""
+    """The fields of the 61 bytes before the records."""
 
     base_offset: int
     batch_length: int
@@ -135,7 +135,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers of the batch may go, in milliseconds; set by the cleaner that first met them."""
+        """The time in milliseconds from which the cleaner may remove the batch's tombstones and markers."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -144,7 +144,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from the largest int32 to nought; a batch without them (a marker) has -1."""
+        """The sequence of the last record, or -1 if the batch has none. Sequences wrap from the largest int32 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_INT32
@@ -155,9 +155,9 @@ _unpack_header = HEADER.unpack_from
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at a position. The records behind it need not be in the buffer."""
+    """Return the header at a position. The records after it need not be in the buffer."""
     try:
-        # Passing the tuple on as it is halves the cost of a call with thirteen arguments.
+        # `tuple.__new__` takes half the time of a constructor call with thirteen arguments.
         header = _new_header(BatchHeader, _unpack_header(buf, pos))
     except struct.error:
         raise CorruptBatch(
@@ -171,9 +171,9 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 def read_batches(
     buf: Buffer, *, start: int = 0, end: int | None = None, partial_tail: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch from `start` to `end` with its position.
+    """Yield the position and the header of each batch from `start` to `end`.
 
-    Whole batches must fill the range, unless `partial_tail` lets it end inside one, as fetch responses may.
+    The range must end at the end of a batch, unless `partial_tail` is set: a fetch response may end inside a batch.
     """
     pos = start
     end = len(buf) if end is None else end
@@ -196,30 +196,30 @@ def read_batches(
 
 
 def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
-    """The CRC-32C that the batch ought to carry."""
+    """Return the CRC-32C of the batch's bytes."""
     if pos + size_bytes > len(buf):
         raise CorruptBatch(f"batch of {size_bytes} bytes, {len(buf) - pos} left", position=pos)
     return crc32c(memoryview(buf)[pos + ATTRIBUTES_OFFSET : pos + size_bytes])
 
 
 def assign_crc(buf: bytearray | memoryview, pos: int, size_bytes: int) -> None:
-    """Write the CRC that the batch ought to carry."""
+    """Compute the CRC-32C of the batch and write it into the header."""
     _write_crc(buf, pos + CRC_OFFSET, compute_crc(buf, pos, size_bytes))
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Raise CorruptBatch unless the bytes are those that the writer's CRC was taken over."""
+    """Raise CorruptBatch if the CRC in the header does not match the bytes."""
     crc = compute_crc(buf, pos, header.batch_length + LENGTH_PREFIX_BYTES)
     if crc != header.crc:
-        raise CorruptBatch(f"batch says CRC {header.crc:#010x}, its bytes {crc:#010x}", position=pos)
+        raise CorruptBatch(f"the header's CRC is {header.crc:#010x}, but the bytes have {crc:#010x}", position=pos)
 
 
 def check_produced(header: BatchHeader, *, max_bytes: int) -> None:
-    """Raise unless a producer may send this batch, as far as the header tells; the CRC is checked apart."""
+    """Raise if the header shows that a producer must not send this batch. The caller checks the CRC."""
     if header.base_offset != 0:
-        raise InvalidBatch(f"base offset of a produced batch is {header.base_offset}, not 0")
+        raise InvalidBatch(f"the base offset of a produced batch must be 0, not {header.base_offset}")
     if header.batch_length + LENGTH_PREFIX_BYTES > max_bytes:
-        raise BatchTooLarge(f"batch of {header.size_bytes} bytes where {max_bytes} are allowed")
+        raise BatchTooLarge(f"batch of {header.size_bytes} bytes, at most {max_bytes} are allowed")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidBatch(f"{header.record_count} records with last offset delta {header.last_offset_delta}")
     if header.attributes & COMPRESSION_MASK >= len(_COMPRESSIONS):
@@ -236,9 +236,9 @@ def check_produced(header: BatchHeader, *, max_bytes: int) -> None:
 
 
 def check_stored(header: BatchHeader) -> None:
-    """Raise CorruptBatch unless a log may hold this batch: for replication and recovery.
+    """Raise CorruptBatch if a log cannot hold this batch. Replication and recovery use this check.
 
-    Compaction leaves fewer records than offsets, or none at all where only the producer's state is still needed.
+    A compacted batch has fewer records than offsets. It has none if only its producer state is still needed.
     """
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= MAX_INT64:
         raise CorruptBatch(f"offsets {header.base_offset} to {header.last_offset}")
@@ -249,7 +249,7 @@ def check_stored(header: BatchHeader) -> None:
 
 
 def assign_offset(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Write where in the log the batch begins and who put it there; the CRC covers neither."""
+    """Write the base offset and the leader epoch. The CRC covers neither."""
     _write_offset(buf, pos, base_offset)
     _write_epoch(buf, pos + LEADER_EPOCH_OFFSET, leader_epoch)
 
@@ -257,9 +257,9 @@ def assign_offset(buf: bytearray | memoryview, pos: int, base_offset: int, leade
 def set_max_timestamp(
     buf: bytearray | memoryview, pos: int, timestamp: int, timestamp_type: TimestampType = TimestampType.LOG_APPEND
 ) -> None:
-    """Write the max timestamp and whose clock it is from, and the CRC with them.
+    """Write the max timestamp, the timestamp type and the CRC.
 
-    With LogAppendTime this is the timestamp of every record; the deltas inside stay as they are and mean nothing.
+    With LogAppendTime the max timestamp is the timestamp of every record. The records keep deltas that have no meaning.
     """
     header = read_header(buf, pos)
     if pos + header.size_bytes > len(buf):
@@ -273,7 +273,7 @@ def set_max_timestamp(
 
 
 def _check_start(buf: Buffer, pos: int, left: int) -> None:
-    """What can be told of a batch whose header is not all there."""
+    """Check as much of a batch as an incomplete header allows."""
     (length,) = read_length(buf, pos + LENGTH_OFFSET)
     magic = memoryview(buf)[pos + MAGIC_OFFSET] if left > MAGIC_OFFSET else 2
     if magic != 2 or length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
@@ -284,5 +284,5 @@ def _malformed(length: int, magic: int, pos: int) -> ProtocolError:
     if magic in (0, 1):
         return InvalidBatch(f"batch of magic {magic}; only 2 is supported", position=pos)
     if magic != 2:
-        return CorruptBatch(f"batch of magic {magic}, which does not exist", position=pos)
-    return CorruptBatch(f"batch length {length} is less than a header", position=pos)
+        return CorruptBatch(f"batch of magic {magic}, which is not a known format", position=pos)
+    return CorruptBatch(f"batch length {length} is shorter than a header", position=pos)

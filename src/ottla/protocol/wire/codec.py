@@ -1,6 +1,6 @@
-"""Reading and writing declared messages: `decode`, `encode`, and the functions under them.
+"""Decode and encode declared messages.
 
-A reader and a writer are made on the first use of a message in a version, and kept.
+The first use of a message in a version creates its reader and its writer, which are then kept.
 """
 
 from typing import Any, TypeVar
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class UnsupportedVersion(ProtocolError):
-    """A version that the message was never declared in."""
+    """The message is not declared in this version."""
 
 
 def reader_of(cls: type, version: int) -> Reader:
-    """The reader: takes a view and a position, gives the message and the position behind it."""
+    """Return the function that reads a message at a position of a view, and returns it and the position after it."""
     schema = schema_of(cls)
     if version not in schema.readers:
         check_version(schema, version)
@@ -32,7 +32,7 @@ def reader_of(cls: type, version: int) -> Reader:
 
 
 def writer_of(cls: type, version: int) -> Writer:
-    """The writer: takes a message and a function that it calls with each chunk in order."""
+    """Return the function that writes a message. It passes each chunk, in order, to the function that it is given."""
     schema = schema_of(cls)
     if version not in schema.writers:
         check_version(schema, version)
@@ -45,23 +45,23 @@ def writer_of(cls: type, version: int) -> Writer:
 
 def check_version(schema: Schema, version: int) -> None:
     if version not in schema.versions:
-        raise UnsupportedVersion(f"{schema.name} has versions {schema.versions}, not {version}")
+        raise UnsupportedVersion(f"{schema.name} has no version {version}, only {schema.versions}")
 
 
 def is_flexible(cls: type, version: int) -> bool:
-    """Whether this version of the message has compact lengths and tagged fields."""
+    """Return whether this version of the message has compact lengths and tagged fields."""
     return version in schema_of(cls).flexible
 
 
 def decode_from(cls: type[T], version: int, buf: memoryview, pos: int = 0) -> tuple[T, int]:
-    """The message that starts at `pos`, and the position behind it."""
+    """Decode the message at `pos`. Return it and the position after it."""
     message: T
     message, pos = reader_of(cls, version)(buf, pos)
     return message, pos
 
 
 def decode(cls: type[T], version: int, data: Buffer) -> T:
-    """The message that `data` is, to its last byte."""
+    """Decode a message that fills `data`. Raise ProtocolError if bytes are left over."""
     buf = memoryview(data)
     message, pos = decode_from(cls, version, buf)
     if pos != len(buf):
@@ -72,7 +72,7 @@ def decode(cls: type[T], version: int, data: Buffer) -> T:
 
 
 def encode(message: Any, version: int) -> bytes:
-    """The message as one bytes object; for messages whose record batches, if any, are in memory."""
+    """Encode a message as one bytes object. Its record batches, if any, must be in memory."""
     chunks: list[Any] = []
     writer_of(type(message), version)(message, chunks.append)
     return b"".join(chunks)

@@ -1,16 +1,16 @@
-"""The four compressions of record batches, written as Kafka's Java client reads them, read as any client writes them.
+"""The four compression codecs of record batches.
 
-`decompress` never returns, and never holds, more than the limit plus about a block: sizes that the input declares are
-checked before anything is allocated for them. `decompress_in_pieces` holds one piece at a time, beside what the codec
-itself needs: a whole block of snappy, the window of a zstd frame. Whatever the input, the only exception is
-ProtocolError. Gzip members and lz4 or zstd frames may be concatenated, up to MAX_FRAMES; bytes after the last one are
-an error.
+The writers produce what Kafka's Java client reads. The readers accept what any client writes. `decompress` never holds
+more than the limit plus about one block: it checks the sizes that the input declares before it allocates memory.
+`decompress_in_pieces` holds one piece at a time, and what the codec itself needs: a whole block of snappy, the window
+of a zstd frame. For any input, the only exception is ProtocolError. Gzip members and lz4 or zstd frames may be
+concatenated, up to MAX_FRAMES; bytes after the last one are an error.
 
 - gzip: one member, as zlib writes it.
-- snappy: xerial framing (16-byte header, then blocks of 32 KiB, each behind its length); bare snappy is read as well,
-  since librdkafka writes that.
-- lz4: one frame of independent 64 KiB blocks without checksums or content size; Java refuses linked blocks.
-- zstd: one frame with its content size. Java writes none, so that the bound comes from the frame's block headers.
+- snappy: xerial framing (a 16-byte header, then blocks of 32 KiB with their lengths). The reader also accepts raw
+  snappy, which librdkafka writes.
+- lz4: one frame of independent 64 KiB blocks without checksums or content size. Java rejects linked blocks.
+- zstd: one frame with its content size. Java does not write the size, so the bound comes from the block headers.
 """
 
 import struct
@@ -28,23 +28,23 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.varint import Buffer
 
 MAX_FRAMES = 1024
-"""Frames or members in one input. Every known client writes one; a million empty ones would only burn time."""
+"""The most frames or members in one input. Known clients write one; the limit stops inputs of many empty frames."""
 
 PIECE_BYTES = 256 * 1024
-"""What `decompress_in_pieces` gives at once: less only in the last piece, and more by less than another block."""
+"""The size of a piece of `decompress_in_pieces`. The last may be smaller; others exceed it by less than a block."""
 
-_INPUT_BYTES = 64 * 1024  # handed to zlib at once: bounds what it copies when a member ends
-_CHUNK_BYTES = 1024 * 1024  # output taken at once
+_INPUT_BYTES = 64 * 1024  # input per call of zlib: bounds what it copies when a member ends
+_CHUNK_BYTES = 1024 * 1024  # output per call
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_RESTART = int.from_bytes(_XERIAL_MAGIC[:4])  # where a block's length would be: another stream follows
+_XERIAL_RESTART = int.from_bytes(_XERIAL_MAGIC[:4])  # read as a block's length, it means that another stream follows
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_MAX_RATIO = 22  # a 3-byte copy gives at most 64 bytes
 
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _ZSTD_SKIPPABLE = 0x184D2A5
-_ZSTD_WINDOW_BYTES = 1 << 27  # what Java's level 22 asks for, and zstd's own limit unless told otherwise
+_ZSTD_WINDOW_BYTES = 1 << 27  # the window of Java's level 22, and zstd's default limit
 
 # lz4 has no exception type of its own: a corrupt frame is a RuntimeError.
 _CODEC_ERRORS = (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError)
@@ -68,15 +68,15 @@ LEVELS: dict[Compression, tuple[int, int, int]] = {
     Compression.LZ4: (1, 17, 9),
     Compression.ZSTD: (-131072, 22, 3),
 }
-"""Kafka's lowest, highest and default level of the codecs that have any."""
+"""Kafka's lowest, highest and default level of each codec that has levels."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """The data in the codec's format; raises ValueError for a level outside Kafka's range."""
+    """Compress data. Raise ValueError for a level outside Kafka's range."""
     if level is not None and codec in LEVELS:
         lowest, highest, default = LEVELS[codec]
         if level != default and not lowest <= level <= highest:
-            raise ValueError(f"level {level} of {codec.name.lower()} is not within {lowest} to {highest}")
+            raise ValueError(f"compression level {level} of {codec.name.lower()} must be from {lowest} to {highest}")
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -91,7 +91,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, *, limit: int) -> bytes:
-    """What was compressed, or ProtocolError when it is corrupt, cut short or larger than `limit` bytes."""
+    """Decompress data. Raise ProtocolError if it is corrupt, truncated or larger than `limit` bytes."""
     view = memoryview(data)
     try:
         match codec:
@@ -112,7 +112,7 @@ def decompress(codec: Compression, data: Buffer, *, limit: int) -> bytes:
 
 
 def decompress_in_pieces(codec: Compression, data: Buffer, *, limit: int) -> Iterator[Buffer]:
-    """The same in pieces, each made when it is asked for; ProtocolError comes with the piece that cannot be made."""
+    """Decompress data lazily, in pieces. Raise ProtocolError at the first piece that cannot be decompressed."""
     view = memoryview(data)
     try:
         match codec:
@@ -136,7 +136,7 @@ def decompress_in_pieces(codec: Compression, data: Buffer, *, limit: int) -> Ite
 def compress_in_pieces(
     codec: Compression, pieces: Iterable[Buffer], size_bytes: int | None, level: int | None = None
 ) -> Iterator[bytes]:
-    """What `compress` makes of all pieces together, a part at a time; their size, where it is known, is for zstd."""
+    """Compress the concatenated pieces, yielding a part at a time. zstd stores the size if it is given."""
     pieces = _joined(pieces)
     match codec:
         case Compression.NONE:
@@ -162,7 +162,7 @@ def compress_in_pieces(
 
 
 def _joined(blocks: Iterable[Buffer]) -> Iterator[bytes]:
-    """Blocks together, in pieces of PIECE_BYTES or slightly more: the first is the last one if it is smaller."""
+    """Join blocks into pieces of PIECE_BYTES or slightly more. Only the last piece may be smaller."""
     gathered: list[Buffer] = []
     size = 0
     for block in blocks:
@@ -176,7 +176,7 @@ def _joined(blocks: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 def _in_blocks(pieces: Iterable[bytes], block_bytes: int) -> Iterator[memoryview]:
-    """The same bytes in blocks of one size; the last one may be smaller."""
+    """Split pieces into blocks of one size. The last block may be smaller."""
     rest = b""
     for piece in pieces:
         view = memoryview(rest + piece if rest else piece)
@@ -207,7 +207,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 def _lz4_options(level: int | None) -> dict[str, Any]:
     return {
-        # Java's default of 9 means its fast compressor, which is level 0 here; any other number is high compression.
+        # In Java, the default of 9 selects the fast compressor, level 0 here. Other levels mean high compression.
         "compression_level": 0 if level in (None, 9) else level,
         "block_size": lz4.frame.BLOCKSIZE_MAX64KB,
         "block_linked": False,
@@ -226,7 +226,7 @@ def _decompress_gzip(view: memoryview, limit: int, at_once: int) -> Iterator[byt
                 pos += len(piece)
             chunk = inflater.decompress(piece, min(at_once, limit - total + 1))
             if not chunk and not piece and not inflater.eof:
-                raise ProtocolError("gzip data is cut short", position=pos)
+                raise ProtocolError("gzip data is truncated", position=pos)
             total += len(chunk)
             if total > limit:
                 raise _too_large(limit)
@@ -244,7 +244,7 @@ def _decompress_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
     total = pos = 0
     while pos < len(view):
         if len(view) - pos < 4:
-            raise ProtocolError("snappy data is cut short", position=pos)
+            raise ProtocolError("snappy data is truncated", position=pos)
         (size,) = _uint32(view, pos)
         if size == _XERIAL_RESTART:
             if len(view) - pos < 16 or view[pos : pos + 8] != _XERIAL_MAGIC or _uint32(view, pos + 8)[0] < 1:
@@ -253,7 +253,7 @@ def _decompress_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
             continue
         pos += 4
         if size > len(view) - pos:
-            raise ProtocolError(f"snappy block of {size} bytes where {len(view) - pos} are left", position=pos)
+            raise ProtocolError(f"snappy block of {size} bytes, {len(view) - pos} left", position=pos)
         block = _decompress_snappy_block(view[pos : pos + size], total, limit)
         total += len(block)
         pos += size
@@ -263,7 +263,7 @@ def _decompress_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
 def _decompress_snappy_block(view: memoryview, before: int, limit: int) -> bytes:
     declared = cramjam.snappy.decompress_raw_len(view)
     if declared > len(view) * _SNAPPY_MAX_RATIO:
-        raise ProtocolError(f"{len(view)} bytes of snappy cannot hold the {declared} they declare")
+        raise ProtocolError(f"{len(view)} bytes of snappy cannot hold the {declared} bytes that they declare")
     if before + declared > limit:
         raise _too_large(limit)
     return bytes(cramjam.snappy.decompress_raw(view))
@@ -276,7 +276,7 @@ def _decompress_lz4(view: memoryview, limit: int, at_once: int) -> Iterator[byte
         room = min(at_once, limit - total + 1)
         chunk, taken, at_end = lz4.frame.decompress_chunk(context, view[pos:], max_length=room)
         if not chunk and not taken:
-            raise ProtocolError("lz4 data is cut short", position=pos)
+            raise ProtocolError("lz4 data is truncated", position=pos)
         total += len(chunk)
         pos += taken
         if total > limit:
@@ -291,7 +291,7 @@ def _decompress_lz4(view: memoryview, limit: int, at_once: int) -> Iterator[byte
 
 
 class _Zstd(threading.local):
-    """A decompressor is a third of the cost of a small batch, and must not be shared by threads."""
+    """One decompressor per thread: it is not thread-safe, and creating it costs a third of a small batch."""
 
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
@@ -301,11 +301,11 @@ _zstd = _Zstd()
 
 
 def _decompress_zstd(view: memoryview, limit: int, at_once: int | None) -> Iterator[bytes]:
-    """The frames: each in one piece, or those that may hold more than `at_once` bytes in pieces of that size."""
+    """Decompress each frame in one piece, or in pieces of `at_once` bytes if it may hold more."""
     total = pos = 0
     for _ in range(MAX_FRAMES):
         if len(view) - pos < 8:
-            raise ProtocolError("zstd data is cut short", position=pos)
+            raise ProtocolError("zstd data is truncated", position=pos)
         if _uint32_little(view, pos)[0] >> 4 == _ZSTD_SKIPPABLE:
             pos += 8 + _uint32_little(view, pos + 4)[0]
         else:
@@ -323,17 +323,17 @@ def _decompress_zstd(view: memoryview, limit: int, at_once: int | None) -> Itera
                 yield chunk
             pos = end
         if pos > len(view):
-            raise ProtocolError("zstd data is cut short", position=len(view))
+            raise ProtocolError("zstd data is truncated", position=len(view))
         if pos == len(view):
             return
     raise _too_many_frames()
 
 
 def _decompress_zstd_frame(frame: memoryview, most: int, limit: int) -> bytes:
-    """The content as a whole, of which a byte over the limit may be returned."""
+    """Return the whole content. It may exceed the limit by one byte, which the caller notices."""
     room = min(most, limit + 1)
     try:
-        # To the library, room for nothing means room of unknown size.
+        # The library takes a size of 0 for unknown.
         return _zstd.decompressor.decompress(frame, max_output_size=room) if room else b""
     except zstandard.ZstdError:
         if most > limit:
@@ -342,32 +342,32 @@ def _decompress_zstd_frame(frame: memoryview, most: int, limit: int) -> bytes:
 
 
 def _stream_zstd_frame(frame: memoryview, at_once: int) -> Iterator[bytes]:
-    """The content in pieces. Its decompressor ends with it: it holds the frame's window, which may be large."""
+    """Yield the content in pieces. The decompressor is freed at the end, with its window, which may be large."""
     with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).stream_reader(frame) as reader:
         while chunk := reader.read(at_once):
             yield chunk
 
 
 def _measure_zstd_frame(view: memoryview, start: int) -> tuple[int, int, int]:
-    """Where the frame ends, and the least and the most that it can hold: the same where it declares its size."""
+    """Return where the frame ends, and the least and the most bytes it can hold. A declared size is both."""
     frame = zstandard.get_frame_parameters(view[start:])
     end, least, most = _measure_zstd_blocks(view, start, frame)
     declared = frame.content_size
     if declared != zstandard.CONTENTSIZE_UNKNOWN:
         if not least <= declared <= most:
-            raise ProtocolError(f"zstd frame that can hold {least} to {most} bytes declares {declared}", position=start)
+            raise ProtocolError(f"zstd frame declares {declared} bytes but can hold {least} to {most}", position=start)
         least = most = declared
     return end, least, most
 
 
 def _measure_zstd_blocks(view: memoryview, start: int, frame: zstandard.FrameParameters) -> tuple[int, int, int]:
-    """Where the frame ends, and the least and the most that its blocks can hold."""
+    """Return where the frame ends, and the least and the most bytes that its blocks can hold."""
     pos = start + zstandard.frame_header_size(view[start:])
     block_bytes = min(frame.window_size, _ZSTD_BLOCK_BYTES)
     least = most = last = 0
     while not last:
         if len(view) - pos < 3:
-            raise ProtocolError("zstd data is cut short", position=pos)
+            raise ProtocolError("zstd data is truncated", position=pos)
         block = view[pos] | view[pos + 1] << 8 | view[pos + 2] << 16
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         pos += 3

@@ -1,8 +1,8 @@
-"""Control records: what brokers write among a partition's records, for other brokers and for read_committed consumers.
+"""Control records, which brokers write into partitions for other brokers and for read_committed consumers.
 
-A control record's key is version i16 and type i16. A transaction marker (type abort or commit) has for its value
-version i16 and coordinator epoch i32; the values of the other types are messages of their own. Later versions may only
-be longer, so that they are read here as well.
+The key of a control record is version i16 and type i16. The value of a transaction marker (type abort or commit) is
+version i16 and coordinator epoch i32. The values of the other types are declared messages. Later versions may only
+append fields, so these readers accept them.
 """
 
 import struct
@@ -17,7 +17,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says; types of the future are UNKNOWN."""
+    """The type of a control record. Types of later releases are UNKNOWN."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -30,12 +30,12 @@ class ControlType(IntEnum):
 
 
 def control_key(kind: ControlType) -> bytes:
-    """The key of a control record."""
+    """Return the key of a control record."""
     return _KEY.pack(0, kind)
 
 
 def control_type(record: Record) -> ControlType:
-    """What a record of a control batch says."""
+    """Return the type of a record of a control batch."""
     if record.key is None or len(record.key) < _KEY.size:
         raise ProtocolError(f"control record with key {record.key!r}")
     version, kind = _KEY.unpack_from(record.key)
@@ -45,7 +45,7 @@ def control_type(record: Record) -> ControlType:
 
 
 def coordinator_epoch(record: Record) -> int:
-    """Which epoch of the transaction coordinator wrote a marker: a zombie's is lower than one seen before."""
+    """Return the epoch of the transaction coordinator that wrote a marker. A fenced coordinator's epoch is lower."""
     if record.value is None or len(record.value) < _MARKER.size:
         raise ProtocolError(f"transaction marker with value {record.value!r}")
     version, epoch = _MARKER.unpack_from(record.value)
@@ -64,7 +64,7 @@ def transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that ends a transaction on one partition: one control record, outside the producer's sequence."""
+    """Build the batch that ends a transaction on a partition: one control record without a sequence."""
     key = control_key(ControlType.COMMIT if commit else ControlType.ABORT)
     return build_batch(
         [Record(base_offset, timestamp, key, _MARKER.pack(0, coordinator_epoch))],

@@ -1,15 +1,15 @@
-"""Declaring messages: one class a message, for all its versions.
+"""Declarations of messages: one class per message, for all its versions.
 
     @request(key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+")
     class FindCoordinatorRequest:
         key: str = since("0-3", default="")
         keys: list[str] = since("4+", factory=list)
 
-A declared class has slots, a keyword-only constructor, equality and a repr. Declaring is cheap on purpose: nothing is
+A declared class has slots, a keyword-only constructor, equality and a repr. A declaration is cheap: nothing is
 compiled until a class is first constructed, or first read or written in some version (see `codec`).
 
-A struct field that is tagged but not nullable is `... | None` here, and None means "not given": Kafka's own classes
-carry a struct full of defaults instead, which on the wire is the same absence.
+The type of a struct field that is tagged but not nullable is `... | None`, and None means that the field is absent.
+Kafka's classes hold a struct of defaults instead, which is not written either.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ LAST_VERSION = 32_767
 
 
 class Versions:
-    """A closed range of versions, written "3", "0-6" or "3+"; "" is the empty range."""
+    """A closed range of versions, written "3", "0-6" or "3+". The empty text is the empty range."""
 
     __slots__ = ("first", "last")
 
@@ -47,7 +47,7 @@ class Versions:
 
 
 class Field:
-    """What `since` was told of one field; its name and type are the class's annotation."""
+    """The declaration of one field by `since`. Its name and type are in the class's annotation."""
 
     __slots__ = ("compact", "default", "factory", "nullable", "shared", "tag", "versions")
 
@@ -83,18 +83,18 @@ def since(
     compact: bool = True,
     shared: bool = False,
 ) -> Any:
-    """A field that exists in these versions of its message; elsewhere it reads as its default and is not written.
+    """Declare a field that exists in these versions of its message. In other versions it has its default.
 
-    `nullable` narrows the versions in which a `... | None` field may be null on the wire (default: all of them). With a
-    `tag` the field is a tagged one, written only when it differs from its default. `compact=False` keeps the old length
-    prefix in flexible versions (the request header's client id is the only such field). A `shared` list is often the
-    same object in neighbouring structs, and is then written once.
+    `nullable` gives the versions in which a `... | None` field may be null on the wire (default: all of them). A field
+    with a `tag` is a tagged field, which is written only if it differs from its default. `compact=False` keeps the old
+    length prefix in flexible versions; only the request header's client id needs it. A `shared` list is often the same
+    object in adjacent structs, so its bytes are encoded once and reused.
     """
     return Field(versions, default, factory, nullable, tag, compact, shared)
 
 
 class Schema:
-    """What was declared of a class, and its readers and writers by version, made as they are first asked for."""
+    """The declaration of a class, and its readers and writers by version, created on first use."""
 
     __slots__ = ("cls", "fields", "flexible", "key", "name", "readers", "versions", "writers")
 
@@ -120,43 +120,43 @@ def is_declared(cls: Any) -> bool:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def struct(cls: type[T]) -> type[T]:
-    """A struct inside messages. Its versions are those of the message around it."""
+    """Declare a struct inside messages. It has the versions of the message that contains it."""
     return _declare(cls, key=-1, versions="", flexible="")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def request(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
-    """The body of a request of the API `key`."""
+    """Declare the body of a request of the API `key`."""
     return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def response(*, key: int, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
-    """The body of a response of the API `key`."""
+    """Declare the body of a response of the API `key`."""
     return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))
 def stored(*, key: int = -1, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]:
-    """A header, or a record that a log or a file keeps; `key` is the record's type where it has one."""
+    """Declare a header, or a record in a log or a file. `key` is the record's type if it has one."""
     return lambda cls: _declare(cls, key=key, versions=versions, flexible=flexible)
 
 
 def _declare(cls: type[T], *, key: int, versions: str, flexible: str) -> type[T]:
-    # Slots must be there when a class is made, so the declared class is made once more, with them.
+    # A class can only get slots when it is created, so create the declared class again.
     body = dict(vars(cls))
     fields = {name: body.pop(name) for name in cls.__annotations__}
     for name in ("__dict__", "__weakref__"):
         body.pop(name, None)
     body.update(__slots__=(*fields, "unknown_tags"), __init__=_first_init, __eq__=_equal, __hash__=None, __repr__=_show)
-    made: Any = type(cls.__name__, cls.__bases__, body)
-    made.__schema__ = Schema(made, fields, key, versions, flexible)
-    declared: type[T] = made
+    created: Any = type(cls.__name__, cls.__bases__, body)
+    created.__schema__ = Schema(created, fields, key, versions, flexible)
+    declared: type[T] = created
     return declared
 
 
 def _first_init(self: Any, **values: Any) -> None:
-    """Stands in for the constructor until the first call, which compiles the real one."""
+    """Compile the constructor on its first call, and put it in place of this function."""
     cls: Any = type(self)
     cls.__init__ = _compile_init(schema_of(cls))
     cls.__init__(self, **values)
@@ -178,8 +178,8 @@ def _compile_init(schema: Schema) -> Callable[..., None]:
     star = "*, " if parameters else ""
     source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, "    self.unknown_tags = None"])
     exec(compile(source, f"<{schema.name} constructor>", "exec"), names)  # noqa: S102 (our own source)
-    made: Callable[..., None] = names["__init__"]
-    return made
+    constructor: Callable[..., None] = names["__init__"]
+    return constructor
 
 
 def _equal(self: Any, other: Any) -> bool:
@@ -189,7 +189,7 @@ def _equal(self: Any, other: Any) -> bool:
 
 
 def _show(self: Any) -> str:
-    """Only what differs from the defaults, so that a log line stays readable."""
+    """Show only the fields that differ from their defaults, to keep log lines readable."""
     shown = []
     for name, field in schema_of(type(self)).fields.items():
         value = getattr(self, name)

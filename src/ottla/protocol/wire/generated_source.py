@@ -1,7 +1,7 @@
-"""Source text of generated codecs, with the field that each line is about.
+"""The source text of generated codecs, with the field that each line reads or writes.
 
-Generated code carries no bookkeeping for error messages: when it raises, the line that raised tells the field, and the
-local variable `pos` of that frame tells the byte. Reading a valid message costs nothing for that.
+Generated code does no bookkeeping for error messages. When it raises, the line number identifies the field and the
+local variable `pos` of that frame gives the byte. So a valid message pays nothing for good error messages.
 """
 
 import struct
@@ -15,15 +15,15 @@ from ottla.protocol.wire.types import Fixed
 
 
 class Malformed(Exception):
-    """Raised inside generated readers, where the place is not known yet; leaves them as a ProtocolError."""
+    """An error inside a generated reader, which converts it to a ProtocolError with the field and the position."""
 
 
 class UnwritableError(ValueError):
-    """A message that cannot be written in this version: a bug of the code that made it, never of a client."""
+    """A message that cannot be written in this version: a bug in this program, never a client's fault."""
 
 
 class Source:
-    """Lines of one generated module and the names they use."""
+    """The lines of a generated module, and the names that they use."""
 
     def __init__(self, title: str, names: dict[str, Any], numbers: "Iterator[int] | None" = None) -> None:
         self.title = title
@@ -33,7 +33,7 @@ class Source:
         self.numbers = numbers or count(1)
 
     def sibling(self) -> "Source":
-        """An empty part of the same module, to be joined to it by `extend`."""
+        """Return an empty part of the same module, which `extend` appends."""
         return Source(self.title, self.names, self.numbers)
 
     def line(self, depth: int, text: str, path: str) -> None:
@@ -44,12 +44,12 @@ class Source:
         return f"{stem}{next(self.numbers)}"
 
     def name(self, name: str, value: Any) -> str:
-        """Let the generated code see `value` by this name."""
+        """Make `value` available to the generated code under this name."""
         self.names.setdefault(name, value)
         return name
 
     def expose(self, factory: Callable[[], Any]) -> str:
-        """Let the generated code call a declared class by its own name."""
+        """Make a declared class available to the generated code under its own name."""
         name = self.name(factory.__name__, factory)
         assert self.names[name] is factory, f"two classes are named {name} in {self.title}"
         return name
@@ -63,11 +63,11 @@ class Source:
         self.names["where"] = self.where
         text = "\n".join(self.lines)
         exec(compile(text, self.title, "exec"), self.names)  # noqa: S102 (our own source)
-        made: Callable[..., Any] = self.names["run"]
-        return made
+        run: Callable[..., Any] = self.names["run"]
+        return run
 
     def where(self, error: BaseException) -> tuple[str, int]:
-        """The field and the byte at which generated code raised."""
+        """Return the field and the byte at which generated code raised."""
         path, pos = "", -1
         frame: TracebackType | None = error.__traceback__
         while frame is not None:
@@ -79,7 +79,7 @@ class Source:
 
 
 def malformed(error: Exception, title: str, path: str, pos: int, size: int) -> ProtocolError:
-    """What a reader's exception means to the one who sent the bytes."""
+    """Convert a generated reader's exception to a ProtocolError."""
     if isinstance(error, Malformed):
         what = str(error)
     elif isinstance(error, ProtocolError):
@@ -92,7 +92,7 @@ def malformed(error: Exception, title: str, path: str, pos: int, size: int) -> P
 
 
 class Run:
-    """Neighbouring values of fixed width, gathered to be one `struct` call."""
+    """Adjacent values of fixed width, which are read or written by one `struct` call."""
 
     def __init__(self) -> None:
         self.format = ">"
@@ -105,9 +105,9 @@ class Run:
         self.fields.append(field)
 
     def struct(self, tail: str = "") -> tuple[str, struct.Struct]:
-        """The `struct` of these values and a tail, and a name for it."""
-        made = struct.Struct(self.format + tail)
-        return made.format[1:].replace("?", "t"), made
+        """Return a name and the `struct` for these values and a tail."""
+        packed = struct.Struct(self.format + tail)
+        return packed.format[1:].replace("?", "t"), packed
 
     def path(self) -> str:
         if not self.fields:

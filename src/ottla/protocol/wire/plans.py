@@ -1,4 +1,4 @@
-"""Plans for the compiled codec: what a message looks like in one version, as `_codec.c` takes it.
+"""Plans for the compiled codec: the layout of a message in one version, in the form that `_codec.c` takes.
 
 If that module was built, it reads and writes nearly every message. It leaves malformed bytes, tagged fields and
 unwritable values to the Python that `reader_generator` and `writer_generator` generate on first use. Without the
@@ -19,19 +19,19 @@ except ImportError:
     _Plan = None  # type: ignore[assignment,misc]
 
 Plan: "type[_Plan] | None" = _Plan
-"""The compiled codec, where it was built."""
+"""The compiled codec, or None if it was not built."""
 
 _UUID_BYTES = 16
 
 
 def make_codec(schema: Schema, version: int) -> tuple[Reader, Writer]:
-    """The compiled reader and writer of a message in one version."""
+    """Return the compiled reader and writer of a message in one version."""
     plan = _plan(resolve(schema, version), _Generated(schema, version))
     return plan.read, plan.write
 
 
 class _Generated:
-    """The generated forms, for what the compiled codec leaves to them; each is made when it is first called."""
+    """The generated reader and writer that the compiled codec falls back to, each generated on its first call."""
 
     def __init__(self, schema: Schema, version: int) -> None:
         self._schema = schema
@@ -64,7 +64,7 @@ def _plan(shape: Struct, slow: _Generated) -> "_Plan":
 
 
 def _field(member: Member, slow: _Generated, *, is_read: bool) -> tuple[Any, ...]:
-    """Name, value, kind of the default, default; only plain fields are read by the plan, others have their defaults."""
+    """Return name, value, kind of the default and default. The plan reads plain fields; others get their defaults."""
     value = _value(member.shape, slow, nullable=member.nullable, compact=member.compact) if is_read else None
     field = member.field
     if field.factory is list:
@@ -75,7 +75,7 @@ def _field(member: Member, slow: _Generated, *, is_read: bool) -> tuple[Any, ...
 
 
 def _value(shape: Shape, slow: _Generated, *, nullable: bool, compact: bool) -> tuple[Any, ...]:
-    """Kind, nullable, compact, the smallest size of an element, and what it is an array or a struct of."""
+    """Return kind, nullable, compact, an element's smallest size, and the element of an array or plan of a struct."""
     match shape:
         case Fixed():
             return "u" if shape.size == _UUID_BYTES else shape.format, nullable, compact, 0, None

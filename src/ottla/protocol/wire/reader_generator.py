@@ -1,9 +1,8 @@
-"""Generates the reader of one message in one version: straight-line Python over a memoryview.
+"""Generates the reader of a message in one version: straight-line Python over a memoryview.
 
-`run(buf, pos)` returns the message and the position behind it, and raises ProtocolError, naming field and byte, for
-anything else than a valid message. What it allocates is bounded by the bytes that are there: an array's count is
-believed only as far as the rest of the buffer could hold that many of its smallest elements, and only so far as a node
-can make objects of them without a stall.
+The generated `run(buf, pos)` returns the message and the position after it. For anything but a valid message it raises
+a ProtocolError that names the field and the byte. The bytes in the buffer bound what it allocates: an array's count
+must not exceed the number of smallest elements that the rest of the buffer can hold, nor MAX_ELEMENTS.
 """
 
 import struct
@@ -17,32 +16,32 @@ from ottla.protocol.wire.types import ZERO_UUID, Fixed
 from ottla.protocol.wire.varint import read_uvarint
 
 MAX_TAGGED_FIELDS = 1_000
-"""More tagged fields than this in one struct are refused: Kafka's busiest struct knows nine."""
+"""The most tagged fields that a struct may have. No struct of Kafka declares more than nine."""
 
 MAX_ELEMENTS = 1 << 18
-"""More structs or texts than this in one array are refused: as objects they take fifty times the bytes they came in."""
+"""The most structs or texts that an array may have. As objects, they take fifty times as many bytes as on the wire."""
 
 MAX_TEXT_BYTES = 0x7FFF
-"""Longer texts are refused in whatever form: the older one has no room for their length."""
+"""The longest text in any encoding. The non-compact encoding has no room for a larger length."""
 
 PLAIN_NULL, TAGGED_NULL = -1, 0
-"""What marks a nullable struct as null; 1 marks it as present. Inside a tagged field the mark is another one."""
+"""The marks of a nullable struct that is null: in plain fields and in tagged fields. 1 marks it as present."""
 
 BYTE = Fixed("B", 1, "uint8")
 PLAIN_LENGTH = {Text: Fixed("h", 2, "int16"), Blob: Fixed("i", 4, "int32"), Array: Fixed("i", 4, "int32")}
 
 
 def tag_count(count: int, buf: memoryview, pos: int) -> tuple[int, int]:
-    """How many tagged fields follow, given the first byte of that number, which was read already."""
+    """Return how many tagged fields follow. `count` is the first byte of that number, which the caller has read."""
     if count > 127:
         count, pos = read_uvarint(buf, pos - 1)
     if count > MAX_TAGGED_FIELDS:
-        raise Malformed(f"{count} tagged fields, at most {MAX_TAGGED_FIELDS} are taken")
+        raise Malformed(f"{count} tagged fields, at most {MAX_TAGGED_FIELDS} are allowed")
     return count, pos
 
 
 def tag_bounds(last: int, buf: memoryview, pos: int, end: int) -> tuple[int, int, int]:
-    """The next tag, where its value begins, and where it must end."""
+    """Return the next tag, the position of its value, and the position at which the value must end."""
     tag, pos = read_uvarint(buf, pos)
     size, pos = read_uvarint(buf, pos)
     if pos + size > end or tag <= last:
@@ -51,7 +50,7 @@ def tag_bounds(last: int, buf: memoryview, pos: int, end: int) -> tuple[int, int
 
 
 def keep_tag(struct: Any, tag: int, buf: memoryview, pos: int, close: int) -> int:
-    """Keep a field that this version does not know, to be written again as it came."""
+    """Keep the bytes of an unknown tagged field, so that the writer can write it unchanged."""
     if struct.unknown_tags is None:
         struct.unknown_tags = {}
     struct.unknown_tags[tag] = bytes(buf[pos:close])
@@ -59,7 +58,7 @@ def keep_tag(struct: Any, tag: int, buf: memoryview, pos: int, close: int) -> in
 
 
 def unknown_tags(struct: Any, count: int, buf: memoryview, pos: int, end: int) -> int:
-    """The tagged fields of a struct that knows none."""
+    """Read the tagged fields of a struct that declares none."""
     count, pos = tag_count(count, buf, pos)
     tag = -1
     for _ in range(count):
@@ -107,7 +106,7 @@ class _Reader:
         return self.source.compile()
 
     def _open(self, depth: int, var: str, shape: Struct) -> None:
-        """A new, empty object, with the defaults of what this version does not have."""
+        """Create the object, with the defaults of the fields that this version lacks."""
         self.source.line(depth, f"{var} = new({self.source.expose(shape.cls)})", "")
         for member in shape.absent:
             self.source.line(depth, f"{var}.{member.name} = {self._default(member)}", "")
@@ -172,7 +171,7 @@ class _Reader:
     def _sized(
         self, depth: int, target: str, shape: Text | Blob | Array, nullable: bool, compact: bool, path: str
     ) -> None:
-        """A length, or a count, and what it announces. Compact lengths are one too large, so that 0 can be null."""
+        """Read a length or count, and its value. A compact length is stored plus one, because 0 means null."""
         line = self.source.line
         count = self.source.unique("n")
         self.run.add(count, BYTE if compact else PLAIN_LENGTH[type(shape)], path)
@@ -206,7 +205,7 @@ class _Reader:
         line = self.source.line
         element = shape.element
         least = smallest_size(element, compact)
-        assert least > 0, f"{path}: elements of no size could be claimed without end"
+        assert least > 0, f"{path}: an array of empty elements would have no bound"
         line(depth, f"if ({count}) * {least} > end - pos:", path)
         line(depth + 1, f"raise Malformed(f'{{{count}}} elements announced, {{end - pos}} bytes are left')", path)
         if isinstance(element, Fixed):
@@ -215,7 +214,7 @@ class _Reader:
             line(depth, f"pos += ({count}) * {element.size}", path)
             return
         line(depth, f"if ({count}) > {MAX_ELEMENTS}:", path)
-        line(depth + 1, f"raise Malformed(f'{{{count}}} elements, at most {MAX_ELEMENTS} are taken')", path)
+        line(depth + 1, f"raise Malformed(f'{{{count}}} elements, at most {MAX_ELEMENTS} are allowed')", path)
         values, add, one = self.source.unique("v"), self.source.unique("add"), self.source.unique("o")
         line(depth, f"{values} = {target} = []", path)
         line(depth, f"{add} = {values}.append", path)
@@ -228,7 +227,7 @@ class _Reader:
         line(depth + 1, f"{add}({one})", path)
 
     def _tag_reader(self, shape: Struct, path: str) -> str:
-        """A function of its own, off the straight path: most structs come without tagged fields."""
+        """Generate a separate function for the tagged fields, which most structs arrive without."""
         outer, self.source = self.source, self.source.sibling()
         helper = self.source.unique("tags")
         line = self.source.line

@@ -1,13 +1,14 @@
-"""The records inside a batch: read one by one, and built into batches.
+"""Reads the records of a batch one by one, and builds batches from records.
 
-Reading never trusts a length: each record must end exactly where it says, the batch must hold exactly the records that
-it counts, in rising offsets up to its last, and nothing after them; else ProtocolError, as for data that decompress to
-more than the limit. What came before the bad bytes has been yielded by then. Compressed records are held a piece at a
-time, or as far as the largest of them reaches.
+The readers trust no length. Each record must end exactly where its length says. The batch must hold exactly as many
+records as its header counts, with rising offsets up to its last offset, and nothing after them. Otherwise the readers
+raise ProtocolError, after they have yielded the records before the bad bytes. They also raise it for data that
+decompresses to more than the limit. They hold one piece of decompressed data at a time, or as much as the largest
+record needs.
 
-Each record: length varint (of what follows) · attributes i8, unused · timestamp delta varlong · offset delta varint ·
-key length varint and key · value length varint and value · header count varint, then for each a key length and key, a
-value length and value. A length of -1 is null, which a header's key may not be.
+A record: length varint (of the bytes after it) · attributes i8, unused · timestamp delta varlong · offset delta varint
+· key length varint and key · value length varint and value · header count varint, then for each header a key length
+and key, a value length and value. A length of -1 means null, except for the key of a header.
 """
 
 import struct
@@ -42,7 +43,7 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.varint import Buffer, read_varint, read_varlong, write_varint, write_varlong
 
 MAX_PAYLOAD_BYTES = 128 * 1024 * 1024
-"""What the records of one batch may decompress to, unless the caller says otherwise."""
+"""The default limit for the decompressed size of a batch's records."""
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
@@ -51,9 +52,10 @@ _MAX_LENGTH_BYTES = 5
 
 
 class Record(NamedTuple):
-    """One record, as it is read and as it is given to `build_batch`.
+    """One record, as the readers yield it and as `build_batch` takes it.
 
-    A header's key is text; bytes in it that are not UTF-8 are kept as lone surrogates, and written back as they were.
+    A header's key is text. Bytes in it that are not UTF-8 become lone surrogates, which `build_batch` writes back as
+    the same bytes.
     """
 
     offset: int
@@ -66,23 +68,23 @@ class Record(NamedTuple):
 def read_records(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at a position, decompressed and decoded as they are taken."""
+    """Yield the records of the batch at a position, decompressing and decoding lazily."""
     if header is None:
         header = read_header(buf, pos)
     return _decode(header, _payload(buf, pos, header, limit))
 
 
 def decode_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
-    """The records of a batch, from their bytes as they are decompressed already."""
+    """Yield the records of a batch from its decompressed payload."""
     return _decode(header, _Payload(payload))
 
 
 def read_keys(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None, *, limit: int = MAX_PAYLOAD_BYTES
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Offset, timestamp, key and whether the value is null, for compaction: values and headers are stepped over unread.
+    """Yield offset, timestamp, key and whether the value is null, for compaction. Skip values and headers unread.
 
-    A quarter faster than `records`, and more where values are large; broken headers go unnoticed.
+    A quarter faster than `read_records`, and more with large values. Malformed headers go unnoticed.
     """
     if header is None:
         header = read_header(buf, pos)
@@ -91,7 +93,7 @@ def read_keys(
 
 
 class _Payload:
-    """The records of a batch: those bytes that are at hand, and pieces that follow."""
+    """The payload of a batch: the bytes decompressed so far, and the pieces that follow."""
 
     __slots__ = ("data", "pieces")
 
@@ -100,9 +102,10 @@ class _Payload:
         self.pieces = pieces
 
     def reach(self, start: int, size: int) -> tuple[bytes, int, int, int]:
-        """Let the data hold that many bytes from a position on, as far as there are any.
+        """Extend the data to hold `size` bytes from `start`, or as many as there are.
 
-        Returns the data, their size, up to where a record's length is certainly in them, and by how much they moved.
+        Returns the data, its size, the position up to which it certainly holds a record's whole length field, and by
+        how many bytes it moved.
         """
         moved = 0
         if self.pieces is not None:
@@ -117,7 +120,7 @@ class _Payload:
         return self.data, end, end if self.pieces is None else max(end - _MAX_LENGTH_BYTES, start - moved), moved
 
     def has_more(self) -> bool:
-        """Whether anything follows the data."""
+        """Return whether more bytes follow the data."""
         return self.pieces is not None and next(self.pieces, None) is not None
 
 
@@ -139,7 +142,7 @@ def _payload(buf: Buffer, pos: int, header: BatchHeader, limit: int) -> _Payload
 
 
 def _decode(header: BatchHeader, payload: _Payload) -> Iterator[Record]:
-    new = tuple.__new__  # passes over the constructor, which is half the cost
+    new = tuple.__new__  # the constructor would take half of the time
     headers: tuple[tuple[str, bytes | None], ...]
     for offset, timestamp, key, size, pos, end in _walk(header, payload):
         data, value = payload.data, None
@@ -156,14 +159,14 @@ def _decode(header: BatchHeader, payload: _Payload) -> Iterator[Record]:
 
 
 def _walk(header: BatchHeader, payload: _Payload) -> Iterator[tuple[int, int, bytes | None, int, int, int]]:
-    """Each record up to its value: offset, timestamp, key, and within the payload's data the value's size and start,
-    and the record's end. Short numbers are read in place: calls for them would cost more than all the rest."""
+    """Yield each record up to its value: offset, timestamp, key, and the value's size, its start and the record's end
+    in the payload's data. Short numbers are decoded inline, because calls for them would take most of the time."""
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     zigzag, (data, available, near_end, _) = _ZIGZAG, payload.reach(0, 0)
     end, delta, number = 0, -1, 0
     try:
-        for number in range(header.record_count):  # noqa: B007 (an error names it)
+        for number in range(header.record_count):  # noqa: B007 (used in an error message)
             start, previous = end, delta
             if start > near_end:
                 data, available, near_end, moved = payload.reach(start, _MAX_LENGTH_BYTES)
@@ -204,7 +207,7 @@ def _walk(header: BatchHeader, payload: _Payload) -> Iterator[tuple[int, int, by
             else:
                 size, pos = read_varint(data, pos)
             timestamp = base_timestamp + skew if append_time is None else append_time
-            # Every step went forward, so that these also tell of a key beyond the end; a count of headers must follow.
+            # Positions only increase, so this also finds a key that reaches beyond the end. A header count must follow.
             if key_size < -1 or size < -1 or pos >= end or pos + size >= end or end > available:
                 raise ProtocolError(f"record with a key of {key_size} bytes and a value of {size}", position=start)
             if not (previous < delta <= last_delta and _MIN_INT64 <= timestamp <= MAX_INT64):
@@ -218,7 +221,7 @@ def _walk(header: BatchHeader, payload: _Payload) -> Iterator[tuple[int, int, by
 
 def _decode_headers(data: bytes, pos: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, pos = read_varint(data, pos)
-    # The least that a header takes is two lengths.
+    # A header takes at least two lengths.
     if not 0 <= count * 2 <= end - pos:
         raise ProtocolError(f"{count} headers in {end - pos} bytes", position=pos)
     headers: list[tuple[str, bytes | None]] = []
@@ -252,10 +255,10 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytearray:
-    """A batch of records whose offsets rise from `base_offset` or above; offsets may be missing.
+    """Build a batch of records whose offsets rise from at least `base_offset`, perhaps with gaps.
 
-    `last_offset_delta` keeps the end of a batch that lost its last records to compaction, `max_timestamp` that of one
-    that lost its latest. Without records there is only a header, which compaction leaves for the producer's state.
+    Compaction passes `last_offset_delta` and `max_timestamp` to keep those of the batch whose last or latest records it
+    removed. Without records the batch is only a header, which compaction keeps for the producer's state.
     """
     given = list(records)
     base_timestamp = given[0].timestamp if given else NO_TIMESTAMP
@@ -267,7 +270,9 @@ def build_batch(
     if last_offset_delta is None:
         last_offset_delta = reached
     if not 0 <= reached <= last_offset_delta <= MAX_INT32:
-        raise ProtocolError(f"batch from {base_offset} of {last_offset_delta + 1} offsets, the last one {reached}")
+        raise ProtocolError(
+            f"batch from {base_offset} of {last_offset_delta + 1} offsets, but the last record has delta {reached}"
+        )
     attributes = (
         (compression if given else Compression.NONE)
         | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND else 0)
@@ -291,11 +296,11 @@ def build_batch(
 
 
 def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, timestamp: int, leader_epoch: int) -> bytearray:
-    """A batch of records that are only values, at offsets in a row and all of one time, as the metadata log has them.
+    """Build a batch of records with values only, consecutive offsets and one timestamp, as the metadata log has them.
 
-    Half the cost of `build_batch`, for there is nothing to look at but sizes.
+    Takes half the time of `build_batch`, because only the sizes differ.
     """
-    assert values, "a batch without records has no place in the metadata log"
+    assert values, "a batch of the metadata log needs at least one record"
     parts: list[bytes] = []
     for delta, value in enumerate(values):
         place, size = _short_varint(delta), _short_varint(len(value))
@@ -314,7 +319,7 @@ def build_batch_of_values(values: Sequence[bytes], *, base_offset: int, timestam
 def replace_payload(
     batch: Buffer, header: BatchHeader, payload: Buffer, compression: Compression, level: int | None = None
 ) -> bytearray:
-    """A batch with its records, given decompressed, in another compression; nothing else of it changes."""
+    """Return the batch with its records, given decompressed, in another compression. No other field changes."""
     return replace_payload_parts(batch, header, (compress(compression, payload, level),), compression)
 
 
@@ -326,7 +331,7 @@ def replace_payload_parts(
     *,
     max_bytes: int = MAX_INT32,
 ) -> bytearray:
-    """The same with records that are compressed already, in parts; BatchTooLarge as soon as they are too many."""
+    """Return the batch with records that are already compressed, in parts. Raise BatchTooLarge at `max_bytes`."""
     out = bytearray(memoryview(batch)[:HEADER_BYTES])
     for part in parts:
         out += part
@@ -339,7 +344,7 @@ def replace_payload_parts(
 
 
 _short_varint = lru_cache(maxsize=4096)(write_varint)
-"""The same numbers come again and again, and each takes longer to write than to find."""
+"""Cached, because the same small numbers recur and a lookup is faster than encoding."""
 
 
 def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
@@ -351,7 +356,7 @@ def _encode(records: list[Record], base_offset: int, base_timestamp: int) -> byt
             raise ProtocolError(f"record with offset delta {delta} after {previous}")
         previous = delta
         time, place = write_varlong(timestamp - base_timestamp), _short_varint(delta)
-        if key is None and value is not None and not headers:  # as many producers have them
+        if key is None and value is not None and not headers:  # the records of many producers
             size = _short_varint(len(value))
             length = _short_varint(len(time) + len(place) + len(size) + len(value) + 3)
             parts += (length, b"\x00", time, place, b"\x01", size, value, b"\x00")

@@ -1,4 +1,4 @@
-"""What a message looks like in one version: declarations resolved into the tree that the code generators walk."""
+"""The shape of a message in one version: its declaration resolved into a tree for the code generators."""
 
 import typing
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ottla.protocol.wire.types import BOOLEAN, Fixed, RecordsMark
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """UTF-8 with a length in front."""
+    """UTF-8 text after its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes with a length in front; `records` are read as a view and written without a copy."""
+    """Bytes after their length. Those of `records` are read as a view and written without a copy."""
 
     records: bool
 
@@ -28,7 +28,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct with its fields in wire order: plain ones, tagged ones by tag, and those this version does not have."""
+    """A struct: its plain fields in wire order, its tagged fields by tag, and the fields that this version lacks."""
 
     cls: type
     flexible: bool
@@ -42,7 +42,7 @@ Shape: TypeAlias = Fixed | Text | Blob | Array | Struct
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One field of a struct. `optional` fields are None when a tagged struct was not given."""
+    """One field of a struct."""
 
     name: str
     shape: Shape
@@ -57,6 +57,7 @@ class Member:
 
     @property
     def optional(self) -> bool:
+        """Whether the field is a tagged struct that is None when it is absent."""
         return self.field.tag is not None and isinstance(self.shape, Struct) and not self.nullable
 
 
@@ -88,7 +89,7 @@ def _member(name: str, field: Field, annotation: Any, version: int, flexible: bo
 def _null_versions(field: Field, shape: Shape) -> str:
     if field.nullable is not None:
         return field.nullable
-    # A tagged struct that is None is left out; it has no null on the wire unless the declaration says so.
+    # A tagged struct that is None is not written. It has a null on the wire only if the declaration says so.
     return "" if field.tag is not None and isinstance(shape, Struct) else field.versions
 
 
@@ -96,7 +97,7 @@ def _split_optional(annotation: Any) -> tuple[Any, bool]:
     if not isinstance(annotation, UnionType) and typing.get_origin(annotation) is not typing.Union:
         return annotation, False
     kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-    assert len(kinds) == 1, f"a field is one type or None, not {annotation}"
+    assert len(kinds) == 1, f"the type of a field must be one type, or one type and None, not {annotation}"
     return kinds[0], True
 
 
@@ -114,12 +115,12 @@ def _shape(annotation: Any, version: int, flexible: bool) -> Shape:
         return Blob(records=False)
     if typing.get_origin(annotation) is list:
         return Array(_shape(typing.get_args(annotation)[0], version, flexible))
-    assert is_declared(annotation), f"no wire form for {annotation}"
+    assert is_declared(annotation), f"no wire type for {annotation}"
     return _struct(schema_of(annotation), version, flexible)
 
 
 def smallest_size(shape: Shape, flexible: bool) -> int:
-    """The fewest bytes a value can take: what makes a claimed array count plausible before anything is allocated."""
+    """Return the fewest bytes that a value can take, which bounds an array's count before anything is allocated."""
     match shape:
         case Fixed():
             return shape.size

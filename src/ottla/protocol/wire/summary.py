@@ -1,12 +1,11 @@
-"""The records of a batch, looked at one by one, in a few numbers: what a leader must know before it stores them.
+"""Checks the records of a produced batch, and summarizes what a leader must know before it appends them.
 
-A producer's batch holds as many records as its header says, numbered from nought without gaps, each as long as it
-claims, and nothing behind the last. Whatever is wrong leaves as ProtocolError, as from `records`.
+A produced batch must hold as many records as its header says, numbered from 0 without gaps. Each must be as long as its
+length says, and nothing may follow the last. Otherwise these functions raise ProtocolError, as `read_records` does.
 
-This runs for every record that is produced. In Python that is about 1 µs each, which is as much as all the rest of a
-produce of small records. So there is a compiled form of it (`_scan.c`, built when the package is installed where there
-is a C compiler), which confirms that records are in order and leaves everything else to the Python below. Without it
-all is the same, but slower.
+This runs for every produced record. In Python it takes about 1 µs per record, as much as everything else in a produce
+of small records. The compiled form (`_scan.c`, built at installation if there is a C compiler) confirms that records
+are well-formed, and leaves everything else to the Python below. Without it everything works the same, but slower.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,46 +31,48 @@ _MAX_NUMBER_BYTES = 10
 
 
 class Summary(NamedTuple):
-    """What is said of all records together."""
+    """The summary of a batch's records."""
 
     latest: int
-    """The latest timestamp; -1 if none is later, as for records that have none."""
+    """The latest timestamp, at least -1, which means that a record has no timestamp."""
     earliest: int
-    """The earliest timestamp of those that have any; the largest number if none has."""
+    """The earliest timestamp of the records that have one, or the largest int64 if none has."""
     keyless: bool
-    """Whether any record has no key."""
+    """Whether any record lacks a key."""
 
 
 Scan = Callable[[Buffer, int, int, int], "tuple[int, int, bool] | None"]
 compiled_scan: Scan | None = _compiled
-"""The compiled form, where it was built."""
+"""The compiled form, or None if it was not built."""
 
 ScanPart = Callable[[Buffer, int, int, int, int], tuple[int, int, int, int, bool]]
 SkipPairs = Callable[[Buffer, int, int, int], tuple[int, int]]
 
 Inspect = Callable[[Buffer, "Buffer | None", int, int, tuple[int, int, int, bool]], "tuple[int, ...] | None"]
 inspect: Inspect | None = _inspect
-"""Compiled only: the header of a batch that may be appended as it came, else None. From its bytes, its records where
-they were compressed, its true CRC, the time, and rules: the largest size, how many milliseconds timestamps may lie
-before that time and after it, and whether records need keys."""
+"""Compiled only: return the header of a batch that may be appended unchanged, else None.
+
+The arguments are the batch, its decompressed records if it is compressed, the computed CRC, the time, and the rules:
+the largest size, how many milliseconds timestamps may lie before and after that time, and whether records need keys.
+"""
 
 Survey = Callable[[list[Any]], "int | None"]
 survey: Survey | None = _survey
-"""Compiled only: the attributes of all batches of a list together, if each is one batch of magic 2; else None."""
+"""Compiled only: return the attributes of all batches of a list, or'ed, if each is one batch of magic 2; else None."""
 
 
 def summarize(data: Buffer, start: int, count: int, base_timestamp: int) -> tuple[int, int, bool]:
-    """Summarize the records that fill a buffer from `start` on; ProtocolError if they are not in order."""
+    """Summarize the records that fill a buffer from `start`. Raise ProtocolError if they are malformed."""
     if compiled_scan is not None:
-        found = compiled_scan(data, start, count, base_timestamp)
-        if found is not None:
-            return found
+        summary = compiled_scan(data, start, count, base_timestamp)
+        if summary is not None:
+            return summary
     return summarize_in_python(data, start, count, base_timestamp)
 
 
 def summarize_in_python(buf: Buffer, start: int, count: int, base_timestamp: int) -> Summary:
-    """The same, without compiled code; and what says which record is wrong."""
-    data = bytes(buf)  # is read from twice as fast as a view
+    """Summarize records without compiled code. The error names the record that is malformed."""
+    data = bytes(buf)  # indexing is twice as fast as in a view
     (end, _, latest, earliest, keyless), error = _walk(data, start, 0, count, base_timestamp)
     if error is not None:
         raise error
@@ -83,8 +84,8 @@ def summarize_in_python(buf: Buffer, start: int, count: int, base_timestamp: int
 def scan_part_in_python(
     buf: Buffer, start: int, first: int, count: int, base_timestamp: int
 ) -> tuple[int, int, int, int, bool]:
-    """Of the records from the number `first` on that are whole and in order: where they end, and the number of the
-    next one; then what a Summary has."""
+    """Scan whole, well-formed records from the number `first`. Return where they end, the next number, and the
+    fields of their Summary."""
     return _walk(bytes(buf), start, first, count, base_timestamp)[0]
 
 
@@ -92,18 +93,18 @@ scan_part: ScanPart = _compiled_part if compiled_scan is not None else scan_part
 
 
 def _skip_no_pairs(data: Buffer, start: int, stop: int, count: int) -> tuple[int, int]:
-    """Without compiled code, headers are stepped over one by one."""
+    """Skip nothing: without compiled code, the caller skips headers one by one."""
     return start, count
 
 
 skip_pairs: SkipPairs = _compiled_pairs if compiled_scan is not None else _skip_no_pairs
-"""Where as many headers end as are whole and in order, up to a position and a number; and how many are left."""
+"""Skips whole, well-formed headers up to a position and a count. Returns where they end, and how many remain."""
 
 
 def _walk(
     data: bytes, start: int, next_number: int, count: int, base_timestamp: int
 ) -> tuple[tuple[int, int, int, int, bool], ProtocolError | None]:
-    """Step over records until the last one, or the first that is wrong or ends behind the data; with what is wrong."""
+    """Scan records up to the last one, or to the first that is malformed or incomplete. Return also the error."""
     zigzag, available = _ZIGZAG, len(data)
     latest, earliest, keyless = NO_TIMESTAMP, MAX_INT64, False
     first = end = start
@@ -137,7 +138,7 @@ def _walk(
                 size, pos = read_varint(data, pos)
             if size > 0:
                 pos += size
-            # Every step went forward, so that this also tells of a key beyond the end; a count of headers must follow.
+            # Positions only increase, so this also finds a key that reaches beyond the end. A header count must follow.
             if key_size < -1 or size < -1 or pos >= end or end > available:
                 raise ProtocolError(
                     f"record {number} with a key of {key_size} bytes and a value of {size}", position=first
@@ -163,9 +164,9 @@ def _walk(
 
 
 def summarize_pieces(pieces: Iterator[Buffer], count: int, base_timestamp: int) -> tuple[Summary, int]:
-    """Summarize records that come in pieces, of which only some are held at a time; with the size of all together.
+    """Summarize records that arrive in pieces, holding only some pieces at a time. Return also their total size.
 
-    Records that are larger than a piece are stepped over field by field, so that not even one of them must fit.
+    Records larger than a piece are skipped field by field, so that not even one of them has to fit into memory.
     """
     stream = _Stream(pieces)
     latest, earliest, keyless = NO_TIMESTAMP, MAX_INT64, False
@@ -175,10 +176,10 @@ def summarize_pieces(pieces: Iterator[Buffer], count: int, base_timestamp: int) 
         latest, earliest, keyless = max(latest, late), min(earliest, early), keyless or lacks_key
         if number == count:
             break
-        # The next record is larger than what is at hand, or wrong.
+        # The next record is larger than the buffered data, or malformed.
         if len(stream.data) - stream.pos < PIECE_BYTES and stream.fetch():
             continue
-        timestamp, lacks_key = _step_over(stream, number, base_timestamp)
+        timestamp, lacks_key = _skip_record(stream, number, base_timestamp)
         latest, keyless = max(latest, timestamp), keyless or lacks_key
         if timestamp != NO_TIMESTAMP:
             earliest = min(earliest, timestamp)
@@ -189,7 +190,7 @@ def summarize_pieces(pieces: Iterator[Buffer], count: int, base_timestamp: int) 
 
 
 class _Stream:
-    """Bytes that come in pieces: what of them is at hand, and where one is in it."""
+    """Bytes that arrive in pieces: the buffered ones, and the position in them."""
 
     __slots__ = ("_before", "_pieces", "data", "pos")
 
@@ -205,7 +206,7 @@ class _Stream:
         return self._before + self.pos
 
     def fetch(self) -> bool:
-        """Append the next piece to the bytes that are left; return False at the end."""
+        """Append the next piece to the remaining bytes. Return False at the end."""
         piece = next(self._pieces, None)
         if piece is None:
             return False
@@ -215,7 +216,7 @@ class _Stream:
         return True
 
     def skip(self, size: int) -> None:
-        """Step over bytes, which need not be at hand."""
+        """Skip bytes, whether they are buffered or not."""
         self.pos += size
         while self.pos > len(self.data):
             ahead, self.pos = self.pos - len(self.data), len(self.data)
@@ -224,7 +225,7 @@ class _Stream:
             self.pos += ahead
 
     def take(self, size: int) -> Iterator[Buffer]:
-        """Give out bytes, piece by piece, and step over them."""
+        """Yield bytes piece by piece, and move past them."""
         while size:
             if self.pos == len(self.data) and not self.fetch():
                 raise ProtocolError(f"{size} bytes are missing", position=self.position)
@@ -234,7 +235,7 @@ class _Stream:
             yield part
 
     def read_number(self, *, is_long: bool = False) -> int:
-        """The number that is next."""
+        """Read the next number."""
         while len(self.data) - self.pos < _MAX_NUMBER_BYTES and self.fetch():
             pass
         number, self.pos = (read_varlong if is_long else read_varint)(self.data, self.pos)
@@ -242,7 +243,7 @@ class _Stream:
 
 
 def shift_timestamps(pieces: Iterator[Buffer], count: int, shift: int) -> Iterator[Buffer]:
-    """The same records in smaller pieces, for a batch whose base timestamp is later by `shift`."""
+    """Rewrite records for a batch whose base timestamp is later by `shift`, and yield them in smaller pieces."""
     stream = _Stream(pieces)
     for _ in range(count):
         size = stream.read_number()
@@ -254,8 +255,8 @@ def shift_timestamps(pieces: Iterator[Buffer], count: int, shift: int) -> Iterat
         yield from stream.take(rest)
 
 
-def _step_over(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, bool]:
-    """The timestamp of the next record, and whether it has no key; ProtocolError if it is not in order."""
+def _skip_record(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, bool]:
+    """Skip the next record. Return its timestamp and whether it lacks a key. Raise ProtocolError if it is malformed."""
     size = stream.read_number()
     start = stream.position
     if size < 1:
@@ -266,25 +267,25 @@ def _step_over(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, 
     if delta != number or not _MIN_INT64 <= timestamp <= MAX_INT64:
         raise ProtocolError(f"record {number} has offset delta {delta} and timestamp {timestamp}", position=start)
 
-    def step_over_field(name: str, least: int) -> int:
+    def skip_field(name: str, least: int) -> int:
         length = stream.read_number()
         if not least <= length <= start + size - stream.position:
             raise ProtocolError(f"record {number} with a {name} of {length} bytes", position=start)
         stream.skip(max(length, 0))
         return length
 
-    key_size = step_over_field("key", -1)
-    step_over_field("value", -1)
+    key_size = skip_field("key", -1)
+    skip_field("value", -1)
     headers = stream.read_number()
-    # The least that a header takes is two lengths.
+    # A header takes at least two lengths.
     if not 0 <= headers * 2 <= start + size - stream.position:
         raise ProtocolError(f"record {number} with {headers} headers", position=start)
     while headers:
         end = min(stream.pos + start + size - stream.position, len(stream.data))
         stream.pos, headers = skip_pairs(stream.data, stream.pos, end, headers)
         if headers:
-            step_over_field("header's key", 0)
-            step_over_field("header's value", -1)
+            skip_field("header's key", 0)
+            skip_field("header's value", -1)
             headers -= 1
     if stream.position != start + size:
         raise ProtocolError(
@@ -295,7 +296,7 @@ def _step_over(stream: _Stream, number: int, base_timestamp: int) -> tuple[int, 
 
 def _skip_headers(data: bytes, pos: int, end: int) -> None:
     count, pos = read_varint(data, pos)
-    # The least that a header takes is two lengths.
+    # A header takes at least two lengths.
     if not 0 <= count * 2 <= end - pos:
         raise ProtocolError(f"{count} headers in {end - pos} bytes", position=pos)
     for _ in range(count):

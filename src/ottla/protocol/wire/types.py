@@ -1,14 +1,14 @@
 """The types that message fields are declared with.
 
-Each alias is an ordinary Python type to handlers and to the type checker; what it is on the wire hangs on it as
-metadata that only the codec reads. `str`, `bool`, `bytes`, `list[...]` and `... | None` mean what they say.
+To handlers and the type checker, each alias is an ordinary Python type. Its wire format is metadata that only the codec
+reads. `str`, `bool`, `bytes`, `list[...]` and `... | None` need no alias.
 """
 
 from typing import Annotated, Protocol, TypeAlias
 
 
 class Fixed:
-    """A value of fixed width: one letter of a `struct` format, the bytes it takes, its name in Kafka's schemas."""
+    """A value of fixed width: its letter in a `struct` format, its size in bytes, its name in Kafka's schemas."""
 
     __slots__ = ("format", "name", "size")
 
@@ -19,11 +19,11 @@ class Fixed:
 
 
 class RecordsMark:
-    """Marks record batches: read as a view into the frame, written without being copied."""
+    """Marks record batches, which are read as a view into the frame and written without a copy."""
 
 
 class Stored(Protocol):
-    """Record batches that lie elsewhere, such as in a file: the codec writes their length, the network sends them."""
+    """Record batches stored elsewhere, such as in a file. The codec writes their length; the network sends them."""
 
     def __len__(self) -> int: ...
 
@@ -41,4 +41,4 @@ BOOLEAN = Fixed("?", 1, "boolean")
 ZERO_UUID: Uuid = bytes(16)
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | Stored
-"""One piece of an encoded message; in order, they are the message."""
+"""One piece of an encoded message. The pieces in order are the message."""

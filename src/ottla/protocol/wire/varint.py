@@ -1,9 +1,9 @@
-"""Variable-length integers: base 128, least significant group first; the signed kinds are zigzag-encoded.
+"""Variable-length integers in base 128, least significant group first. Signed integers are zigzag-encoded.
 
-A reader takes a buffer and a position and returns the value and the position after it. It raises ProtocolError when the
-buffer ends inside the number, when the number has more bytes than its width allows (5 for 32 bits, 10 for 64), or when
-its bits do not fit. Padded encodings within those bounds (0x80 0x00 for nought) are accepted, as Kafka accepts them.
-A writer raises ProtocolError for a value that does not fit its width.
+A reader takes a buffer and a position, and returns the value and the position after it. It raises ProtocolError if the
+buffer ends inside the number, if the number has more bytes than its width allows (5 for 32 bits, 10 for 64), or if its
+bits do not fit. Like Kafka, it accepts padded encodings within those bounds, such as 0x80 0x00 for 0. A writer raises
+ProtocolError for a value that does not fit its width.
 """
 
 from typing import TypeAlias
@@ -11,14 +11,14 @@ from typing import TypeAlias
 from ottla.protocol.wire.errors import ProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What readers take: one-dimensional, one byte an item."""
+"""The buffers that readers accept: one-dimensional, with items of one byte."""
 
 ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
-"""Every number that is a single byte, written."""
+"""The encodings of the numbers that fit in a single byte."""
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned 32-bit number."""
+    """Read an unsigned 32-bit number."""
     try:
         byte = buf[pos]
         if byte < 0x80:
@@ -32,7 +32,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A signed 32-bit number."""
+    """Read a signed 32-bit number."""
     try:
         byte = buf[pos]
         if byte < 0x80:
@@ -47,7 +47,7 @@ def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A signed 64-bit number."""
+    """Read a signed 64-bit number."""
     try:
         byte = buf[pos]
         if byte < 0x80:
@@ -62,7 +62,7 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def write_uvarint(value: int) -> bytes:
-    """An unsigned 32-bit number."""
+    """Encode an unsigned 32-bit number."""
     if 0 <= value < 0x80:
         return ONE_BYTE[value]
     if not 0 <= value <= 0xFFFF_FFFF:
@@ -71,7 +71,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """A signed 32-bit number."""
+    """Encode a signed 32-bit number."""
     if -0x40 <= value < 0x40:
         return ONE_BYTE[value << 1 ^ value >> 31]
     if not -0x8000_0000 <= value <= 0x7FFF_FFFF:
@@ -80,7 +80,7 @@ def write_varint(value: int) -> bytes:
 
 
 def write_varlong(value: int) -> bytes:
-    """A signed 64-bit number."""
+    """Encode a signed 64-bit number."""
     if -0x40 <= value < 0x40:
         return ONE_BYTE[value << 1 ^ value >> 63]
     if not -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF:

@@ -1,7 +1,7 @@
-"""Generates the writer of one message in one version: straight-line Python that appends chunks to a list.
+"""Generates the writer of a message in one version: straight-line Python that emits chunks.
 
-`run(message, add)` calls `add` with the chunks in order. Record batches are handed on as they are, so that a range of a
-file stays a range until the network sends it. Fields that the version does not have are left out.
+The generated `run(message, add)` calls `add` with the chunks in order. It passes record batches on unchanged, so a
+range of a file stays a range until the network layer sends it. It skips the fields that the version lacks.
 """
 
 import struct
@@ -30,12 +30,12 @@ def put_tags(tags: list[tuple[int, bytes]], add: Callable[[Chunk], None]) -> Non
 
 
 def unknown_tags(struct: Any, add: Callable[[Chunk], None]) -> None:
-    """The tagged fields of a struct that knows none, as they came."""
+    """Write the tagged fields of a struct that declares none, unchanged."""
     put_tags(list(struct.unknown_tags.items()), add)
 
 
 def _unwritable(error: Exception, title: str, path: str, _pos: int) -> UnwritableError:
-    return UnwritableError(f"{title}: {path or 'it'} cannot be written: {error}")
+    return UnwritableError(f"{title}: {path or 'the message'} cannot be written: {error}")
 
 
 class _Writer:
@@ -57,7 +57,7 @@ class _Writer:
         self.shape = resolve(schema, version)
         self.run = Run()
         self.shared: list[str] = []
-        """Variables that hold a value of the struct before."""
+        """Variables that hold a value of the previous struct."""
 
     def make(self) -> Writer:
         line = self.source.line
@@ -68,7 +68,7 @@ class _Writer:
             line(2, "pass", "")
         line(1, "except CAUGHT as error:", "")
         line(2, "raise unwritable(error, TITLE, *where(error)) from error", "")
-        unset = "".join(f", {each}=NOT_WRITTEN" for each in self.shared)
+        unset = "".join(f", {name}=NOT_WRITTEN" for name in self.shared)
         self.source.lines[0] = f"def run(message, add{unset}):"
         self.source.extend(self.helpers)
         return self.source.compile()
@@ -121,7 +121,7 @@ class _Writer:
                 self._sized(depth, value, shape, nullable, compact, path)
 
     def _shared(self, depth: int, value: str, member: Member, path: str) -> None:
-        """A value that the struct before may have too: its bytes are kept for that."""
+        """Write a value that the previous struct may share, reusing its bytes if it does."""
         line = self.source.line
         self._flush(depth)
         last, written = self.source.unique("v"), self.source.unique("b")
@@ -190,7 +190,7 @@ class _Writer:
             self._value(depth + 2, one, element, False, compact, f"{path}[]")
 
     def _length(self, depth: int, size: str, shape: Text | Blob | Array, compact: bool, path: str) -> None:
-        """The length in front, in one call with the fixed values before it where it takes one byte."""
+        """Write a length: if it is one byte, in one call with the fixed values before it."""
         if not compact:
             self.run.add(size, PLAIN_LENGTH[type(shape)], path)
             self._flush(depth)
@@ -235,7 +235,7 @@ class _Writer:
             self.run = Run()
 
     def _emit(self, depth: int, tail: str, more: list[str], path: str) -> None:
-        """Add the gathered values, and a tail, as one chunk."""
+        """Emit the gathered values and a tail as one chunk."""
         if not self.run.parts:
             chunk = "b'\\0'" if tail == "x" else f"one_byte[{more[0]}]"
             self.source.line(depth, f"add({chunk})", path)

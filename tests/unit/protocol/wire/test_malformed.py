@@ -165,7 +165,7 @@ def test_a_nullable_struct_is_marked_present_or_null() -> None:
 
 
 def test_a_version_never_declared_is_refused() -> None:
-    with pytest.raises(UnsupportedVersion, match="ProduceRequest has versions 3-13, not 2"):
+    with pytest.raises(UnsupportedVersion, match="ProduceRequest has no version 2, only 3-13"):
         decode(ProduceRequest, 2, b"")
 
 
