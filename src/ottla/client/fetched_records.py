@@ -61,7 +61,7 @@ def unpack(
                 data.high_watermark,
             )
     except ProtocolError as error:
-        raise CorruptMessage(f"{partition_label(topic, partition)}, behind offset {offset}: {error}") from error
+        raise CorruptMessage(f"{partition_label(topic, partition)}, after offset {offset}: {error}") from error
 
 
 def _visible(

@@ -1,6 +1,6 @@
-"""The features of a cluster, as a node of Kafka 4.3.1 supports them: their levels, and what each level needs.
+"""The features of a cluster that Kafka 4.3.1 supports, with their levels and dependencies.
 
-A release version (a level of metadata.version) decides which level every other feature starts with.
+The level of metadata.version decides the starting level of every other feature.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from ottla.protocol.metadata_versions import (
 
 
 class FeatureRange(NamedTuple):
-    """The levels of a feature that a node supports."""
+    """The range of a feature's levels that a node supports."""
 
     min: int
     max: int
@@ -32,11 +32,11 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature by the metadata.version that each of its levels, from 0 on, came with."""
+    """A feature: for each of its levels, the metadata.version that introduced it."""
 
     since: tuple[int, ...]
     needs_metadata: Mapping[int, int] = field(default_factory=dict)
-    """Level → the metadata.version without which it cannot be."""
+    """Level → the metadata.version that it requires."""
 
     @property
     def latest(self) -> int:
@@ -54,7 +54,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     STREAMS_VERSION: Feature((OLDEST, 29)),
     TRANSACTION_VERSION: Feature((OLDEST, 24, 24)),
 }
-"""All but metadata.version, in the order of their names, in which they are written."""
+"""All features but metadata.version, sorted by name, as they are written."""
 
 SUPPORTED: Final[Mapping[str, FeatureRange]] = MappingProxyType(
     {METADATA_VERSION: FeatureRange(OLDEST, LATEST)}
@@ -68,5 +68,5 @@ _UNSTABLE: Final[Mapping[str, FeatureRange]] = MappingProxyType(
 
 
 def supported_features(*, unstable: bool) -> Mapping[str, FeatureRange]:
-    """The features that a node supports: with `unstable`, also levels that are not released yet."""
+    """Return the features that a node supports. `unstable` includes levels that are not released yet."""
     return _UNSTABLE if unstable else SUPPORTED

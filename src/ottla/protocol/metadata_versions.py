@@ -1,7 +1,7 @@
-"""The levels of metadata.version: their names, and which version of each record a level writes.
+"""The levels of metadata.version: their names, and the version of each record that a level writes.
 
-A level says how records are written; an image is never changed by it. Levels below 7 (3.3-IV3) are of Kafka releases
-that no 4.x reads any more. 31 (4.4-IV0) is known to Kafka 4.3 but not for production.
+A level decides how records are written; it does not change an image. No 4.x release reads levels below 7 (3.3-IV3).
+Kafka 4.3 knows level 31 (4.4-IV0), but not for production.
 """
 
 from functools import cache
@@ -45,7 +45,7 @@ OLDEST = 7
 LATEST = 30
 """The newest level for production."""
 
-# The first level of each thing that records can say.
+# The first level with each of these features.
 ZK_MIGRATION = 8
 SCRAM = 11
 NO_EPOCH_BUMP_ON_ISR_SHRINK = 12
@@ -63,7 +63,7 @@ _CHANGES = {
 METADATA_VERSIONS: dict[int, MetadataVersion] = {
     level: MetadataVersion(level, name, level in _CHANGES) for level, name in enumerate(_NAMES, OLDEST)
 }
-"""Every level that replays, by its number."""
+"""All levels that can be replayed, by number."""
 
 _RECORD_VERSIONS: dict[type, tuple[tuple[int, int], ...]] = {
     RegisterBrokerRecord: ((OLDEST, 1), (ZK_MIGRATION, 2), (DIRECTORY_ASSIGNMENT, 3), (CORDONED_LOG_DIRS, 4)),
@@ -78,13 +78,13 @@ _CHANGE_FIELDS = (("cordoned_log_dirs", 3), ("log_dirs", 2), ("in_controlled_shu
 
 
 def record_version(kind: type, metadata_version: int) -> int:
-    """The highest version of a record that may be written at this level."""
+    """Return the highest version of a record that may be written at this level."""
     return _versions_at(metadata_version).get(kind, 0)
 
 
 @cache
 def _versions_at(metadata_version: int) -> dict[type, int]:
-    """The versions at one level of all records with more than one."""
+    """Return the versions at one level of all records with more than one version."""
     return {
         kind: max((version for level, version in versions if level <= metadata_version), default=0)
         for kind, versions in _RECORD_VERSIONS.items()
@@ -92,7 +92,7 @@ def _versions_at(metadata_version: int) -> dict[type, int]:
 
 
 def version_to_write(record: object, metadata_version: int) -> int:
-    """The version in which Kafka writes this very record at this level."""
+    """Return the version in which Kafka writes this particular record at this level."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         for field, version in _CHANGE_FIELDS:
             if getattr(record, field):

@@ -101,7 +101,7 @@ def test_segments_are_dumped_and_damage_is_found(node: OttlaNode, server: str, t
     damaged.write_bytes(content)
     done = ottla("log", "dump", str(damaged), str(file))
     assert done.returncode == 1
-    assert f"DAMAGED: {damaged} is corrupt at byte 0: batch says CRC" in done.stdout
+    assert f"DAMAGED: {damaged} is corrupt at byte 0: the header's CRC is" in done.stdout
     assert "no damage" in done.stdout
     assert done.stderr == "ottla log: 1 of 2 files cannot be read to the end\n"
     assert "does not exist" in refuses("log", "dump", "/nowhere", server=server)

@@ -1,7 +1,7 @@
-"""Everything a client can be told went wrong, as a tree of exceptions.
+"""The errors that a response can report to a client, as a tree of exceptions.
 
-A handler raises the error that happened and catches the family it can deal with; the edge turns what is left into the
-wire code of its item. Codes, names and retriable flags are those of Kafka 4.3.1 (a test compares them). The families:
+A handler raises the error that happened, and catches the families that it can handle. The edge converts the rest to the
+error code of the item. Codes, names and retriable flags are those of Kafka 4.3.1, as a test checks. The families:
 
     ApiError
     ├── RequestError

@@ -1,22 +1,22 @@
-"""The root of the error tree, and the way from a wire code to its class.
+"""The root of the error tree, and the lookup of a class by its error code.
 
-Guarantees: a code belongs to one class. A class that gives no code of its own answers with its parent's, so a family,
-which is made to be caught, answers as an unknown server error if it is raised all the same.
+A code belongs to one class. A class without a code of its own has its parent's code. A family exists to be caught; if
+it is raised nevertheless, its code is that of an unknown server error.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # type checkers take the branch; at run time `typing` would cost more than all of this package
+if TYPE_CHECKING:  # for type checkers only: importing `typing` takes longer than importing this package
     from typing import ClassVar
 
-NONE = 0  # the code of an answer without an error; it has no class, as nobody raises it
+NONE = 0  # the code of success, which has no class because it is never raised
 
 _by_code: dict[int, type[ApiError]] = {}
 
 
 class ApiError(Exception):
-    """Something a client must be told; becomes a wire code once, where its item is answered."""
+    """An error that is reported to a client. It becomes an error code once, in the answer for its item."""
 
     code: ClassVar[int] = -1
     retriable: ClassVar[bool] = False
@@ -44,21 +44,21 @@ class ApiError(Exception):
 
 
 class UnknownServerError(ApiError, code=-1, name="UNKNOWN_SERVER_ERROR"):
-    """The server failed in a way that it did not expect; its log says more."""
+    """The server met an unexpected error; its log says more."""
 
 
 def by_code(code: int) -> type[ApiError]:
-    """The class of a wire code; a code from the future is an unknown server error, as it is for Kafka's clients."""
+    """Return the class of an error code. As in Kafka's clients, an unknown code means an unknown server error."""
     assert code != NONE, "success has no error class"
     return _by_code.get(code, UnknownServerError)
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of a wire code, success included."""
+    """Return Kafka's name of an error code, including success."""
     return "NONE" if code == NONE else by_code(code).name
 
 
 def first_sentence(error: type[ApiError]) -> str:
-    """The message of an error raised without one; its name where docstrings were stripped (python -OO)."""
+    """Return the default message of an error: its first sentence, or its name under python -OO."""
     sentence, dot, _ = (error.__doc__ or error.name).partition(". ")
     return sentence + dot.rstrip()

@@ -4,11 +4,11 @@ from ottla.protocol.errors.base import ApiError
 
 
 class ControllerError(ApiError):
-    """The controller cannot do what was asked, or the node asked is not the active one."""
+    """The controller cannot handle the request, or this node is not the active controller."""
 
 
 class StaleControllerEpoch(ControllerError, code=11, name="STALE_CONTROLLER_EPOCH"):
-    """The request comes from a controller that was replaced."""
+    """The request comes from a controller that is no longer active."""
 
 
 class NotController(ControllerError, code=41, retriable=True, name="NOT_CONTROLLER"):
@@ -16,27 +16,27 @@ class NotController(ControllerError, code=41, retriable=True, name="NOT_CONTROLL
 
 
 class UnknownControllerId(ControllerError, code=116, name="UNKNOWN_CONTROLLER_ID"):
-    """No controller of that id is registered."""
+    """No controller with this id is registered."""
 
 
 class FeatureUpdateFailed(ControllerError, code=96, name="FEATURE_UPDATE_FAILED"):
-    """The finalized features could not be changed; some node does not support the level, or the step is not allowed."""
+    """The finalized features were not updated; a node does not support the level, or this change is not allowed."""
 
 
 class RegistrationError(ControllerError):
-    """A node's registration is refused, missing or outdated."""
+    """A node's registration was rejected, is missing or is outdated."""
 
 
 class StaleBrokerEpoch(RegistrationError, code=77, name="STALE_BROKER_EPOCH"):
-    """The broker registered again after it sent this; the request belongs to its earlier life."""
+    """The broker registered again after it sent this request, so its epoch is stale."""
 
 
 class DuplicateBrokerRegistration(RegistrationError, code=101, name="DUPLICATE_BROKER_REGISTRATION"):
-    """Another running broker holds this id."""
+    """Another running broker is registered with this id."""
 
 
 class BrokerIdNotRegistered(RegistrationError, code=102, name="BROKER_ID_NOT_REGISTERED"):
-    """No broker of that id is registered."""
+    """No broker with this id is registered."""
 
 
 class InvalidRegistration(RegistrationError, code=119, name="INVALID_REGISTRATION"):
@@ -44,27 +44,27 @@ class InvalidRegistration(RegistrationError, code=119, name="INVALID_REGISTRATIO
 
 
 class PartitionUpdateError(ControllerError):
-    """The controller turned down a leader's change to its partition."""
+    """The controller rejected a leader's change to its partition."""
 
 
 class InvalidUpdateVersion(PartitionUpdateError, code=95, name="INVALID_UPDATE_VERSION"):
-    """The partition changed since the leader last heard of it; the leader should catch up first."""
+    """The partition epoch of the request is outdated; the leader should catch up with the metadata first."""
 
 
 class IneligibleReplica(PartitionUpdateError, code=107, name="INELIGIBLE_REPLICA"):
-    """A replica that the leader wants in the ISR is fenced, shutting down or restarted."""
+    """A replica in the proposed ISR is fenced, shutting down or was restarted."""
 
 
 class NewLeaderElected(PartitionUpdateError, code=108, name="NEW_LEADER_ELECTED"):
-    """The change was made, and with it the leadership passed to another broker."""
+    """The change was applied, and another broker is the leader now."""
 
 
 class QuorumError(ControllerError):
-    """The Raft quorum of the controllers cannot do what was asked."""
+    """The Raft quorum of the controllers cannot handle the request."""
 
 
 class InconsistentVoterSet(QuorumError, code=94, name="INCONSISTENT_VOTER_SET"):
-    """Sender and receiver do not agree on who votes."""
+    """Sender and receiver have different voter sets."""
 
 
 class InconsistentClusterId(QuorumError, code=104, name="INCONSISTENT_CLUSTER_ID"):
@@ -72,11 +72,11 @@ class InconsistentClusterId(QuorumError, code=104, name="INCONSISTENT_CLUSTER_ID
 
 
 class InvalidVoterKey(QuorumError, code=125, name="INVALID_VOTER_KEY"):
-    """The request was meant for a voter of another id or another directory."""
+    """The request is addressed to a voter with another id or another directory."""
 
 
 class DuplicateVoter(QuorumError, code=126, name="DUPLICATE_VOTER"):
-    """The voter to add is in the voter set already."""
+    """The voter to add is already in the voter set."""
 
 
 class VoterNotFound(QuorumError, code=127, name="VOTER_NOT_FOUND"):
@@ -88,8 +88,8 @@ class SnapshotError(QuorumError):
 
 
 class SnapshotNotFound(SnapshotError, code=98, name="SNAPSHOT_NOT_FOUND"):
-    """The leader no longer has that snapshot."""
+    """The leader no longer has the snapshot."""
 
 
 class PositionOutOfRange(SnapshotError, code=99, name="POSITION_OUT_OF_RANGE"):
-    """The position to read from lies outside the snapshot."""
+    """The position to read from is outside the snapshot."""

@@ -7,11 +7,11 @@ from ottla.protocol.errors.base import ApiError
 
 
 class CoordinatorError(ApiError):
-    """The broker asked cannot coordinate the group, the transaction or the share partition now."""
+    """This broker cannot coordinate the group, the transaction or the share partition now."""
 
 
 class CoordinatorLoading(CoordinatorError, code=14, retriable=True, name="COORDINATOR_LOAD_IN_PROGRESS"):
-    """The coordinator is still reading its state from the log; try again soon."""
+    """The coordinator is still loading its state from the log; try again soon."""
 
 
 class CoordinatorNotAvailable(CoordinatorError, code=15, retriable=True, name="COORDINATOR_NOT_AVAILABLE"):
@@ -23,7 +23,7 @@ class NotCoordinator(CoordinatorError, code=16, retriable=True, name="NOT_COORDI
 
 
 class GroupError(ApiError):
-    """The group cannot do what was asked."""
+    """The group cannot handle the request."""
 
 
 class InconsistentGroupProtocol(GroupError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
@@ -31,23 +31,23 @@ class InconsistentGroupProtocol(GroupError, code=23, name="INCONSISTENT_GROUP_PR
 
 
 class InvalidGroupId(GroupError, code=24, name="INVALID_GROUP_ID"):
-    """The group's id is empty or otherwise not allowed here."""
+    """The group id is empty or otherwise invalid."""
 
 
 class InvalidSessionTimeout(GroupError, code=26, name="INVALID_SESSION_TIMEOUT"):
-    """The session timeout lies outside the range that the broker allows for groups."""
+    """The session timeout is outside the range that the broker allows for groups."""
 
 
 class NonEmptyGroup(GroupError, code=68, name="NON_EMPTY_GROUP"):
-    """The group still has members, so it cannot be deleted or changed like that."""
+    """The group still has members, so it cannot be deleted or changed in this way."""
 
 
 class GroupIdNotFound(GroupError, code=69, name="GROUP_ID_NOT_FOUND"):
-    """There is no group of that id, or it is of another type."""
+    """No group with this id exists, or it is of another type."""
 
 
 class GroupMaxSizeReached(GroupError, code=81, name="GROUP_MAX_SIZE_REACHED"):
-    """The group has as many members as it may have."""
+    """The group has reached its maximum size."""
 
 
 class GroupSubscribedToTopic(GroupError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"):
@@ -55,7 +55,7 @@ class GroupSubscribedToTopic(GroupError, code=86, name="GROUP_SUBSCRIBED_TO_TOPI
 
 
 class UnsupportedAssignor(GroupError, code=112, name="UNSUPPORTED_ASSIGNOR"):
-    """The broker does not have the assignor that the member asked for."""
+    """The broker does not support the assignor that the member requested."""
 
 
 class InvalidRegularExpression(GroupError, code=128, name="INVALID_REGULAR_EXPRESSION"):
@@ -63,15 +63,15 @@ class InvalidRegularExpression(GroupError, code=128, name="INVALID_REGULAR_EXPRE
 
 
 class MemberError(GroupError):
-    """The member is not, or no longer, the one that the group knows; most often it should join again."""
+    """The group does not, or no longer, know the member in this form; usually it should join again."""
 
 
 class IllegalGeneration(MemberError, code=22, name="ILLEGAL_GENERATION"):
-    """The member speaks for a generation that is not the group's current one; it should join again."""
+    """The request is for a generation that is not the group's current one; the member should join again."""
 
 
 class UnknownMemberId(MemberError, code=25, name="UNKNOWN_MEMBER_ID"):
-    """The group has no such member, perhaps because its session ran out; it should join again."""
+    """The group has no such member, perhaps because its session expired; it should join again."""
 
 
 class RebalanceInProgress(MemberError, code=27, name="REBALANCE_IN_PROGRESS"):
@@ -79,23 +79,23 @@ class RebalanceInProgress(MemberError, code=27, name="REBALANCE_IN_PROGRESS"):
 
 
 class MemberIdRequired(MemberError, code=79, name="MEMBER_ID_REQUIRED"):
-    """The member has just been given its id; it should join again with it."""
+    """The member has just received its id; it should join again with the id."""
 
 
 class FencedInstanceId(MemberError, code=82, name="FENCED_INSTANCE_ID"):
-    """Another member took over the same group.instance.id; this one must stop."""
+    """Another member took over the group.instance.id; this one must stop."""
 
 
 class FencedMemberEpoch(MemberError, code=110, name="FENCED_MEMBER_EPOCH"):
-    """The coordinator gave up on this epoch of the member; it should drop its partitions and join again."""
+    """The coordinator fenced this epoch of the member; it should give up its partitions and join again."""
 
 
 class UnreleasedInstanceId(MemberError, code=111, name="UNRELEASED_INSTANCE_ID"):
-    """The group.instance.id is still held by another member; it must leave first."""
+    """Another member still uses the group.instance.id; that member must leave first."""
 
 
 class StaleMemberEpoch(MemberError, code=113, name="STALE_MEMBER_EPOCH"):
-    """The request carries an older epoch than the member's; it should be sent again after the next heartbeat."""
+    """The request carries an older epoch than the member's; send it again after the next heartbeat."""
 
 
 class CommitError(GroupError):
@@ -103,11 +103,11 @@ class CommitError(GroupError):
 
 
 class OffsetMetadataTooLarge(CommitError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
-    """The text that goes with a committed offset is longer than the broker takes."""
+    """The metadata of a committed offset is longer than the broker allows."""
 
 
 class InvalidCommitOffsetSize(CommitError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"):
-    """The commit holds too much to be stored as one batch."""
+    """The commit is too large to be stored as one batch."""
 
 
 class UnstableOffsetCommit(CommitError, code=88, retriable=True, name="UNSTABLE_OFFSET_COMMIT"):
@@ -123,7 +123,7 @@ class StreamsInvalidTopology(StreamsError, code=130, name="STREAMS_INVALID_TOPOL
 
 
 class StreamsInvalidTopologyEpoch(StreamsError, code=131, name="STREAMS_INVALID_TOPOLOGY_EPOCH"):
-    """The topology's epoch does not follow from the one that the group has."""
+    """The topology's epoch is not the successor of the group's topology epoch."""
 
 
 class StreamsTopologyFenced(StreamsError, code=132, name="STREAMS_TOPOLOGY_FENCED"):

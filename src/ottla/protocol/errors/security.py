@@ -1,4 +1,4 @@
-"""Errors of security: who the client is (authentication), what it may do (authorization), and its tokens."""
+"""Errors of security: authentication, authorization and delegation tokens."""
 
 from ottla.protocol.errors.base import ApiError
 
@@ -8,11 +8,11 @@ class SecurityError(ApiError):
 
 
 class SecurityDisabled(SecurityError, code=54, name="SECURITY_DISABLED"):
-    """The cluster runs without the security feature that the request is about."""
+    """The security feature that the request needs is disabled."""
 
 
 class UnacceptableCredential(SecurityError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
-    """The new credential breaks a rule, such as too few SCRAM iterations or an empty user name."""
+    """The new credential is not acceptable; it may have too few SCRAM iterations or an empty user name."""
 
 
 class PrincipalDeserializationFailure(SecurityError, code=97, name="PRINCIPAL_DESERIALIZATION_FAILURE"):
@@ -20,15 +20,15 @@ class PrincipalDeserializationFailure(SecurityError, code=97, name="PRINCIPAL_DE
 
 
 class AuthenticationError(SecurityError):
-    """The client did not prove who it is; the connection ends."""
+    """Authentication failed; the connection is closed."""
 
 
 class UnsupportedSaslMechanism(AuthenticationError, code=33, name="UNSUPPORTED_SASL_MECHANISM"):
-    """The listener does not offer that SASL mechanism; the answer lists those that it offers."""
+    """The listener does not support this SASL mechanism; the response lists the ones that it supports."""
 
 
 class IllegalSaslState(AuthenticationError, code=34, name="ILLEGAL_SASL_STATE"):
-    """The request does not fit the point that the SASL exchange has reached."""
+    """The request does not fit the state of the SASL exchange."""
 
 
 class SaslAuthenticationFailed(AuthenticationError, code=58, name="SASL_AUTHENTICATION_FAILED"):
@@ -36,35 +36,35 @@ class SaslAuthenticationFailed(AuthenticationError, code=58, name="SASL_AUTHENTI
 
 
 class AuthorizationError(SecurityError):
-    """The client is known but may not do this."""
+    """The client is authenticated but not authorized."""
 
 
 class TopicAuthorizationFailed(AuthorizationError, code=29, name="TOPIC_AUTHORIZATION_FAILED"):
-    """The client may not do this with the topic."""
+    """The client is not authorized for the topic."""
 
 
 class GroupAuthorizationFailed(AuthorizationError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
-    """The client may not do this with the group."""
+    """The client is not authorized for the group."""
 
 
 class ClusterAuthorizationFailed(AuthorizationError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
-    """The client may not do this with the cluster."""
+    """The client is not authorized for the cluster."""
 
 
 class TransactionalIdAuthorizationFailed(AuthorizationError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-    """The client may not do this with the transactional id."""
+    """The client is not authorized for the transactional id."""
 
 
 class DelegationTokenError(SecurityError):
-    """A delegation token cannot be made, used, renewed or shown."""
+    """A delegation token cannot be created, used, renewed or described."""
 
 
 class DelegationTokenAuthDisabled(DelegationTokenError, code=61, name="DELEGATION_TOKEN_AUTH_DISABLED"):
-    """The cluster has no secret key for delegation tokens, so it has none."""
+    """Delegation tokens are disabled, because the cluster has no secret key for them."""
 
 
 class DelegationTokenNotFound(DelegationTokenError, code=62, name="DELEGATION_TOKEN_NOT_FOUND"):
-    """There is no such delegation token."""
+    """The delegation token does not exist."""
 
 
 class DelegationTokenOwnerMismatch(DelegationTokenError, code=63, name="DELEGATION_TOKEN_OWNER_MISMATCH"):
@@ -72,17 +72,17 @@ class DelegationTokenOwnerMismatch(DelegationTokenError, code=63, name="DELEGATI
 
 
 class DelegationTokenRequestNotAllowed(DelegationTokenError, code=64, name="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
-    """Requests about tokens need an authenticated connection that does not itself rest on a token."""
+    """Requests about tokens need a connection that was authenticated, and not by a token."""
 
 
 class DelegationTokenAuthorizationFailed(
     DelegationTokenError, AuthorizationError, code=65, name="DELEGATION_TOKEN_AUTHORIZATION_FAILED"
 ):
-    """The client may not do this with the delegation token."""
+    """The client is not authorized for the delegation token."""
 
 
 class DelegationTokenExpired(DelegationTokenError, code=66, name="DELEGATION_TOKEN_EXPIRED"):
-    """The delegation token has run out; the client needs a new one."""
+    """The delegation token has expired; the client needs a new one."""
 
 
 class InvalidPrincipalType(DelegationTokenError, code=67, name="INVALID_PRINCIPAL_TYPE"):

@@ -1,1 +1,4 @@
-"""Every message of the protocol, declared once for all its versions: a module an API, and stored records by family."""
+"""All messages of the protocol, declared once for all versions.
+
+`rpc` has one module per API, `records` has the stored records, one module per family.
+"""

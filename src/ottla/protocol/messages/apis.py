@@ -1,7 +1,7 @@
-"""The table of APIs: keys, versions, who serves them. The messages themselves are imported when first asked for.
+"""The table of APIs: their keys, versions and listeners. Messages are imported on first use.
 
-Versions run from `oldest` to `latest`; those above `latest_stable` are served only where unstable versions are enabled.
-Keys 4 to 7 (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown) ended with ZooKeeper and have no version.
+Versions run from `oldest` to `latest`. Versions above `latest_stable` are served only if unstable versions are enabled.
+Keys 4 to 7 (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown) were removed with ZooKeeper.
 """
 
 import re
@@ -110,7 +110,7 @@ class ApiKey(IntEnum):
 
 
 class Listeners(Flag):
-    """Which kind of listener serves an API."""
+    """The types of listeners that serve an API."""
 
     BROKER = 1
     CONTROLLER = 2
@@ -129,9 +129,9 @@ class Api:
     latest_stable: int
     listeners: Listeners
     forwardable: bool = False
-    """Brokers hand it on to the active controller (KIP-590)."""
+    """Brokers forward it to the active controller (KIP-590)."""
     cluster_action: bool = False
-    """Nodes send it to each other; it needs the right to act for the cluster."""
+    """Nodes send it to each other. It needs the operation CLUSTER_ACTION on the cluster."""
 
     @property
     def request(self) -> type[Any]:
@@ -142,14 +142,13 @@ class Api:
         return self._message("Response")
 
     def _message(self, kind: str) -> type[Any]:
-        found: type[Any] = getattr(
-            import_module(f"ottla.protocol.messages.rpc.{module_name(self.name)}"), self.name + kind
-        )
-        return found
+        module = import_module(f"ottla.protocol.messages.rpc.{module_name(self.name)}")
+        message: type[Any] = getattr(module, self.name + kind)
+        return message
 
 
 def module_name(name: str) -> str:
-    """FindCoordinator is declared in find_coordinator."""
+    """Return the module that declares an API: `find_coordinator` for FindCoordinator."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 

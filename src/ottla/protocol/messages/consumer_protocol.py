@@ -1,4 +1,4 @@
-"""What classic consumers tell each other inside JoinGroup and SyncGroup."""
+"""The protocol that classic consumers embed in JoinGroup and SyncGroup."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import Int32
@@ -12,7 +12,7 @@ class TopicPartition:
 
 @stored(versions="0-3")
 class ConsumerProtocolSubscription:
-    """What a classic consumer wants to read, told to its group's leader."""
+    """The subscription that a classic consumer sends to its group's leader."""
 
     topics: list[str] = since("0+", factory=list)
     user_data: bytes | None = since("0+", default=None)
@@ -29,7 +29,7 @@ class ConsumerProtocolAssignmentTopicPartition:
 
 @stored(versions="0-3")
 class ConsumerProtocolAssignment:
-    """The partitions that a classic consumer is given by its group's leader."""
+    """The partitions that a group's leader assigns to a classic consumer."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = since("0+", factory=list)
     user_data: bytes | None = since("0+", default=None)

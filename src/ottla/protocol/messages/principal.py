@@ -1,11 +1,11 @@
-"""Who a forwarded request came from, as an Envelope carries it."""
+"""The principal of a forwarded request, as an Envelope carries it."""
 
 from ottla.protocol.wire.declare import since, stored
 
 
 @stored(versions="0", flexible="0+")
 class DefaultPrincipal:
-    """The principal of a client, as it travels in an Envelope."""
+    """The serialized principal of a client."""
 
     type: str = since("0+", default="")
     name: str = since("0+", default="")

@@ -141,7 +141,7 @@ def test_more_tagged_fields_than_any_message_has_are_refused_at_once() -> None:
     count = MAX_TAGGED_FIELDS
     read = decode(RequestHeader, 2, header + bytes((count & 0x7F | 0x80, count >> 7)) + tags)
     assert len(read.unknown_tags) == MAX_TAGGED_FIELDS  # type: ignore[attr-defined]
-    with pytest.raises(ProtocolError, match="20000000 tagged fields, at most 1000 are taken"):
+    with pytest.raises(ProtocolError, match="20000000 tagged fields, at most 1000 are allowed"):
         decode(RequestHeader, 2, header + b"\x80\xda\xc4\x09" + tags * 10)
 
 

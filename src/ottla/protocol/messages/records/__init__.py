@@ -1,1 +1,1 @@
-"""Records that logs and snapshots store, one file a family."""
+"""The records that logs and snapshots store, one module per family."""

@@ -13,7 +13,7 @@ class ConsumerGroupMetadataKey:
 
 @stored(key=3, versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """The epoch of a consumer group, and a hash of the topics it was made for."""
+    """The epoch of a consumer group, and a hash of the metadata that it belongs to."""
 
     epoch: Int32 = since("0+", default=0)
     metadata_hash: Int64 = since("0+", default=0, tag=0)
@@ -42,7 +42,7 @@ class TopicMetadata:
 
 @stored(key=4, versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that a consumer group reads, as they were; replaced by a hash."""
+    """The metadata of the topics that a consumer group reads; replaced by a hash."""
 
     topics: list[TopicMetadata] = since("0+", factory=list)
 
@@ -93,7 +93,7 @@ class ConsumerGroupTargetAssignmentMetadataKey:
 
 @stored(key=6, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The epoch of a consumer group's target assignment, and when it was made."""
+    """The epoch of a consumer group's target assignment, and its time."""
 
     assignment_epoch: Int32 = since("0+", default=0)
     assignment_timestamp: Int64 = since("0+", default=0, tag=0)
@@ -101,7 +101,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @stored(key=7, versions="0")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Key of what one member of a consumer group should read."""
+    """Key of the target assignment of one member of a consumer group."""
 
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -115,14 +115,14 @@ class TopicPartition:
 
 @stored(key=7, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """The partitions that one member of a consumer group should read."""
+    """The target assignment of one member of a consumer group."""
 
     topic_partitions: list[TopicPartition] = since("0+", factory=list)
 
 
 @stored(key=8, versions="0")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Key of what one member of a consumer group reads now."""
+    """Key of the current assignment of one member of a consumer group."""
 
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -137,7 +137,7 @@ class TopicPartitions:
 
 @stored(key=8, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """The partitions that a consumer group's member reads now or must give up, and its epoch."""
+    """The partitions that a consumer group's member reads or must revoke, and its epoch."""
 
     member_epoch: Int32 = since("0+", default=0)
     previous_member_epoch: Int32 = since("0+", default=0)
@@ -156,7 +156,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @stored(key=16, versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics that a consumer group's regular expression was found to match, and when."""
+    """The topics that a consumer group's regular expression matched, and when."""
 
     topics: list[str] = since("0+", factory=list)
     version: Int64 = since("0+", default=0)
@@ -172,4 +172,4 @@ CONSUMER_GROUP_RECORDS: dict[int, tuple[type, type]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: offsets and classic groups. A key and its value share their type."""
+"""Records of `__consumer_offsets`: offsets and classic groups. A key and its value have the same type."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int32, Int64, Uuid
@@ -6,7 +6,7 @@ from ottla.protocol.wire.types import ZERO_UUID, Int32, Int64, Uuid
 
 @stored(key=0, versions="0")
 class LegacyOffsetCommitKey:
-    """Key of the oldest kind of committed offset: group, topic and partition."""
+    """Key of a committed offset in the oldest format: group, topic and partition."""
 
     group: str = since("0+", default="")
     topic: str = since("0+", default="")
@@ -15,7 +15,7 @@ class LegacyOffsetCommitKey:
 
 @stored(key=0, versions="0")
 class LegacyOffsetCommitValue:
-    """The oldest kind of committed offset; read, never written."""
+    """A committed offset in the oldest format, which is read but never written."""
 
     offset: Int64 = since("0+", default=0)
     metadata: str = since("0+", default="")
@@ -79,4 +79,4 @@ GROUP_RECORDS: dict[int, tuple[type, type]] = {
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

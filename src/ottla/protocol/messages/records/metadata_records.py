@@ -1,4 +1,4 @@
-"""Records of the metadata log, by the id of their type."""
+"""The records of the metadata log, by their type."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import ZERO_UUID, Float64, Int8, Int16, Int32, Int64, UInt16, Uuid
@@ -38,7 +38,7 @@ class RegisterBrokerRecord:
 
 @stored(key=1, versions="0", flexible="0+")
 class UnregisterBrokerRecord:
-    """A broker was taken out of the cluster."""
+    """A broker was removed from the cluster."""
 
     broker_id: Int32 = since("0+", default=0)
     broker_epoch: Int64 = since("0+", default=0)
@@ -83,7 +83,7 @@ class ConfigRecord:
 
 @stored(key=5, versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """A partition changed: its ISR, leader, replicas or directories; unnamed fields stay."""
+    """A partition changed: its ISR, leader, replicas or directories. Null fields did not change."""
 
     partition_id: Int32 = since("0+", default=-1)
     topic_id: Uuid = since("0+", default=ZERO_UUID)
@@ -123,7 +123,7 @@ class RemoveTopicRecord:
 
 @stored(key=10, versions="0", flexible="0+")
 class DelegationTokenRecord:
-    """A delegation token was made or renewed."""
+    """A delegation token was created or renewed."""
 
     owner: str = since("0+", default="")
     requester: str = since("0+", default="")
@@ -172,7 +172,7 @@ class ClientQuotaRecord:
 
 @stored(key=15, versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """A block of producer ids was given to a broker."""
+    """A block of producer ids was allocated to a broker."""
 
     broker_id: Int32 = since("0+", default=0)
     broker_epoch: Int64 = since("0+", default=-1)
@@ -214,12 +214,12 @@ class RemoveAccessControlEntryRecord:
 
 @stored(key=20, versions="0", flexible="0+")
 class NoOpRecord:
-    """Nothing changed; shows that the active controller can commit."""
+    """No change; proves that the active controller can commit records."""
 
 
 @stored(key=21, versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far the migration from ZooKeeper has come."""
+    """The state of the migration from ZooKeeper."""
 
     zk_migration_state: Int8 = since("0+", default=0)
 
@@ -234,19 +234,19 @@ class RemoveUserScramCredentialRecord:
 
 @stored(key=23, versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """The records from here on count only if their metadata transaction ends."""
+    """A metadata transaction began; the records after this one apply only if it ends."""
 
     name: str | None = since("0+", default=None, tag=0)
 
 
 @stored(key=24, versions="0", flexible="0+")
 class EndTransactionRecord:
-    """A metadata transaction ended; its records count."""
+    """A metadata transaction ended; its records apply."""
 
 
 @stored(key=25, versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """A metadata transaction was given up; its records are dropped."""
+    """A metadata transaction was aborted; its records are dropped."""
 
     reason: str | None = since("0+", default=None, tag=0)
 
@@ -319,4 +319,4 @@ METADATA_RECORDS: dict[int, type] = {
     27: RegisterControllerRecord,
     28: ClearElrRecord,
 }
-"""By the type that stands in front of each record."""
+"""The class of each record type."""

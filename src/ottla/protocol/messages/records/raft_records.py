@@ -1,4 +1,4 @@
-"""What KRaft writes: control records of the metadata log and its snapshots, and the quorum-state file."""
+"""Records of KRaft: control records of the metadata log and its snapshots, and the quorum-state file."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid
@@ -12,7 +12,7 @@ class Voter:
 
 @stored(versions="0-1", flexible="0+")
 class LeaderChangeMessage:
-    """Control record: who leads the quorum from here on, and who voted for it."""
+    """Control record: the new leader of the quorum, and the voters that elected it."""
 
     version: Int16 = since("0+", default=0)
     leader_id: Int32 = since("0+", default=0)
@@ -22,7 +22,7 @@ class LeaderChangeMessage:
 
 @stored(versions="0", flexible="0+")
 class SnapshotHeaderRecord:
-    """Control record: the start of a metadata snapshot, and up to what time it reaches."""
+    """Control record: the start of a metadata snapshot, and the timestamp of its last record."""
 
     version: Int16 = since("0+", default=0)
     last_contained_log_timestamp: Int64 = since("0+", default=0)
@@ -37,7 +37,7 @@ class SnapshotFooterRecord:
 
 @stored(versions="0", flexible="0+")
 class KRaftVersionRecord:
-    """Control record: the version of Raft that the quorum runs from here on."""
+    """Control record: the new kraft.version of the quorum."""
 
     version: Int16 = since("0+", default=0)
     kraft_version: Int16 = since("0+", default=0)
@@ -66,7 +66,7 @@ class VotersVoter:
 
 @stored(versions="0", flexible="0+")
 class VotersRecord:
-    """Control record: the voters of the quorum from here on, with their endpoints."""
+    """Control record: the new voters of the quorum, with their endpoints."""
 
     version: Int16 = since("0+", default=0)
     voters: list[VotersVoter] = since("0+", factory=list)

@@ -31,7 +31,7 @@ class ShareGroupMetadataKey:
 
 @stored(key=11, versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """The epoch of a share group, and a hash of the topics it was made for."""
+    """The epoch of a share group, and a hash of the metadata that it belongs to."""
 
     epoch: Int32 = since("0+", default=0)
     metadata_hash: Int64 = since("0+", default=0)
@@ -46,7 +46,7 @@ class ShareGroupTargetAssignmentMetadataKey:
 
 @stored(key=12, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMetadataValue:
-    """The epoch of a share group's target assignment, and when it was made."""
+    """The epoch of a share group's target assignment, and its time."""
 
     assignment_epoch: Int32 = since("0+", default=0)
     assignment_timestamp: Int64 = since("0+", default=0, tag=0)
@@ -54,7 +54,7 @@ class ShareGroupTargetAssignmentMetadataValue:
 
 @stored(key=13, versions="0")
 class ShareGroupTargetAssignmentMemberKey:
-    """Key of what one member of a share group should read."""
+    """Key of the target assignment of one member of a share group."""
 
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -68,14 +68,14 @@ class TopicPartition:
 
 @stored(key=13, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """The partitions that one member of a share group should read."""
+    """The target assignment of one member of a share group."""
 
     topic_partitions: list[TopicPartition] = since("0+", factory=list)
 
 
 @stored(key=14, versions="0")
 class ShareGroupCurrentMemberAssignmentKey:
-    """Key of what one member of a share group reads now."""
+    """Key of the current assignment of one member of a share group."""
 
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -89,7 +89,7 @@ class TopicPartitions:
 
 @stored(key=14, versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """The partitions that a share group's member reads now, and its epoch."""
+    """The partitions that a share group's member reads, and its epoch."""
 
     member_epoch: Int32 = since("0+", default=0)
     previous_member_epoch: Int32 = since("0+", default=0)
@@ -99,7 +99,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @stored(key=15, versions="0")
 class ShareGroupStatePartitionMetadataKey:
-    """Key of the share partitions whose state a share group keeps."""
+    """Key of the share partitions of a share group, by the state of their initialization."""
 
     group_id: str = since("0+", default="")
 
@@ -119,7 +119,7 @@ class TopicInfo:
 
 @stored(key=15, versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """The share partitions whose state is being set up, is there, or is being deleted."""
+    """The share partitions of a group that are being initialized, are initialized, or are being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = since("0+", factory=list)
     initialized_topics: list[TopicPartitionsInfo] = since("0+", factory=list)
@@ -134,4 +134,4 @@ SHARE_GROUP_RECORDS: dict[int, tuple[type, type]] = {
     14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
     15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`: what a share partition has delivered."""
+"""Records of `__share_group_state`: the delivery state of share partitions."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int8, Int16, Int32, Int64, Uuid
@@ -23,7 +23,7 @@ class StateBatch:
 
 @stored(key=0, versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """The whole state of a share partition: where it starts, and how each record stands."""
+    """The whole state of a share partition: its start offset, and the state of each record."""
 
     snapshot_epoch: Int32 = since("0+", default=0)
     state_epoch: Int32 = since("0+", default=0)
@@ -46,7 +46,7 @@ class ShareUpdateKey:
 
 @stored(key=1, versions="0", flexible="0+")
 class ShareUpdateValue:
-    """What changed in the state of a share partition since its last snapshot."""
+    """The changes to the state of a share partition since its last snapshot."""
 
     snapshot_epoch: Int32 = since("0+", default=0)
     leader_epoch: Int32 = since("0+", default=0)
@@ -59,4 +59,4 @@ SHARE_STATE_RECORDS: dict[int, tuple[type, type]] = {
     0: (ShareSnapshotKey, ShareSnapshotValue),
     1: (ShareUpdateKey, ShareUpdateValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

@@ -19,7 +19,7 @@ class LastAssignmentConfig:
 
 @stored(key=17, versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """The epoch of a streams group, and the topics, topology and settings it was made for."""
+    """The epoch of a streams group, and the metadata hash, topology epoch and settings that it belongs to."""
 
     epoch: Int32 = since("0+", default=0)
     metadata_hash: Int64 = since("0+", default=0)
@@ -71,7 +71,7 @@ class StreamsGroupTargetAssignmentMetadataKey:
 
 @stored(key=20, versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMetadataValue:
-    """The epoch of a streams group's target assignment, and when it was made."""
+    """The epoch of a streams group's target assignment, and its time."""
 
     assignment_epoch: Int32 = since("0+", default=0)
     assignment_timestamp: Int64 = since("0+", default=0, tag=0)
@@ -102,7 +102,7 @@ class StreamsGroupTargetAssignmentMemberValue:
 
 @stored(key=22, versions="0")
 class StreamsGroupCurrentMemberAssignmentKey:
-    """Key of the tasks that one member of a streams group runs now."""
+    """Key of the tasks that one member of a streams group runs."""
 
     group_id: str = since("0+", default="")
     member_id: str = since("0+", default="")
@@ -117,7 +117,7 @@ class StreamsGroupCurrentMemberAssignmentTaskIds:
 
 @stored(key=22, versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """The tasks that a streams group's member runs now or must give up, and its epoch."""
+    """The tasks that a streams group's member runs or must revoke, and its epoch."""
 
     member_epoch: Int32 = since("0+", default=0)
     previous_member_epoch: Int32 = since("0+", default=0)
@@ -185,4 +185,4 @@ STREAMS_GROUP_RECORDS: dict[int, tuple[type, type]] = {
     22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
     23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

@@ -37,4 +37,4 @@ class TransactionLogValue:
 TRANSACTION_RECORDS: dict[int, tuple[type, type]] = {
     0: (TransactionLogKey, TransactionLogValue),
 }
-"""Key and value by the type that a record's key begins with."""
+"""The classes of key and value, by the type at the start of a record's key."""

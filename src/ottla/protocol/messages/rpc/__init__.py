@@ -1,1 +1,1 @@
-"""Requests and responses, one file an API, declared once for all versions."""
+"""Requests and responses, one module per API, declared once for all versions."""

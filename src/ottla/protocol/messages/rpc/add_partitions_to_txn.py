@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): add partitions to a transaction, or check that they are in it.
 
-v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FENCED (KIP-588) · v3 flexible · v4 many
-transactions at once and checks only, between brokers (KIP-890) · v5 may answer TRANSACTION_ABORTABLE (KIP-890).
+v1 responds before it throttles (KIP-219) · v2 fenced producers get PRODUCER_FENCED (KIP-588) · v3 flexible · v4 many
+transactions at once and checks only, between brokers (KIP-890) · v5 may return TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from ottla.protocol.messages.apis import ApiKey

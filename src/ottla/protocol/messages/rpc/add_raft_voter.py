@@ -1,6 +1,6 @@
 """AddRaftVoter (key 80): add a controller to the voters of the Raft quorum.
 
-v1 can answer before the change is committed (KIP-1186).
+v1 can respond before the change is committed (KIP-1186).
 """
 
 from ottla.protocol.messages.apis import ApiKey

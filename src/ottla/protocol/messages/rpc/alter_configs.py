@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33): replace all settings of a resource; IncrementalAlterConfigs is the better way.
+"""AlterConfigs (key 33): replace all settings of a resource; superseded by IncrementalAlterConfigs.
 
-v1 answers before it throttles (KIP-219) · v2 flexible.
+v1 responds before it throttles (KIP-219) · v2 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91): set where an empty share group stands in its partitions."""
+"""AlterShareGroupOffsets (key 91): set the start offsets of an empty share group."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

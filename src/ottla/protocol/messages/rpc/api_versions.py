@@ -1,6 +1,6 @@
 """ApiVersions (key 18): the requests and versions that a node speaks, and its features.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 flexible; names the client's
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 flexible; names the client's
 software (KIP-511); features (KIP-584) · v4 a supported feature may start at level 0.
 """
 

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): a broker tells the controller in which directory each replica lies."""
+"""AssignReplicasToDirs (key 73): a broker reports to the controller which log directory holds each replica."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (key 63): a broker is alive, and asks to be unfenced or to shut down.
+"""BrokerHeartbeat (key 63): a broker reports that it is alive, and asks to be unfenced or to shut down.
 
 v1 offline log directories (KIP-858) · v2 cordoned log directories (KIP-1066).
 """

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69): the state, the members and the assignments of consumer groups.
 
-v1 tells classic members from new ones (KIP-1099).
+v1 distinguishes classic members (KIP-1099).
 """
 
 from ottla.protocol.messages.apis import ApiKey

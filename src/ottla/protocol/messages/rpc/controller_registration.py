@@ -1,4 +1,4 @@
-"""ControllerRegistration (key 70): a controller tells the active one its endpoints and features."""
+"""ControllerRegistration (key 70): a controller registers its endpoints and features with the active controller."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

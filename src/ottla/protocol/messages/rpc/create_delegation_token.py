@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): make a token with which others may act for a user.
+"""CreateDelegationToken (key 38): create a token with which its holder acts as a user.
 
 v2 flexible · v3 on behalf of another owner (KIP-373).
 """

@@ -1,6 +1,6 @@
-"""CreatePartitions (key 37): give topics more partitions.
+"""CreatePartitions (key 37): add partitions to topics.
 
-v1 answers before it throttles (KIP-219) · v2 flexible · v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+v1 responds before it throttles (KIP-219) · v2 flexible · v3 may return THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from ottla.protocol.messages.apis import ApiKey

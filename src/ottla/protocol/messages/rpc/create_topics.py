@@ -1,8 +1,8 @@
 """CreateTopics (key 19): create topics with their partitions, replicas and settings.
 
-v3 answers before it throttles (KIP-219) · v4 default number of partitions and replicas with -1 (KIP-464) · v5
-flexible; tells the settings of the new topic (KIP-525) · v6 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599) · v7 tells
-the topic's id (KIP-516).
+v3 responds before it throttles (KIP-219) · v4 default number of partitions and replicas with -1 (KIP-464) · v5
+flexible; returns the settings of the new topic (KIP-525) · v6 may return THROTTLING_QUOTA_EXCEEDED (KIP-599) · v7
+returns the topic's id (KIP-516).
 """
 
 from ottla.protocol.messages.apis import ApiKey

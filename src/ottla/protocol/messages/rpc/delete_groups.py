@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): delete groups that have no members, with their offsets.
 
-v1 answers before it throttles (KIP-219) · v2 flexible.
+v1 responds before it throttles (KIP-219) · v2 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,6 +1,6 @@
 """DeleteRecords (key 21): delete the records of partitions below an offset.
 
-v1 answers before it throttles (KIP-219) · v2 flexible.
+v1 responds before it throttles (KIP-219) · v2 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92): forget where an empty share group stands in its topics."""
+"""DeleteShareGroupOffsets (key 92): delete the offsets of an empty share group."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86): forget the state of share partitions at their coordinator."""
+"""DeleteShareGroupState (key 86): delete the state of share partitions at their coordinator."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

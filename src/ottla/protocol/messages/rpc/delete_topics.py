@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): delete topics with all their records.
 
-v2 answers before it throttles (KIP-219) · v3 says when deletion is switched off (KIP-322) · v4 flexible · v5 error
-messages; may answer THROTTLING_QUOTA_EXCEEDED (KIP-599) · v6 by name or by id (KIP-516).
+v2 responds before it throttles (KIP-219) · v3 says when deletion is switched off (KIP-322) · v4 flexible · v5 error
+messages; may return THROTTLING_QUOTA_EXCEEDED (KIP-599) · v6 by name or by id (KIP-516).
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): the settings of topics, brokers, groups and others, and where each comes from.
 
-v2 answers before it throttles (KIP-219) · v3 type and documentation of a setting (KIP-569) · v4 flexible.
+v2 responds before it throttles (KIP-219) · v3 type and documentation of a setting (KIP-569) · v4 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

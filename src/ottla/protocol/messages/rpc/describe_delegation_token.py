@@ -1,6 +1,6 @@
-"""DescribeDelegationToken (key 41): the delegation tokens of some owners, or all that one may see.
+"""DescribeDelegationToken (key 41): the delegation tokens of some owners, or all that the client may describe.
 
-v2 flexible · v3 tells who requested a token (KIP-373).
+v2 flexible · v3 returns who requested a token (KIP-373).
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): the state and the members of classic groups.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 authorized operations (KIP-430) ·
-v4 instance ids (KIP-345) · v5 flexible · v6 a missing group is an error, with a message (KIP-1043).
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 authorized operations (KIP-430)
+· v4 instance ids (KIP-345) · v5 flexible · v6 a missing group is an error, with a message (KIP-1043).
 """
 
 from ottla.protocol.messages.apis import ApiKey

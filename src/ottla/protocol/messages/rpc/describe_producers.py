@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the producers that a partition remembers, and their open transactions."""
+"""DescribeProducers (key 61): the active producers of partitions, and their open transactions."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

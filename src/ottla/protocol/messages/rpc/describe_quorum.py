@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): the leader, the voters and the observers of the Raft quorum, and how far each is.
+"""DescribeQuorum (key 55): the leader, the voters and the observers of the Raft quorum, and their log end offsets.
 
 v1 when each last fetched and was caught up (KIP-836) · v2 directories, endpoints and error messages (KIP-853).
 """

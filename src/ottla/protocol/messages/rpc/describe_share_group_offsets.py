@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (key 90): where share groups stand in their partitions.
+"""DescribeShareGroupOffsets (key 90): the start offsets of share groups.
 
-v1 tells the lag (KIP-1226).
+v1 returns the lag (KIP-1226).
 """
 
 from ottla.protocol.messages.apis import ApiKey

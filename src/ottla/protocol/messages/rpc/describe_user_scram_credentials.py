@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, never their secrets."""
+"""DescribeUserScramCredentials (key 50): the SCRAM mechanisms of users, without their secrets."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elect the preferred leader of partitions, or an unclean one.
+"""ElectLeaders (key 43): elect the preferred leaders of partitions, or unclean leaders.
 
 v1 unclean elections, and an error for the whole answer (KIP-460) · v2 flexible.
 """

@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction.
 
-v1 answers before it throttles (KIP-219) · v2 fenced producers hear PRODUCER_FENCED (KIP-588) · v3 flexible · v4 may
-answer TRANSACTION_ABORTABLE (KIP-890) · v5 gives the producer its next id and epoch (KIP-890).
+v1 responds before it throttles (KIP-219) · v2 fenced producers get PRODUCER_FENCED (KIP-588) · v3 flexible · v4 may
+return TRANSACTION_ABORTABLE (KIP-890) · v5 gives the producer its next id and epoch (KIP-890).
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40): set the end of a delegation token, or end it at once.
+"""ExpireDelegationToken (key 40): change the expiry of a delegation token, or expire it now.
 
 v2 flexible.
 """

@@ -1,9 +1,9 @@
 """Fetch (key 1): read records of partitions, as a consumer or as a follower that replicates them.
 
-v5 log start offsets both ways (KIP-107) · v6 may answer that a disk failed (KIP-112) · v7 incremental fetch sessions
-(KIP-227) · v8 answers before it throttles (KIP-219) · v9 fences by leader epoch (KIP-320) · v10 zstd (KIP-110) · v11
-rack of the client and preferred read replica (KIP-392) · v12 flexible; truncation by epoch (KIP-595) and snapshots
-(KIP-630) · v13 topic ids instead of names (KIP-516) · v14 may answer that the offset moved to tiered storage
+v5 log start offsets both ways (KIP-107) · v6 may report a failed log directory (KIP-112) · v7 incremental fetch
+sessions (KIP-227) · v8 responds before it throttles (KIP-219) · v9 fences by leader epoch (KIP-320) · v10 zstd
+(KIP-110) · v11 rack of the client and preferred read replica (KIP-392) · v12 flexible; truncation by epoch (KIP-595)
+and snapshots (KIP-630) · v13 topic ids instead of names (KIP-516) · v14 may report an offset in tiered storage
 (KIP-405) · v15 replica's epoch goes with its id (KIP-903) · v16 endpoints of new leaders (KIP-951) · v17 directory of
 the replica (KIP-853) · v18 high watermark that the follower knows (KIP-1166).
 """

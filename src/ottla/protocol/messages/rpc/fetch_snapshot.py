@@ -1,4 +1,4 @@
-"""FetchSnapshot (key 59): read a piece of a snapshot of the metadata log.
+"""FetchSnapshot (key 59): fetch a part of a snapshot of the metadata log.
 
 v1 directory of the replica, endpoints of the leader (KIP-853).
 """

@@ -1,8 +1,7 @@
-"""FindCoordinator (key 10): which broker coordinates a group, a transaction or a share partition.
+"""FindCoordinator (key 10): the broker that coordinates a group, a transaction or a share partition.
 
-v1 names the kind of key (KIP-98); tells the throttle time and a message · v2 answers before it throttles (KIP-219) ·
-v3 flexible · v4 many keys at once (KIP-699) · v5 may answer TRANSACTION_ABORTABLE (KIP-890) · v6 share keys
-(KIP-932).
+v1 names the kind of key (KIP-98); returns the throttle time and a message · v2 responds before it throttles (KIP-219) ·
+v3 flexible · v4 many keys at once (KIP-699) · v5 may return TRANSACTION_ABORTABLE (KIP-890) · v6 share keys (KIP-932).
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics a client should push, and how often."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client should push, and the interval."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since

@@ -1,6 +1,6 @@
-"""Heartbeat (key 12): a member of a classic group is alive, and hears whether the group rebalances.
+"""Heartbeat (key 12): a member of a classic group reports that it is alive, and learns whether the group rebalances.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 static members (KIP-345) · v4
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 static members (KIP-345) · v4
 flexible.
 """
 

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22): give a producer its id and epoch, and end what its predecessor left open.
+"""InitProducerId (key 22): give a producer its id and epoch, and abort the open transaction of its predecessor.
 
-v1 answers before it throttles (KIP-219) · v2 flexible · v3 a producer may raise its own epoch (KIP-360) · v4 fenced
-producers hear PRODUCER_FENCED (KIP-588) · v5 may answer TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, not
+v1 responds before it throttles (KIP-219) · v2 flexible · v3 a producer may raise its own epoch (KIP-360) · v4 fenced
+producers get PRODUCER_FENCED (KIP-588) · v5 may return TRANSACTION_ABORTABLE (KIP-890) · v6 two-phase commit, not
 stable yet (KIP-939).
 """
 

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83): begin to keep the state of share partitions at their coordinator."""
+"""InitializeShareGroupState (key 83): create the state of share partitions at their coordinator."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

@@ -1,9 +1,9 @@
 """JoinGroup (key 11): join a classic group and wait for its next generation.
 
-v1 rebalance timeout (KIP-62) · v2 tells the throttle time (KIP-124) · v3 answers before it throttles (KIP-219) · v4 a
-new member must join again with the id it got (KIP-394) · v5 static members (KIP-345) · v6 flexible · v7 tells the
-protocol type; the protocol may be null (KIP-559) · v8 reason to join (KIP-800) · v9 a returning static leader may
-skip the assignment (KIP-814).
+v1 rebalance timeout (KIP-62) · v2 returns the throttle time (KIP-124) · v3 responds before it throttles (KIP-219) · v4
+a new member must join again with the id it got (KIP-394) · v5 static members (KIP-345) · v6 flexible · v7 returns the
+protocol type; the protocol may be null (KIP-559) · v8 reason to join (KIP-800) · v9 a returning static leader may skip
+the assignment (KIP-814).
 """
 
 from ottla.protocol.messages.apis import ApiKey

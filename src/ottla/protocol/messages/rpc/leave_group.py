@@ -1,7 +1,7 @@
-"""LeaveGroup (key 13): take members out of a classic group.
+"""LeaveGroup (key 13): remove members from a classic group.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 many members at once, static ones
-too (KIP-345) · v4 flexible · v5 reason to leave (KIP-800).
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 many members at once, static
+ones too (KIP-345) · v4 flexible · v5 reason to leave (KIP-800).
 """
 
 from ottla.protocol.messages.apis import ApiKey

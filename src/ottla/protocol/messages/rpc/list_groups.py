@@ -1,6 +1,6 @@
 """ListGroups (key 16): the groups that a broker coordinates.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 flexible · v4 filter by state
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 flexible · v4 filter by state
 (KIP-518) · v5 filter by type (KIP-848).
 """
 

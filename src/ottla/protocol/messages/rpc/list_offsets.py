@@ -1,7 +1,7 @@
-"""ListOffsets (key 2): the offset of a partition at a time, or at one of its ends.
+"""ListOffsets (key 2): the offsets of partitions at a timestamp, or at their start or end.
 
-v2 isolation level (KIP-98); tells the throttle time · v3 answers before it throttles (KIP-219) · v4 leader epochs
-both ways (KIP-320) · v5 may answer OFFSET_NOT_AVAILABLE (KIP-207) · v6 flexible · v7 timestamp -3 asks for the record
+v2 isolation level (KIP-98); returns the throttle time · v3 responds before it throttles (KIP-219) · v4 leader epochs
+both ways (KIP-320) · v5 may return OFFSET_NOT_AVAILABLE (KIP-207) · v6 flexible · v7 timestamp -3 asks for the record
 with the latest one (KIP-734) · v8 timestamp -4 asks for the earliest offset on local disk (KIP-405) · v9 timestamp -5
 asks for the latest offset in tiered storage (KIP-1005) · v10 time limit for asking remote storage (KIP-1075) · v11
 timestamp -6 asks for the earliest offset yet to be uploaded (KIP-1023).

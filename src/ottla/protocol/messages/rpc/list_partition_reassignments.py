@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves of replicas that are under way."""
+"""ListPartitionReassignments (key 46): the reassignments in progress."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

@@ -1,9 +1,9 @@
 """Metadata (key 3): the brokers of the cluster, and the partitions of topics with their leaders.
 
 v1 racks, the controller, internal topics; null asks for all topics, an empty list for none · v2 cluster id (KIP-78) ·
-v3 tells the throttle time (KIP-124) · v4 lets the client forbid auto-creation · v5 offline replicas (KIP-112) · v6
-answers before it throttles (KIP-219) · v7 leader epochs (KIP-320) · v8 authorized operations (KIP-430) · v9 flexible
-· v10 tells topic ids (KIP-516) · v11 leaves the cluster's authorized operations to DescribeCluster (KIP-700) · v12
+v3 returns the throttle time (KIP-124) · v4 lets the client forbid auto-creation · v5 offline replicas (KIP-112) · v6
+responds before it throttles (KIP-219) · v7 leader epochs (KIP-320) · v8 authorized operations (KIP-430) · v9 flexible ·
+v10 returns topic ids (KIP-516) · v11 leaves the cluster's authorized operations to DescribeCluster (KIP-700) · v12
 topics by id alone (KIP-516) · v13 error for the whole answer, to rebootstrap (KIP-1102).
 """
 

@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8): store how far a group has read in its partitions.
+"""OffsetCommit (key 8): commit the offsets of a group.
 
-v3 tells the throttle time (KIP-124) · v4 answers before it throttles (KIP-219) · v5 no retention time of its own
+v3 returns the throttle time (KIP-124) · v4 responds before it throttles (KIP-219) · v5 no retention time of its own
 (KIP-211) · v6 leader epoch of the last record (KIP-320) · v7 static members (KIP-345) · v8 flexible · v9 member epoch
 of a consumer group (KIP-848) · v10 topic ids instead of names (KIP-848).
 """

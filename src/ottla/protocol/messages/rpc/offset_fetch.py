@@ -1,7 +1,7 @@
-"""OffsetFetch (key 9): how far groups have read in their partitions.
+"""OffsetFetch (key 9): the committed offsets of groups.
 
-v2 all partitions of the group, and an error for the group (KIP-88) · v3 tells the throttle time (KIP-124) · v4
-answers before it throttles (KIP-219) · v5 leader epochs (KIP-320) · v6 flexible · v7 can wait for open transactions
+v2 all partitions of the group, and an error for the group (KIP-88) · v3 returns the throttle time (KIP-124) · v4
+responds before it throttles (KIP-219) · v5 leader epochs (KIP-320) · v6 flexible · v7 can wait for open transactions
 (KIP-447) · v8 many groups at once (KIP-709) · v9 member and its epoch (KIP-848) · v10 topic ids instead of names
 (KIP-848).
 """

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23): where the records of a leader epoch end, to find out where logs diverge.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, to find where logs diverge.
 
-v3 tells consumers and followers apart (KIP-392) · v4 flexible.
+v3 distinguishes consumers and followers (KIP-392) · v4 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

@@ -1,8 +1,8 @@
 """Produce (key 0): append batches of records to partitions.
 
-v4 may answer that a disk failed (KIP-112) · v5 tells the log start offset (KIP-107) · v6 answers before it throttles
-(KIP-219) · v7 zstd (KIP-110) · v8 errors by record, with a message (KIP-467) · v9 flexible · v10 hints at the new
-leader (KIP-951) · v11 may answer TRANSACTION_ABORTABLE (KIP-890) · v12 adds the partition to its transaction by
+v4 may report a failed log directory (KIP-112) · v5 returns the log start offset (KIP-107) · v6 responds before it
+throttles (KIP-219) · v7 zstd (KIP-110) · v8 errors by record, with a message (KIP-467) · v9 flexible · v10 hints at the
+new leader (KIP-951) · v11 may return TRANSACTION_ABORTABLE (KIP-890) · v12 adds the partition to its transaction by
 itself (KIP-890) · v13 topic ids instead of names (KIP-516).
 """
 

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (key 87): where share partitions start, without the state of each record.
+"""ReadShareGroupStateSummary (key 87): the start offsets of share partitions, without the state of each record.
 
 v1 number of records done past the start offset (KIP-1226).
 """

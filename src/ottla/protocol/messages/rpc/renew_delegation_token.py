@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): let a delegation token live longer.
+"""RenewDelegationToken (key 39): extend the expiry of a delegation token.
 
 v2 flexible.
 """

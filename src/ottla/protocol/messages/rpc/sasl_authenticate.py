@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36): one step of the SASL exchange.
 
-v1 tells when the session must be authenticated again (KIP-368) · v2 flexible.
+v1 returns the session lifetime (KIP-368) · v2 flexible.
 """
 
 from ottla.protocol.messages.apis import ApiKey

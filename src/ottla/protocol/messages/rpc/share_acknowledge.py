@@ -1,6 +1,6 @@
 """ShareAcknowledge (key 79): accept, release or reject records acquired from share partitions.
 
-v2 locks can be renewed, tells how long they last (KIP-1222).
+v2 locks can be renewed, returns the lock duration (KIP-1222).
 """
 
 from ottla.protocol.messages.apis import ApiKey

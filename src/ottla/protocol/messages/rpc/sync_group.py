@@ -1,6 +1,6 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, each member gets its own.
+"""SyncGroup (key 14): the leader of a classic group sends the assignment, and each member gets its own part.
 
-v1 tells the throttle time (KIP-124) · v2 answers before it throttles (KIP-219) · v3 static members (KIP-345) · v4
+v1 returns the throttle time (KIP-124) · v2 responds before it throttles (KIP-219) · v3 static members (KIP-345) · v4
 flexible · v5 protocol type and name both ways, to be checked (KIP-559).
 """
 

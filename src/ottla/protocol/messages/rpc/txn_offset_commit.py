@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): store the offsets of a group, valid once the transaction commits.
+"""TxnOffsetCommit (key 28): commit the offsets of a group as part of a transaction.
 
-v1 answers before it throttles (KIP-219) · v2 leader epoch of the last record (KIP-320) · v3 flexible; member and
-generation fence old members (KIP-447) · v4 may answer TRANSACTION_ABORTABLE (KIP-890) · v5 adds the group to the
+v1 responds before it throttles (KIP-219) · v2 leader epoch of the last record (KIP-320) · v3 flexible; member and
+generation fence old members (KIP-447) · v4 may return TRANSACTION_ABORTABLE (KIP-890) · v5 adds the group to the
 transaction by itself (KIP-890).
 """
 

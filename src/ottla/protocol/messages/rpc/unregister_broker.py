@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): take a broker out of the cluster's metadata for good."""
+"""UnregisterBroker (key 64): remove a broker permanently from the cluster's metadata."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (key 82): a voter tells the leader of the quorum its endpoints and Raft version."""
+"""UpdateRaftVoter (key 82): a voter sends the quorum leader its endpoints and its supported kraft.version."""
 
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.wire.declare import request, response, since, struct

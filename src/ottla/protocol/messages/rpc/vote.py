@@ -1,4 +1,4 @@
-"""Vote (key 52): a candidate of the Raft quorum asks for a vote.
+"""Vote (key 52): a candidate of the Raft quorum requests a vote.
 
 v1 voters known by id and directory, endpoints of the leader (KIP-853) · v2 pre-votes (KIP-996).
 """

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): a coordinator has commit or abort markers written to partitions.
+"""WriteTxnMarkers (key 27): a coordinator asks leaders to append commit or abort markers to partitions.
 
 v2 transaction version, for a stricter check of epochs (KIP-1228).
 """
