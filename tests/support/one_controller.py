@@ -21,7 +21,7 @@ from ottla.metadata.image.image import Image
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.records.metadata_records import FeatureLevelRecord
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
@@ -108,7 +108,7 @@ class OneController:
             background=self.background, now_ms=self.timers.now_ms, snapshot_bytes=1 << 40, snapshot_interval_ms=0
         )
         address = Endpoint("CONTROLLER", "localhost", 9093)
-        self.quorum = Quorum(
+        self.quorum = QuorumDriver(
             ConsensusConfig(
                 local=ReplicaKey(ME, b"m" * 16),
                 cluster_id=CLUSTER_ID,
@@ -118,7 +118,7 @@ class OneController:
                 can_become_voter=True,
             ),
             self.log,
-            VoterSet.of([Voter(ReplicaKey(ME), (address,))]),
+            VoterSet.from_voters([Voter(ReplicaKey(ME), (address,))]),
             disk=disk,
             timers=self.timers,
             peers=NoPeers(),

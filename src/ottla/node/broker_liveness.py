@@ -29,7 +29,7 @@ from ottla.config.settings.ottla_settings import DISCONNECT_GRACE_MS
 from ottla.metadata.image.values import Broker
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.node.port_probe import is_refused
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.replication.runtime import Runtime
@@ -57,7 +57,7 @@ class BrokerLivenessMonitor:
         self,
         settings: NodeSettings,
         controller: ActiveController,
-        quorum: Quorum,
+        quorum: QuorumDriver,
         metadata: MetadataPublisher,
         runtime: Runtime,
         *,

@@ -18,7 +18,7 @@ from ottla.broker.requests.throttling import Throttling
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.runtime.active_controller import THIS_NODE, ActiveController
 from ottla.metadata.runtime.decisions import Requester
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.node.broker_liveness import BrokerLivenessMonitor
 from ottla.node.controller_link import FORWARDING, HEARTBEATS, ControllerLink
 from ottla.node.forwarding import enclose, open_answer
@@ -65,7 +65,7 @@ class ControllerAccess:
         self._news = asyncio.Event()
         self.link = ControllerLink(node_id, security)
         self.controller: ActiveController | None = None
-        self.quorum: Quorum | None = None
+        self.quorum: QuorumDriver | None = None
         self.throttling: Throttling | None = None
         """Counts changes to topics against the quotas of those who ask for them."""
         self.policies: Policies | None = None

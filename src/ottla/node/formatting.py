@@ -177,7 +177,9 @@ def _first_voters(
         if not settings.is_controller:
             raise FormattingRefused("--standalone is for controllers, and this node is none")
         here = settings.advertised_controllers[0]
-        return VoterSet.of([make_voter(settings.node_id, here.host or "localhost", here.port, random_id(), listener)])
+        return VoterSet.from_voters(
+            [make_voter(settings.node_id, here.host or "localhost", here.port, random_id(), listener)]
+        )
     if initial_controllers is not None:
         return parse_initial_controllers(initial_controllers, listener)
     if settings.is_controller and not no_initial_controllers:

@@ -29,7 +29,7 @@ def parse_initial_controllers(text: str, listener: str) -> VoterSet:
         raise InvalidVoters("no initial controllers given")
     if twice := next((str(each) for each in ids if ids.count(each) > 1), None):
         raise InvalidVoters(f"initial controller {twice} is there more than once")
-    return VoterSet.of(voters)
+    return VoterSet.from_voters(voters)
 
 
 def make_voter(node_id: int, host: str, port: int, directory: bytes, listener: str) -> Voter:

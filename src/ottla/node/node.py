@@ -17,10 +17,10 @@ from ottla.metadata.controller.view import ControllerOptions
 from ottla.metadata.image.image import Image
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.bootstrap import read_bootstrap
-from ottla.metadata.runtime.membership import consensus_config, static_voters
 from ottla.metadata.runtime.metadata_log import MetadataLog
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_config import build_consensus_config, static_voters
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.node.access_control import AccessControl
 from ottla.node.broker_lifecycle import RegistrationFailed
 from ottla.node.broker_liveness import BrokerLivenessMonitor
@@ -73,7 +73,7 @@ class Node:
         self._controller_access = ControllerAccess(runtime.loop, settings.node_id, self._security.to_controllers)
         self._controller_access.throttling = self._access_control.throttling
         self._peers = QuorumPeers(runtime.loop, settings.node_id, self._security.to_controllers)
-        self._quorum: Quorum | None = None
+        self._quorum: QuorumDriver | None = None
         self._controller: ActiveController | None = None
         self._broker = BrokerServer(
             settings,
@@ -187,15 +187,15 @@ class Node:
 
     # -- metadata --
 
-    def _join_quorum(self) -> Quorum:
+    def _join_quorum(self) -> QuorumDriver:
         settings, runtime, disk = self.settings, self._runtime, self._directories.disk
         environment = LogEnvironment(
             disk=disk, background=runtime.threads, random=runtime.random, on_failure=self._metadata_failed
         )
         log = MetadataLog.of(settings, environment, runtime.now_ms())
         meta = self._directories.metas[settings.metadata_log_dir]
-        config = consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
-        quorum = self._quorum = self._controller_access.quorum = Quorum(
+        config = build_consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
+        quorum = self._quorum = self._controller_access.quorum = QuorumDriver(
             config,
             log,
             static_voters(settings),
@@ -213,7 +213,7 @@ class Node:
         self.observation.watch_quorum(quorum, self._metadata, self._controller)
         return quorum
 
-    def _create_controller(self, quorum: Quorum) -> None:
+    def _create_controller(self, quorum: QuorumDriver) -> None:
         settings, runtime, access = self.settings, self._runtime, self._controller_access
         controller = self._controller = access.controller = ActiveController(
             quorum,

@@ -36,7 +36,7 @@ from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import Topic
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.node.broker_lifecycle import Lifecycle
 from ottla.node.http_server import Answer, HttpServer
 from ottla.node.replication import Replication
@@ -70,7 +70,7 @@ class Observation:
         self._expirations: Expirations | None = None
         self._lifecycle: Lifecycle | None = None
         self._metadata: MetadataPublisher | None = None
-        self._quorum: Quorum | None = None
+        self._quorum: QuorumDriver | None = None
         self._states: TopicStates | None = None
         self._text = Answer("")
         self._text_at = -_FRESH_S
@@ -124,7 +124,9 @@ class Observation:
     def watch_replication(self, replication: Replication) -> None:
         watch_replication(self.registry, replication.fetchers, replication.isr_changes)
 
-    def watch_quorum(self, quorum: Quorum, metadata: MetadataPublisher, controller: ActiveController | None) -> None:
+    def watch_quorum(
+        self, quorum: QuorumDriver, metadata: MetadataPublisher, controller: ActiveController | None
+    ) -> None:
         self._quorum, self._metadata = quorum, metadata
         watch_metadata(self.registry, metadata, quorum, self._runtime.now_ms)
         metadata.subscribers.append(lambda update: self._forget(update.changes.topics_deleted))

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.metadata.image.image import Image
 from ottla.metadata.runtime.active_controller import ActiveController
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.node.quorum_peers import QuorumPeers
 
 _MOMENT_S: Final = 0.1
@@ -23,7 +23,7 @@ _LOOK_AGAIN_S: Final = 0.02
 
 
 async def leave_quorum(
-    quorum: Quorum,
+    quorum: QuorumDriver,
     controller: ActiveController | None,
     peers: QuorumPeers,
     image: Callable[[], Image],
@@ -49,7 +49,7 @@ def _is_other_leaving(image: Image, node_id: int) -> bool:
     )
 
 
-def _are_all_gone(quorum: Quorum, peers: QuorumPeers, others: list[int]) -> bool:
+def _are_all_gone(quorum: QuorumDriver, peers: QuorumPeers, others: list[int]) -> bool:
     """Whether there is nobody left to hand over to."""
     nodes = [quorum.consensus.voters.node(voter, quorum.listener) for voter in others]
     return bool(nodes) and all(node is not None and peers.is_unreachable(node) for node in nodes)

@@ -46,7 +46,7 @@ class World:
             is_active=True, heartbeats=Heartbeats(SESSION_MS), fence_at_once=self._fence_at_once
         )
         self.controller.heartbeats.activate(self.image, NOW_MS)
-        voter_set = VoterSet.of(
+        voter_set = VoterSet.from_voters(
             Voter(ReplicaKey(number), (Endpoint("CONTROLLER", "127.0.0.1", at),))
             for number, at in (voters or {1: 9}).items()
         )

@@ -13,12 +13,14 @@ from ottla.metadata.image.image import Image
 from ottla.metadata.image.placement import count as count_of
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 
 _PREFIX = "kafka_controller_kafkacontroller_"
 
 
-def watch_metadata(registry: Registry, metadata: MetadataPublisher, quorum: Quorum, now_ms: Callable[[], int]) -> None:
+def watch_metadata(
+    registry: Registry, metadata: MetadataPublisher, quorum: QuorumDriver, now_ms: Callable[[], int]
+) -> None:
     """How far the metadata log is, and how far this node is with it."""
     raft, applied = "kafka_server_raft_metrics_", "kafka_server_broker_metadata_metrics_last_applied_record_"
     consensus, log = quorum.consensus, quorum.log
@@ -71,7 +73,7 @@ def watch_controller(registry: Registry, controller: ActiveController) -> None:
     registry.collect(lambda: _events(controller))
 
 
-def behind(metadata: MetadataPublisher, quorum: Quorum) -> int:
+def behind(metadata: MetadataPublisher, quorum: QuorumDriver) -> int:
     """How many committed records this node has not applied."""
     return max((quorum.consensus.high_watermark or 0) - metadata.applied_offset, 0)
 
@@ -82,7 +84,7 @@ def _role(role: str) -> Iterator[Family]:
     yield family
 
 
-def _snapshot_age_ms(quorum: Quorum, now_ms: int) -> int | None:
+def _snapshot_age_ms(quorum: QuorumDriver, now_ms: int) -> int | None:
     log = quorum.log
     latest = log.latest_snapshot
     if latest is None or latest == BOOTSTRAP_SNAPSHOT:

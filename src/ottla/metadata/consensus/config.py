@@ -1,4 +1,4 @@
-"""What a member of the quorum is told once: who it is, where the others are, and how patient to be.
+"""The configuration of a quorum member: its identity, its peers, its timeouts.
 
 Names and defaults are those of Kafka's `controller.quorum.*` settings.
 """
@@ -12,22 +12,22 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 METADATA_PARTITION = 0
 CHECK_QUORUM_FACTOR = 1.5
-"""A leader gives up when no majority fetched for so many fetch timeouts: a little more patient than followers."""
+"""A leader resigns if no majority has fetched within this many fetch timeouts. Followers time out earlier."""
 OBSERVER_SESSION_MS = 300_000
-"""An observer that did not fetch for so long is no longer described."""
+"""An observer that has not fetched for this long is no longer described."""
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""A new voter must have been caught up once, and have fetched within the last hour."""
+"""A new voter must have been caught up once, and have fetched within this time."""
 
 
 class Randomness(Protocol):
-    """As much of `random.Random` as elections need."""
+    """The part of `random.Random` that elections need."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsensusConfig:
-    """`bootstrap` is where a node without a leader asks: bootstrap servers, or else the configured voters."""
+    """The configuration of one member. `bootstrap` has the bootstrap servers, or else the configured voters."""
 
     local: ReplicaKey
     cluster_id: str
@@ -43,7 +43,7 @@ class ConsensusConfig:
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000
     leader_lost_ms: int = 50
-    """For how long the first voter tries to reach a leader that hung up; each further one twice as long in addition."""
+    """How long the first voter tries to reconnect to a lost leader; each further voter waits twice this in addition."""
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
@@ -51,9 +51,9 @@ class ConsensusConfig:
     fetch_snapshot_max_bytes: int = 1_048_576
 
     def __post_init__(self) -> None:
-        assert self.local.id >= 0, "every node has an id"
-        assert any(self.local.directory), "a replica's directory has an id"
-        assert self.bootstrap, "neither bootstrap servers nor voters are configured"
+        assert self.local.id >= 0, "a node has an id"
+        assert any(self.local.directory), "a replica has a directory id"
+        assert self.bootstrap, "a member has bootstrap servers or voters"
 
     @property
     def local_voter(self) -> Voter:

@@ -1,8 +1,7 @@
-"""KRaft as a pure step: a member of the quorum that owns no clock, socket or file.
+"""One quorum member as a pure state machine: events in, effects out.
 
-Every method is one step: an input and the time in, `Effects` out, which the driver carries out in order before the next
-input (see `effects`). Messages are Kafka 4.3's, so that members of both kinds can share a quorum. Versions of requests
-are the driver's to negotiate; what differs between them is handled here by the version that a request came in.
+The package docstring has the contract with the driver. The driver negotiates the versions of requests; a response has
+the fields that belong to the version of its request.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from ottla.metadata.consensus import elections, membership, replication
+from ottla.metadata.consensus import elections, replication, voter_changes
 from ottla.metadata.consensus.config import ConsensusConfig, Randomness
-from ottla.metadata.consensus.core import Core
+from ottla.metadata.consensus.control_history import ControlHistory
 from ottla.metadata.consensus.effects import Append, Effects
-from ottla.metadata.consensus.history import ControlHistory
-from ottla.metadata.consensus.leading import Leader
+from ottla.metadata.consensus.leader import Leader
 from ottla.metadata.consensus.log_view import LogView, OffsetAndEpoch
 from ottla.metadata.consensus.polling import NEVER, poll
-from ottla.metadata.consensus.states import Follower
-from ottla.metadata.consensus.voters import Node, VoterSet, address
+from ottla.metadata.consensus.raft_state import RaftState
+from ottla.metadata.consensus.roles import Follower, role_name
+from ottla.metadata.consensus.voters import Node, VoterSet, find_endpoint
 from ottla.protocol.errors import NotLeader, UnsupportedVersion
 from ottla.protocol.messages.records.raft_records import QuorumState
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -36,10 +35,11 @@ from ottla.protocol.wire.batch import assign_offset, read_batches
 
 
 class Consensus:
-    """One member of the quorum, voter or observer.
+    """A quorum member, voter or observer.
 
-    `stored` is the quorum-state file, None when there is none; `history` holds the configured voters and the control
-    records of the latest snapshot and the log; the log is durable up to its end. `start` is the first step.
+    `stored` is the content of the quorum-state file, or None if there is no file. `history` has the configured voters
+    and the control records of the latest snapshot and of the log. The log is durable up to its end. `start` is the
+    first step.
     """
 
     def __init__(
@@ -50,210 +50,213 @@ class Consensus:
         history: ControlHistory,
         random: Randomness,
     ) -> None:
-        self._core = Core(config, log, stored, history, random)
+        self._raft = RaftState(config, log, stored, history, random)
         self._deadline: int | None = None
 
-    # -- what is known --
+    # -- current state --
 
     @property
     def role(self) -> str:
-        return type(self._core.state).__name__.lower()
+        return role_name(self._raft.role)
 
     @property
     def epoch(self) -> int:
-        return self._core.state.epoch
+        return self._raft.role.epoch
 
     @property
     def leader_id(self) -> int:
-        """-1 when nobody is known to lead."""
-        return self._core.state.leader_id
+        """The leader's node id, or -1 if no leader is known."""
+        return self._raft.role.leader_id
 
     @property
     def leader_node(self) -> Node | None:
-        """Where another node that leads listens; None when this one does, or nobody, or it is not known where."""
-        core = self._core
-        at = address(core.state.leader_endpoints, core.config.listener)
-        is_other = self.leader_id >= 0 and self.leader_id != core.config.local.id
-        return Node(self.leader_id, at.host, at.port) if at is not None and is_other else None
+        """The leader, if it is another node with a known endpoint."""
+        raft = self._raft
+        endpoint = find_endpoint(raft.role.leader_endpoints, raft.config.listener)
+        is_other = self.leader_id >= 0 and self.leader_id != raft.config.local.id
+        return Node(self.leader_id, endpoint.host, endpoint.port) if endpoint is not None and is_other else None
 
     @property
     def is_leader(self) -> bool:
-        return isinstance(self._core.state, Leader)
+        return isinstance(self._raft.role, Leader)
 
     @property
     def high_watermark(self) -> int | None:
-        return self._core.state.high_watermark
+        return self._raft.role.high_watermark
 
     @property
     def voters(self) -> VoterSet:
-        return self._core.voters
+        return self._raft.voters
 
     @property
     def history(self) -> ControlHistory:
-        """For snapshots, which begin with the voters and the kraft.version of their end."""
-        return self._core.history
+        """The voters and kraft.version at each offset. Snapshots start with those of their end."""
+        return self._raft.history
 
     def next_deadline(self) -> int | None:
-        """When `tick` must be called at the latest."""
+        """Return when `tick` must be called at the latest, or None."""
         return self._deadline
 
     # -- steps --
 
     def start(self, now_ms: int) -> Effects:
-        self._core.start(now_ms)
-        return self._done(now_ms)
+        self._raft.start(now_ms)
+        return self._finish_step(now_ms)
 
     def tick(self, now_ms: int) -> Effects:
-        return self._done(now_ms)
+        return self._finish_step(now_ms)
 
-    def request(self, ticket: Hashable, message: Any, version: int, listener: str, now_ms: int) -> Effects:
-        """A request from another node. The reply carries the ticket; a fetch's may come in a later step."""
-        core = self._core
+    def handle_request(self, ticket: Hashable, message: Any, version: int, listener: str, now_ms: int) -> Effects:
+        """Handle a request of another node. The reply has the same ticket; a fetch may be answered in a later step."""
+        raft = self._raft
         match message:
             case FetchRequest():
-                replication.on_fetch(core, ticket, message, version, listener, now_ms)
+                replication.on_fetch(raft, ticket, message, version, listener, now_ms)
             case VoteRequest():
-                elections.on_vote(core, ticket, message, version, listener, now_ms)
+                elections.on_vote(raft, ticket, message, version, listener, now_ms)
             case BeginQuorumEpochRequest():
-                elections.on_begin(core, ticket, message, version, listener, now_ms)
+                elections.on_begin_quorum_epoch(raft, ticket, message, version, listener, now_ms)
             case EndQuorumEpochRequest():
-                elections.on_end(core, ticket, message, version, listener, now_ms)
+                elections.on_end_quorum_epoch(raft, ticket, message, version, listener, now_ms)
             case FetchSnapshotRequest():
-                replication.on_fetch_snapshot(core, ticket, message, version, listener, now_ms)
+                replication.on_fetch_snapshot(raft, ticket, message, version, listener, now_ms)
             case DescribeQuorumRequest():
-                membership.on_describe(core, ticket, message, version, now_ms)
+                voter_changes.on_describe_quorum(raft, ticket, message, version, now_ms)
             case AddRaftVoterRequest():
-                membership.on_add(core, ticket, message, now_ms)
+                voter_changes.on_add_voter(raft, ticket, message, now_ms)
             case RemoveRaftVoterRequest():
-                membership.on_remove(core, ticket, message, now_ms)
+                voter_changes.on_remove_voter(raft, ticket, message, now_ms)
             case UpdateRaftVoterRequest():
-                membership.on_update(core, ticket, message, listener, now_ms)
+                voter_changes.on_update_voter(raft, ticket, message, listener, now_ms)
             case _:
-                raise TypeError(f"{type(message).__name__} is not for the quorum")
-        return self._done(now_ms)
+                raise TypeError(f"{type(message).__name__} is not a request to the quorum")
+        return self._finish_step(now_ms)
 
-    def response(self, request_id: int, message: Any, now_ms: int) -> Effects:
-        """The answer to a request that was sent; one that is no longer of interest changes nothing."""
-        core = self._core
-        node_id = core.peers.node_of(request_id)
+    def handle_response(self, request_id: int, message: Any, now_ms: int) -> Effects:
+        """Handle the response to a request. A response that is no longer expected changes nothing."""
+        raft = self._raft
+        node_id = raft.in_flight.node_of(request_id)
         if node_id is None:
-            return self._done(now_ms)
+            return self._finish_step(now_ms)
         match message:
             case FetchResponse():
-                good = replication.on_fetch_answer(core, node_id, message, now_ms)
+                succeeded = replication.on_fetch_response(raft, node_id, message, now_ms)
             case VoteResponse():
-                good = elections.on_vote_answer(core, node_id, message, now_ms)
+                succeeded = elections.on_vote_response(raft, node_id, message, now_ms)
             case BeginQuorumEpochResponse():
-                good = elections.on_begin_answer(core, node_id, message, now_ms)
+                succeeded = elections.on_begin_quorum_epoch_response(raft, node_id, message, now_ms)
             case EndQuorumEpochResponse():
-                good = elections.on_end_answer(core, node_id, message, now_ms)
+                succeeded = elections.on_end_quorum_epoch_response(raft, node_id, message, now_ms)
             case FetchSnapshotResponse():
-                good = replication.on_fetch_snapshot_answer(core, node_id, message, now_ms)
+                succeeded = replication.on_fetch_snapshot_response(raft, node_id, message, now_ms)
             case ApiVersionsResponse():
-                good = membership.on_api_versions_answer(core, request_id, message, now_ms)
+                succeeded = voter_changes.on_api_versions_response(raft, request_id, message, now_ms)
             case UpdateRaftVoterResponse():
-                good = membership.on_update_answer(core, message, now_ms)
+                succeeded = voter_changes.on_update_voter_response(raft, message, now_ms)
             case AddRaftVoterResponse() | RemoveRaftVoterResponse():
-                good = membership.on_join_answer(core, message, now_ms)
+                succeeded = voter_changes.on_auto_join_response(raft, message, now_ms)
             case _:
-                raise TypeError(f"{type(message).__name__} answers nothing that was asked")
-        core.peers.answered(request_id, now_ms, good=good)
-        return self._done(now_ms)
+                raise TypeError(f"{type(message).__name__} is not a response to the quorum")
+        raft.in_flight.complete(request_id, now_ms, succeeded=succeeded)
+        return self._finish_step(now_ms)
 
-    def failed(
+    def handle_failure(
         self, request_id: int, now_ms: int, *, unsupported_version: bool = False, connection_lost: bool = False
     ) -> Effects:
         """No answer: connection lost or refused, timed out, or (as the driver knows from ApiVersions) not understood
         there."""
-        core = self._core
-        node_id = core.peers.node_of(request_id)
+        raft = self._raft
+        node_id = raft.in_flight.node_of(request_id)
         if node_id is not None:
             if connection_lost:
-                elections.on_connection_lost(core, node_id, now_ms)
+                elections.on_connection_lost(raft, node_id, now_ms)
             if unsupported_version:
-                elections.on_vote_answer(core, node_id, VoteResponse(error_code=UnsupportedVersion.code), now_ms)
-            if isinstance(core.state, Leader) and core.state.change is not None:
-                membership.on_api_versions_answer(core, request_id, ApiVersionsResponse(error_code=-1), now_ms)
-        core.peers.answered(request_id, now_ms, good=False)
-        return self._done(now_ms)
+                elections.on_vote_response(raft, node_id, VoteResponse(error_code=UnsupportedVersion.code), now_ms)
+            if isinstance(raft.role, Leader) and raft.role.change is not None:
+                voter_changes.on_api_versions_response(raft, request_id, ApiVersionsResponse(error_code=-1), now_ms)
+        raft.in_flight.complete(request_id, now_ms, succeeded=False)
+        return self._finish_step(now_ms)
 
-    def appended(self, now_ms: int) -> Effects:
-        """The writes of the last step are in the log, though perhaps not yet durable: waiting fetches can have them."""
-        core = self._core
-        leader = core.state
+    def report_appended(self, now_ms: int) -> Effects:
+        """Report that the log has the writes of the last step, durable or not. Waiting fetches are answered."""
+        raft = self._raft
+        leader = raft.role
         if isinstance(leader, Leader):
-            end = core.log.end_offset
-            replication.wake_parked(core, [fetch for fetch in leader.parked if fetch.fetch_offset < end], now_ms)
-        return self._done(now_ms)
+            end = raft.log.end_offset
+            replication.answer_waiting_fetches(
+                raft, [fetch for fetch in leader.waiting_fetches if fetch.fetch_offset < end], now_ms
+            )
+        return self._finish_step(now_ms)
 
-    def flushed(self, end_offset: int, epoch: int, now_ms: int) -> Effects:
-        """The log is durable up to this offset; the epoch is that of the record before it.
+    def report_flushed(self, end_offset: int, epoch: int, now_ms: int) -> Effects:
+        """Report that the log is durable up to an offset, with the epoch of the record before it.
 
-        A flush that began before a truncation may report what is no longer there; the epoch tells.
+        A flush that started before a truncation may report records that are gone; the epoch shows this.
         """
-        core = self._core
-        at = core.log.end_offset_for(epoch)
-        if at.epoch == epoch and end_offset <= at.offset:
-            core.flushed_offset = max(core.flushed_offset, end_offset)
-            leader = core.state
-            if isinstance(leader, Leader) and leader.flushed(core.flushed_offset):
-                replication.on_high_watermark(core, now_ms)
-        return self._done(now_ms)
+        raft = self._raft
+        epoch_end = raft.log.end_offset_for(epoch)
+        if epoch_end.epoch == epoch and end_offset <= epoch_end.offset:
+            raft.flushed_offset = max(raft.flushed_offset, end_offset)
+            leader = raft.role
+            if isinstance(leader, Leader) and leader.record_flush(raft.flushed_offset):
+                replication.on_high_watermark(raft, now_ms)
+        return self._finish_step(now_ms)
 
     def propose(self, epoch: int, batch: bytearray, now_ms: int) -> tuple[int, Effects]:
-        """Append batches as the leader of this epoch; NotLeader if it is not. Returns the offset of the last record.
+        """Append batches as the leader of an epoch, and return the offset of the last record.
 
-        They are committed once the high watermark is above that offset.
+        They are committed once the high watermark is above that offset. Raise NotLeader if this node does not lead the
+        epoch.
         """
-        core = self._core
-        if not isinstance(core.state, Leader) or core.state.epoch != epoch or core.stopping:
+        raft = self._raft
+        if not isinstance(raft.role, Leader) or raft.role.epoch != epoch or raft.is_stopping:
             raise NotLeader
-        base = end = core.write_end
+        base = end = raft.write_end
         for pos, header in read_batches(batch):
-            assert not header.is_control, "control records are written by consensus alone"
+            assert not header.is_control, "only consensus appends control records"
             assign_offset(batch, pos, end, epoch)
             end += header.last_offset_delta + 1
         assert end > base, "nothing to append"
-        core.out.writes.append(Append(base, end, batch))
-        core.out.flush = True
-        return end - 1, self._done(now_ms)
+        raft.out.writes.append(Append(base, end, batch))
+        raft.out.flush = True
+        return end - 1, self._finish_step(now_ms)
 
-    def snapshot_installed(self, snapshot: OffsetAndEpoch, control: Iterable[object], now_ms: int) -> Effects:
-        """The leader's snapshot is in place of the log. `control`: its KRaftVersionRecord and VotersRecord, if any."""
-        core = self._core
-        core.history.restart_from_snapshot(snapshot.offset, control)
-        core.flushed_offset = snapshot.offset
-        follower = core.state
+    def report_snapshot_installed(self, snapshot: OffsetAndEpoch, control: Iterable[object], now_ms: int) -> Effects:
+        """Report that the leader's snapshot replaced the log. `control` has the snapshot's control records."""
+        raft = self._raft
+        raft.history.restart_from_snapshot(snapshot.offset, control)
+        raft.flushed_offset = snapshot.offset
+        follower = raft.role
         if isinstance(follower, Follower):
             follower.snapshot = None
-            replication.raise_follower_high_watermark(core, follower, snapshot.offset)
+            replication.raise_follower_high_watermark(raft, follower, snapshot.offset)
         else:
-            core.raise_high_watermark(snapshot.offset)
-        return self._done(now_ms)
+            raft.raise_high_watermark(snapshot.offset)
+        return self._finish_step(now_ms)
 
-    def snapshot_taken(self, end_offset: int) -> None:
-        """This node wrote a snapshot of its own up to here; records before it may be deleted at the log's start."""
-        self._core.history.snapshotted(end_offset)
+    def report_snapshot_taken(self, end_offset: int) -> None:
+        """Report a snapshot that this node wrote. The log before it may be deleted."""
+        self._raft.history.forget_before_snapshot(end_offset)
 
     def upgrade_kraft_version(self, epoch: int, version: int, now_ms: int) -> Effects:
-        """As the leader; raises an ApiError when not all voters are ready for it."""
-        membership.upgrade(self._core, epoch, version, now_ms)
-        return self._done(now_ms)
+        """Raise the kraft.version as the leader of an epoch. Raise an ApiError if not all voters support it."""
+        voter_changes.upgrade_kraft_version(self._raft, epoch, version, now_ms)
+        return self._finish_step(now_ms)
 
     def resign(self, epoch: int, now_ms: int) -> Effects:
-        """Give up leadership of this epoch, such as when the application failed to apply what it committed."""
-        if isinstance(self._core.state, Leader) and self._core.state.epoch == epoch:
-            self._core.state.resign_requested = True
-        return self._done(now_ms)
+        """Give up the leadership of an epoch, for example if the application cannot apply a committed record."""
+        if isinstance(self._raft.role, Leader) and self._raft.role.epoch == epoch:
+            self._raft.role.resign_requested = True
+        return self._finish_step(now_ms)
 
     def shutdown(self, timeout_ms: int, now_ms: int) -> Effects:
-        """Hand leadership over and stop; `Stopped` tells when."""
-        self._core.stop_deadline = now_ms + timeout_ms
-        return self._done(now_ms)
+        """Hand over leadership and stop. The effect `Stopped` reports the end."""
+        self._raft.stop_deadline = now_ms + timeout_ms
+        return self._finish_step(now_ms)
 
-    def _done(self, now_ms: int) -> Effects:
-        core = self._core
-        deadline = poll(core, now_ms)
+    def _finish_step(self, now_ms: int) -> Effects:
+        raft = self._raft
+        deadline = poll(raft, now_ms)
         self._deadline = None if deadline >= NEVER else deadline
-        effects, core.out = core.out, Effects()
+        effects, raft.out = raft.out, Effects()
         return effects

@@ -1,14 +1,4 @@
-"""What a step asks the driver to do, in the order in which it must be done.
-
-    1. `persist`   write the quorum-state file and fsync it: a vote or an epoch must survive before anybody hears of it
-    2. `writes`    change the log and its snapshots, one after the other, through to what the `LogView` shows
-    3. `messages`  send requests and replies
-    4. `changes`   tell the application: roles, high watermark
-
-All of it is done before the next input is given. Only the fsync of the log may still be under way: it is asked for by
-`flush` and reported by `Consensus.flushed`. No message depends on the flush of its own step. After any step with
-writes the driver calls `Consensus.appended`, so that waiting fetches see them.
-"""
+"""The effects of a step, which the driver carries out. The package docstring has the order and its reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +13,7 @@ from ottla.protocol.messages.records.raft_records import QuorumState
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """The quorum-state file's content. Version 1, from kraft.version 1 on, knows directories and not the voters."""
+    """The content of the quorum-state file. From kraft.version 1 on it has version 1: directory ids, but no voters."""
 
     state: QuorumState
     version: int
@@ -31,7 +21,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write these batches at the log's end. Offsets and leader epochs are already in them."""
+    """Append batches, whose offsets and leader epochs are set, at the end of the log."""
 
     base_offset: int
     end_offset: int
@@ -40,17 +30,17 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Drop every record from this offset on: another leader wrote others there."""
+    """Drop every record from this offset on: the current leader has other records there."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """A piece of the leader's snapshot. Position 0 begins it anew.
+    """A chunk of the leader's snapshot. Position 0 starts a new file.
 
-    With the last piece the driver makes the snapshot durable, drops the whole log, lets it start at the snapshot's
-    end, and then calls `Consensus.snapshot_installed`.
+    After the last chunk the driver makes the snapshot durable, replaces the whole log by an empty one that starts at
+    the snapshot's end, and then calls `Consensus.report_snapshot_installed`.
     """
 
     snapshot: OffsetAndEpoch
@@ -64,7 +54,7 @@ Write = Append | Truncate | SnapshotChunk
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request to another node. Its answer comes back with the same `id`, to `Consensus.response` or `failed`."""
+    """A request to another node. The driver passes its `id` to `Consensus.handle_response` or `handle_failure`."""
 
     id: int
     to: Node
@@ -74,7 +64,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a request that was given with this ticket."""
+    """The response to the request with this ticket."""
 
     ticket: Hashable
     message: Any
@@ -85,7 +75,7 @@ Message = Send | Reply
 
 @dataclass(frozen=True, slots=True)
 class RoleChanged:
-    """This node took another role; the application acts on leadership by it. `leader_id` is -1 when nobody leads."""
+    """The role, epoch or leader changed. `leader_id` is -1 if no leader is known."""
 
     role: str
     epoch: int
@@ -94,14 +84,14 @@ class RoleChanged:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermark:
-    """Everything below is committed: it may be applied, and answered for."""
+    """All records below this offset are committed: they can be applied, and their requests answered."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Shutdown is over; `graceful` unless time ran out first."""
+    """Shutdown is complete. It was not `graceful` if it timed out before another leader was elected."""
 
     graceful: bool
 
@@ -111,7 +101,7 @@ Change = RoleChanged | HighWatermark | Stopped
 
 @dataclass(slots=True)
 class Effects:
-    """One step's work; see the module for the order."""
+    """The effects of one step."""
 
     persist: Persist | None = None
     writes: list[Write] = field(default_factory=list)

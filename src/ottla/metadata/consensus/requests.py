@@ -1,4 +1,4 @@
-"""The requests that a member of the quorum sends, for the one partition of the metadata topic."""
+"""Requests that a quorum member sends about the metadata partition."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 
 
 def vote(config: ConsensusConfig, log: LogView, epoch: int, voter: ReplicaKey, *, pre_vote: bool) -> voting.VoteRequest:
-    """Addressed to the voter's id and directory: whoever else sits behind its address must not vote for it."""
+    """Return a Vote for a voter's id and directory, so that no other replica at the same address grants it."""
     partition = voting.PartitionData(
         partition_index=METADATA_PARTITION,
         replica_epoch=epoch,
@@ -44,7 +44,8 @@ def begin_epoch(config: ConsensusConfig, epoch: int, voter: ReplicaKey) -> begin
         voter_id=voter.id,
         topics=[beginning.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
         leader_endpoints=[
-            beginning.LeaderEndpoint(name=at.name, host=at.host, port=at.port) for at in config.endpoints
+            beginning.LeaderEndpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+            for endpoint in config.endpoints
         ],
     )
 
@@ -103,26 +104,34 @@ def fetch_snapshot(
 
 
 def update_voter(config: ConsensusConfig, epoch: int) -> updating.UpdateRaftVoterRequest:
-    """Tells the leader where this voter listens and what it can run, when the log says otherwise."""
+    """Return the request that corrects this voter's endpoints and kraft.versions in the log."""
     lowest, highest = config.supported_kraft_versions
     return updating.UpdateRaftVoterRequest(
         cluster_id=config.cluster_id,
         current_leader_epoch=epoch,
         voter_id=config.local.id,
         voter_directory_id=config.local.directory,
-        listeners=[updating.Listener(name=at.name, host=at.host, port=at.port) for at in config.endpoints],
+        listeners=[
+            updating.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+            for endpoint in config.endpoints
+        ],
         kraft_version_feature=updating.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest),
     )
 
 
 def add_voter(config: ConsensusConfig) -> adding.AddRaftVoterRequest:
-    """Asks to become a voter. Not to be acknowledged when committed: the commit may need this node's own fetches."""
+    """Return the request to become a voter.
+
+    The leader answers before the commit, because the commit may need this node's fetches.
+    """
     return adding.AddRaftVoterRequest(
         cluster_id=config.cluster_id,
         timeout_ms=config.request_timeout_ms,
         voter_id=config.local.id,
         voter_directory_id=config.local.directory,
-        listeners=[adding.Listener(name=at.name, host=at.host, port=at.port) for at in config.endpoints],
+        listeners=[
+            adding.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in config.endpoints
+        ],
         ack_when_committed=False,
     )
 

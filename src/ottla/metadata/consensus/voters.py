@@ -1,7 +1,7 @@
-"""Replicas, voters and where they listen.
+"""Replicas, voters, and their endpoints.
 
-A replica is known by its node id and the id of the directory its log lies in (KIP-853): a node that comes back with an
-empty disk is another replica. Voters from `controller.quorum.voters` have no directory and match by id alone.
+A replica is identified by its node id and the id of its log directory (KIP-853): a node that returns with an empty disk
+is another replica. Voters from `controller.quorum.voters` have no directory and match by id alone.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ottla.protocol.wire.types import ZERO_UUID
 
 KRAFT_VERSION_FEATURE = "kraft.version"
 RECONFIGURABLE = 1
-"""The first kraft.version whose voters are kept in the log and may change."""
+"""From this kraft.version on, the voters are in the log and can change."""
 
 
 class ReplicaKey(NamedTuple):
-    """Who a replica is; a directory of zeros is one that is not known."""
+    """The identity of a replica. A directory of zeros is unknown."""
 
     id: int
     directory: bytes = ZERO_UUID
 
 
 class Node(NamedTuple):
-    """Somewhere a request can be sent. Bootstrap servers, whose ids are not known, count down from -2."""
+    """A node that requests can be sent to. Bootstrap servers have unknown ids; they get -2, -3 and so on."""
 
     id: int
     host: str
@@ -45,14 +45,14 @@ class Endpoint(NamedTuple):
 Endpoints = tuple[Endpoint, ...]
 
 
-def address(endpoints: Endpoints, listener: str) -> Endpoint | None:
-    """Where a replica listens under this name; listeners' names do not care for case."""
+def find_endpoint(endpoints: Endpoints, listener: str) -> Endpoint | None:
+    """Return the endpoint of a listener, or None. Listener names are case-insensitive."""
     return next((endpoint for endpoint in endpoints if endpoint.name.upper() == listener.upper()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """One voter: where it listens, and which kraft.versions it can run."""
+    """A voter: its endpoints and the kraft.versions that it supports."""
 
     key: ReplicaKey
     endpoints: Endpoints = ()
@@ -62,7 +62,7 @@ class Voter:
         return self.key.id == key.id and self.key.directory in (ZERO_UUID, key.directory)
 
     def differs(self, other: Voter) -> bool:
-        """Order of endpoints tells nothing: Kafka keeps them in maps."""
+        """Whether the other description differs. The order of endpoints does not count: Kafka keeps them in maps."""
         mine = {endpoint.name.upper(): endpoint[1:] for endpoint in self.endpoints}
         theirs = {endpoint.name.upper(): endpoint[1:] for endpoint in other.endpoints}
         return self.key != other.key or self.supported != other.supported or mine != theirs
@@ -70,20 +70,20 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters by node id. Immutable: each change of membership is a new set, one voter apart from the last."""
+    """The voters by node id. Immutable: each change gives a new set that differs by one voter."""
 
     by_id: Mapping[int, Voter]
 
     @classmethod
-    def of(cls, voters: Iterable[Voter]) -> VoterSet:
+    def from_voters(cls, voters: Iterable[Voter]) -> VoterSet:
         return cls({voter.key.id: voter for voter in sorted(voters, key=lambda voter: voter.key)})
 
     @classmethod
     def from_record(cls, record: VotersRecord) -> VoterSet:
-        return cls.of(
+        return cls.from_voters(
             Voter(
                 ReplicaKey(voter.voter_id, bytes(voter.voter_directory_id)),
-                tuple(Endpoint(at.name, at.host, at.port) for at in voter.endpoints),
+                tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints),
                 (voter.kraft_version_feature.min_supported_version, voter.kraft_version_feature.max_supported_version),
             )
             for voter in record.voters
@@ -96,7 +96,8 @@ class VoterSet:
                     voter_id=voter.key.id,
                     voter_directory_id=voter.key.directory,
                     endpoints=[
-                        raft_records.Endpoint(name=at.name, host=at.host, port=at.port) for at in voter.endpoints
+                        raft_records.Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                        for endpoint in voter.endpoints
                     ],
                     kraft_version_feature=raft_records.KRaftVersionFeature(
                         min_supported_version=voter.supported[0], max_supported_version=voter.supported[1]
@@ -128,31 +129,34 @@ class VoterSet:
         return voter.endpoints if voter is not None else ()
 
     def node(self, node_id: int, listener: str) -> Node | None:
-        at = address(self.endpoints_of(node_id), listener)
-        return Node(node_id, at.host, at.port) if at is not None else None
+        endpoint = find_endpoint(self.endpoints_of(node_id), listener)
+        return Node(node_id, endpoint.host, endpoint.port) if endpoint is not None else None
 
     def needs_update(self, local: Voter) -> bool:
-        """Whether the log says something else of this voter than it knows of itself."""
+        """Whether the log describes the local voter differently from its own configuration."""
         known = self.by_id.get(local.key.id)
         return known is not None and known.is_replica(local.key) and known.differs(local)
 
-    def added(self, voter: Voter) -> VoterSet | None:
-        """None when the id is taken, if only by an older directory: that one must be removed first."""
-        return None if voter.key.id in self.by_id else VoterSet.of([*self, voter])
+    def with_voter(self, voter: Voter) -> VoterSet | None:
+        """Return the set with one more voter, or None if its id is taken, even by an older directory."""
+        return None if voter.key.id in self.by_id else VoterSet.from_voters([*self, voter])
 
-    def removed(self, key: ReplicaKey) -> VoterSet | None:
-        """None for a replica that is no voter, and for the last one: nobody could ever add another."""
+    def without_voter(self, key: ReplicaKey) -> VoterSet | None:
+        """Return the set without a voter, or None if the replica is no voter or the only one."""
         voter = self.by_id.get(key.id)
         if voter is None or voter.key != key or len(self.by_id) == 1:
             return None
-        return VoterSet.of(other for other in self if other.key.id != key.id)
+        return VoterSet.from_voters(other for other in self if other.key.id != key.id)
 
-    def updated(self, voter: Voter, *, any_directory: bool = False) -> VoterSet | None:
-        """None when no such voter is known. Before kraft.version 1 directories are not known and may be anything."""
+    def with_update(self, voter: Voter, *, any_directory: bool = False) -> VoterSet | None:
+        """Return the set with a voter replaced, or None if it is no voter.
+
+        Before kraft.version 1 directories are unknown, so `any_directory` matches by id alone.
+        """
         known = self.by_id.get(voter.key.id)
         if known is None or not (any_directory or known.is_replica(voter.key)):
             return None
-        return VoterSet.of([*(other for other in self if other.key.id != voter.key.id), voter])
+        return VoterSet.from_voters([*(other for other in self if other.key.id != voter.key.id), voter])
 
-    def support(self, kraft_version: int) -> bool:
+    def all_support(self, kraft_version: int) -> bool:
         return all(voter.supported[0] <= kraft_version <= voter.supported[1] for voter in self)

@@ -37,7 +37,7 @@ from ottla.metadata.runtime.decisions import (
     decision_on,
 )
 from ottla.metadata.runtime.publisher import Decided, MetadataPublisher
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.protocol.errors import ApiError, NotController, NotLeader
 from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
@@ -85,7 +85,7 @@ class ActiveController:
 
     def __init__(
         self,
-        quorum: Quorum,
+        quorum: QuorumDriver,
         metadata: MetadataPublisher,
         options: ControllerOptions,
         bootstrap: Sequence[object],

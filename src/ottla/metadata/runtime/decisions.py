@@ -33,7 +33,7 @@ from ottla.metadata.controller.registration import register_broker, register_con
 from ottla.metadata.controller.scram import alter_scram_credentials
 from ottla.metadata.controller.state_tracker import StateTracker
 from ottla.metadata.controller.view import ControllerView
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest
@@ -78,7 +78,7 @@ class Requester(NamedTuple):
 class DecisionContext(NamedTuple):
     """What a decision may use besides the view of the cluster and the request."""
 
-    quorum: Quorum
+    quorum: QuorumDriver
     heartbeats: Heartbeats
     states: StateTracker
     random: Random

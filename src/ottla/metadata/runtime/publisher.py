@@ -22,7 +22,7 @@ from ottla.metadata.image.encoding import MetadataEntry, control_batch, entries,
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.loader import Loader, Update
 from ottla.metadata.image.snapshot import versioned_records_of
-from ottla.metadata.runtime.quorum import Quorum
+from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from ottla.protocol.wire.batch import read_batches
 from ottla.storage.log_environment import Background
@@ -65,7 +65,7 @@ class MetadataPublisher:
         self._last_snapshot_ms = now_ms()
         self._is_writing_snapshot = False
         self._position = 0
-        self._quorum: Quorum | None = None
+        self._quorum: QuorumDriver | None = None
         self._decided: deque[Decided] = deque()
         self.subscribers: list[Subscriber] = []
 
@@ -83,7 +83,7 @@ class MetadataPublisher:
         """One behind the last record that was taken in."""
         return self._position
 
-    def follow(self, quorum: Quorum) -> None:
+    def follow(self, quorum: QuorumDriver) -> None:
         """Begin with the latest snapshot; committed records come by `on_committed`."""
         self._quorum = quorum
         latest = quorum.log.latest_snapshot

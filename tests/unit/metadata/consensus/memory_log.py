@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 from ottla.metadata.consensus import OffsetAndEpoch
-from ottla.metadata.consensus.control import control_records
+from ottla.metadata.consensus.control_records import control_records
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.codec import decode
 

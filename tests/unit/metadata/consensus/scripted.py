@@ -78,11 +78,11 @@ class Member:
             self.log.append(self.log.end_offset, batch(self.log.end_offset, epoch, count))
         self.log.sync(len(log))
         if static:
-            history = ControlHistory(VoterSet.of(Voter(ReplicaKey(node), (at(node),)) for node in voters))
+            history = ControlHistory(VoterSet.from_voters(Voter(ReplicaKey(node), (at(node),)) for node in voters))
         else:
             history = ControlHistory()
             history.add(-1, KRaftVersionRecord(kraft_version=1))
-            history.add(-1, VoterSet.of(voter(node) for node in voters).to_record())
+            history.add(-1, VoterSet.from_voters(voter(node) for node in voters).to_record())
         self.config = ConsensusConfig(
             local=local if local is not None else key(1),
             cluster_id=CLUSTER,
@@ -112,9 +112,9 @@ class Member:
                     self.log.partial = (self.log.partial if write.position else b"") + bytes(write.data)
                     if write.last:
                         self.log.install(write.snapshot, self.log.partial)
-                        self._join(effects, self.consensus.snapshot_installed(write.snapshot, (), self.now))
+                        self._join(effects, self.consensus.report_snapshot_installed(write.snapshot, (), self.now))
         if effects.writes:
-            self._join(effects, self.consensus.appended(self.now))
+            self._join(effects, self.consensus.report_appended(self.now))
         if effects.flush and self.auto_flush:
             self._join(effects, self.flush())
         return effects
@@ -127,17 +127,17 @@ class Member:
 
     def flush(self) -> Effects:
         self.log.sync(len(self.log.unsynced))
-        return self.consensus.flushed(self.log.end_offset, self.log.last_epoch, self.now)
+        return self.consensus.report_flushed(self.log.end_offset, self.log.last_epoch, self.now)
 
     def wait(self, ms: int) -> Effects:
         self.now += ms
         return self.done(self.consensus.tick(self.now))
 
     def ask(self, message: Any, version: int, ticket: str = "asked") -> Effects:
-        return self.done(self.consensus.request(ticket, message, version, LISTENER, self.now))
+        return self.done(self.consensus.handle_request(ticket, message, version, LISTENER, self.now))
 
     def answer(self, sent: Send, message: Any) -> Effects:
-        return self.done(self.consensus.response(sent.id, message, self.now))
+        return self.done(self.consensus.handle_response(sent.id, message, self.now))
 
     # -- reading --
 

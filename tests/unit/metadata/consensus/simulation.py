@@ -203,9 +203,9 @@ class SimulatedNode:
                     self.stopped = True
         if installed is not None:
             control = snapshot_control(self.log.snapshots[installed])
-            self.carry_out(consensus.snapshot_installed(installed, control, sim.now))
+            self.carry_out(consensus.report_snapshot_installed(installed, control, sim.now))
         elif effects.writes:
-            self.carry_out(consensus.appended(sim.now))
+            self.carry_out(consensus.report_appended(sim.now))
         if effects.flush:
             self.flush_later()
 
@@ -216,7 +216,7 @@ class SimulatedNode:
         def flushed() -> None:
             if self.incarnation == incarnation:
                 log.sync(min(changes, len(log.unsynced)))
-                self.step(lambda consensus: consensus.flushed(end, epoch, self.sim.now))
+                self.step(lambda consensus: consensus.report_flushed(end, epoch, self.sim.now))
 
         self.sim.later(self.sim.random.randrange(self.sim.disk_ms), flushed)
 
@@ -255,7 +255,7 @@ class SimulatedNode:
         if voters is not None:
             control.append((VotersRecord, encode(voters.to_record(), 0)))
         self.log.snapshot(OffsetAndEpoch(self.applied, epoch), snapshot_data(self.digest, control), trim=trim)
-        consensus.snapshot_taken(self.applied)
+        consensus.report_snapshot_taken(self.applied)
 
 
 class Simulation:
@@ -277,12 +277,12 @@ class Simulation:
         self.answers: dict[int, Any] = {}
         keys = [ReplicaKey(node_id, bytes(15) + bytes([node_id])) for node_id in range(1, voters + observers + 1)]
         self.bootstrap = tuple(Node(-2 - place, *endpoint(key.id)[1:]) for place, key in enumerate(keys))
-        self.static_voters = VoterSet.of(
+        self.static_voters = VoterSet.from_voters(
             Voter(ReplicaKey(key.id), (endpoint(key.id),)) for key in (keys[:voters] if static else ())
         )
         self.nodes = {key.id: SimulatedNode(self, key, old=key.id in old) for key in keys}
         if not static:
-            initial = VoterSet.of(Voter(key, (endpoint(key.id),), (0, 1)) for key in keys[:voters])
+            initial = VoterSet.from_voters(Voter(key, (endpoint(key.id),), (0, 1)) for key in keys[:voters])
             for key in keys[:voters]:
                 self.format(self.nodes[key.id], initial)
         for node in self.nodes.values():
@@ -340,7 +340,7 @@ class Simulation:
         def fail(*, unsupported: bool = False, lost: bool = False) -> None:
             if source.incarnation == incarnation:
                 source.step(
-                    lambda consensus: consensus.failed(
+                    lambda consensus: consensus.handle_failure(
                         sent.id, self.now, unsupported_version=unsupported, connection_lost=lost
                     )
                 )
@@ -368,7 +368,7 @@ class Simulation:
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self.reply(target, Reply(ticket, ApiVersionsResponse(supported_features=[feature])))
         else:
-            target.step(lambda consensus: consensus.request(ticket, message, version, LISTENER, self.now))
+            target.step(lambda consensus: consensus.handle_request(ticket, message, version, LISTENER, self.now))
 
     def reply(self, source: SimulatedNode, reply: Reply) -> None:
         if isinstance(reply.ticket, int):
@@ -383,7 +383,7 @@ class Simulation:
             target = self.nodes.get(target_id)
             if target is not None and target.incarnation == incarnation:
                 answer = decode(kind, version, data)
-                target.step(lambda consensus: consensus.response(request_id, answer, self.now))
+                target.step(lambda consensus: consensus.handle_response(request_id, answer, self.now))
 
         for delay in self.network.delays(source.id, target_id):
             self.later(delay, arrive)
@@ -436,7 +436,7 @@ class Simulation:
         self._sequence += 1
         ticket = self._sequence
         chosen = VERSIONS[type(message)][0] if version is None else version
-        node.step(lambda consensus: consensus.request(ticket, message, chosen, LISTENER, self.now))
+        node.step(lambda consensus: consensus.handle_request(ticket, message, chosen, LISTENER, self.now))
         return ticket
 
     def add_voter(self, leader: SimulatedNode, node: SimulatedNode) -> int:

@@ -142,7 +142,7 @@ def test_a_voter_that_does_not_know_pre_votes_makes_it_stand_at_once() -> None:
     member = Member()
     member.wait(1_000)
     send = member.sent(VoteRequest)[0][0]
-    member.done(member.consensus.failed(send.id, member.now, unsupported_version=True))
+    member.done(member.consensus.handle_failure(send.id, member.now, unsupported_version=True))
     assert member.roles == [("candidate", 1, -1)]
     other = Member()
     other.wait(1_000)
@@ -214,7 +214,9 @@ def lose_leader(member: Member) -> Effects:
     """Follow node 2, reach it, and lose the connection to it."""
     member.follow(2, 1)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1))
-    return member.done(member.consensus.failed(member.sent(FetchRequest)[0][0].id, member.now, connection_lost=True))
+    return member.done(
+        member.consensus.handle_failure(member.sent(FetchRequest)[0][0].id, member.now, connection_lost=True)
+    )
 
 
 def test_a_follower_whose_leader_hung_up_asks_for_pre_votes_long_before_the_fetch_timeout() -> None:
@@ -262,7 +264,7 @@ def test_only_the_first_word_of_a_lost_leader_counts() -> None:
         if member.roles:
             break
         for send, _ in member.sent(FetchRequest):
-            member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+            member.done(member.consensus.handle_failure(send.id, member.now, connection_lost=True))
     assert member.roles == [("prospective", 1, 2)]
 
 
@@ -270,7 +272,7 @@ def test_an_observer_whose_leader_hung_up_only_looks_for_the_next() -> None:
     member = Member(local=key(7), can_become_voter=False)
     member.follow_as_observer(2, 1)
     send, _ = next(sent for sent in member.sent(FetchRequest) if sent[0].to.id == 2)
-    member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+    member.done(member.consensus.handle_failure(send.id, member.now, connection_lost=True))
     for _ in range(20):
         member.wait(100)
         assert member.roles == []
@@ -294,7 +296,7 @@ def test_a_candidate_that_was_refused_by_all_who_are_there_tries_again_soon() ->
     member.wait(1_000)
     member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
     refusing, dead = (send for send, _ in member.sent(VoteRequest))
-    member.done(member.consensus.failed(dead.id, member.now, connection_lost=True))
+    member.done(member.consensus.handle_failure(dead.id, member.now, connection_lost=True))
     assert member.consensus.role == "candidate"
     member.answer(refusing, voted(1, granted=False))
     member.wait(20)
@@ -307,7 +309,7 @@ def test_a_candidate_whom_nobody_answers_does_not_try_again_before_its_time() ->
     member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
     for _ in range(40):
         for send, _ in member.sent(VoteRequest):
-            member.done(member.consensus.failed(send.id, member.now, connection_lost=True))
+            member.done(member.consensus.handle_failure(send.id, member.now, connection_lost=True))
         member.wait(20)
         assert member.consensus.role == "candidate"
 

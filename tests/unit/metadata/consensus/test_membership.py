@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.metadata.consensus import Append, Node, OffsetAndEpoch, ReplicaKey, Send, VoterSet
-from ottla.metadata.consensus.control import control_records
+from ottla.metadata.consensus.control_records import control_records
 from ottla.protocol.errors import (
     DuplicateVoter,
     InconsistentClusterId,
@@ -147,7 +147,7 @@ def test_a_voter_that_lags_behind_or_cannot_run_the_version_is_not_added() -> No
         assert not member.effects.writes
         member.wait(50)
     member.ask(add(4), 1)
-    member.done(member.consensus.failed(member.sent(ApiVersionsRequest)[0][0].id, member.now))
+    member.done(member.consensus.handle_failure(member.sent(ApiVersionsRequest)[0][0].id, member.now))
     assert member.reply(AddRaftVoterResponse).error_code == RequestTimedOut.code
 
 
@@ -264,7 +264,7 @@ def test_a_voter_corrects_what_the_log_says_of_it() -> None:
 
 def _answer(member: Member) -> tuple[Send, FetchResponse]:
     """The fetch that is under way, answered with nothing."""
-    (request_id,) = member.consensus._core.peers._nodes
+    (request_id,) = member.consensus._raft.in_flight._nodes
     return Send(request_id, Node(2, "", 0), None, 0), fetched(2, 1)
 
 

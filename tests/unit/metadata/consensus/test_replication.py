@@ -90,9 +90,9 @@ def test_a_flush_from_before_a_truncation_does_not_count() -> None:
     member.effects = member.flush()
     member.answer(member.sent(FetchRequest)[0][0], fetched(3, 2, diverging=OffsetAndEpoch(0, 0)))
     member.answer(member.sent(FetchRequest)[0][0], fetched(3, 2, records=batch(0, 2, 3)))
-    member.effects = member.consensus.flushed(3, 1, member.now)
+    member.effects = member.consensus.report_flushed(3, 1, member.now)
     assert not member.sent(FetchRequest)
-    member.effects = member.consensus.flushed(3, 2, member.now)
+    member.effects = member.consensus.report_flushed(3, 2, member.now)
     assert member.sent(FetchRequest)
 
 
@@ -108,9 +108,9 @@ def test_what_a_cut_leaves_is_flushed_though_a_flush_was_under_way() -> None:
     member.answer(send, fetched(3, 2, diverging=OffsetAndEpoch(1, 1)))
     assert member.effects.writes == [Truncate(1)]
     assert member.effects.flush
-    member.effects = member.consensus.flushed(3, 1, member.now)
+    member.effects = member.consensus.report_flushed(3, 1, member.now)
     assert not member.sent(FetchRequest)
-    member.effects = member.consensus.flushed(1, 1, member.now)
+    member.effects = member.consensus.report_flushed(1, 1, member.now)
     assert member.sent(FetchRequest)
 
 

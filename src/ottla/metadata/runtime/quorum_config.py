@@ -14,7 +14,7 @@ from ottla.metadata.consensus.config import ConsensusConfig
 from ottla.metadata.consensus.voters import Endpoint, Node, ReplicaKey, Voter, VoterSet
 
 
-def consensus_config(
+def build_consensus_config(
     settings: NodeSettings, cluster_id: str, directory_id: bytes, ports: Mapping[str, int]
 ) -> ConsensusConfig:
     """The node as a member of the quorum. A broker has no listener for it, and never votes."""
@@ -45,7 +45,7 @@ def static_voters(settings: NodeSettings) -> VoterSet | None:
     name = settings.controller_listener_names[0]
     if not settings.quorum_voters:
         return None
-    return VoterSet.of(
+    return VoterSet.from_voters(
         Voter(ReplicaKey(voter), (Endpoint(name, address.host, address.port),))
         for voter, address in settings.quorum_voters.items()
     )

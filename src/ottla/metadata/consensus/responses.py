@@ -1,14 +1,14 @@
-"""The answers that a member of the quorum gives, and what the answers of others say of the leader.
+"""Responses of a quorum member, and the leader that the responses of others name.
 
-Every answer names the leader and epoch that its sender knows; from the versions of KIP-853 on, also where the leader
-listens, under the name of the listener that the request came in by.
+Every response names the leader and epoch that its sender knows. From the versions of KIP-853 on it also has the
+leader's endpoint, for the listener on which the request arrived.
 """
 
 from typing import Any, NamedTuple
 
 from ottla.metadata.consensus.config import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
-from ottla.metadata.consensus.log_view import Kind, Validity
-from ottla.metadata.consensus.voters import Endpoint, Endpoints, address
+from ottla.metadata.consensus.log_view import OffsetValidity, ValidatedOffset
+from ottla.metadata.consensus.voters import Endpoint, Endpoints, find_endpoint
 from ottla.protocol.errors import NONE, NotLeader, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc import begin_quorum_epoch as beginning
 from ottla.protocol.messages.rpc import describe_quorum as describing
@@ -20,18 +20,18 @@ from ottla.protocol.messages.rpc import vote as voting
 from ottla.protocol.wire.types import Records
 
 
-class Known(NamedTuple):
-    """The leader and epoch as somebody knows them; -1 for no leader."""
+class LeaderAndEpoch(NamedTuple):
+    """A leader and its epoch, as one node knows them. A `leader_id` of -1 means that no leader is known."""
 
     leader_id: int
     epoch: int
     endpoints: Endpoints = ()
 
-    def at(self, listener: str) -> Endpoint | None:
-        return address(self.endpoints, listener) if self.leader_id >= 0 else None
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return find_endpoint(self.endpoints, listener) if self.leader_id >= 0 else None
 
 
-def vote(known: Known, version: int, listener: str, error: int, *, granted: bool) -> voting.VoteResponse:
+def vote(known: LeaderAndEpoch, version: int, listener: str, error: int, *, granted: bool) -> voting.VoteResponse:
     partition = voting.ResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_code=error,
@@ -45,7 +45,7 @@ def vote(known: Known, version: int, listener: str, error: int, *, granted: bool
     )
 
 
-def begin_epoch(known: Known, version: int, listener: str, error: int) -> beginning.BeginQuorumEpochResponse:
+def begin_epoch(known: LeaderAndEpoch, version: int, listener: str, error: int) -> beginning.BeginQuorumEpochResponse:
     partition = beginning.ResponsePartitionData(
         partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
     )
@@ -55,7 +55,7 @@ def begin_epoch(known: Known, version: int, listener: str, error: int) -> beginn
     )
 
 
-def end_epoch(known: Known, version: int, listener: str, error: int) -> ending.EndQuorumEpochResponse:
+def end_epoch(known: LeaderAndEpoch, version: int, listener: str, error: int) -> ending.EndQuorumEpochResponse:
     partition = ending.ResponsePartitionData(
         partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
     )
@@ -66,13 +66,13 @@ def end_epoch(known: Known, version: int, listener: str, error: int) -> ending.E
 
 
 def fetch(
-    known: Known,
+    known: LeaderAndEpoch,
     version: int,
     listener: str,
     *,
     error: int = NONE,
     records: Records = b"",
-    validity: Validity | None = None,
+    validity: ValidatedOffset | None = None,
     high_watermark: int | None = None,
     log_start_offset: int,
 ) -> fetching.FetchResponse:
@@ -84,10 +84,14 @@ def fetch(
         records=records,
         current_leader=fetching.LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch),
     )
-    if validity is not None and validity.kind is Kind.DIVERGING:
-        partition.diverging_epoch = fetching.EpochEndOffset(epoch=validity.at.epoch, end_offset=validity.at.offset)
-    if validity is not None and validity.kind is Kind.SNAPSHOT:
-        partition.snapshot_id = fetching.SnapshotId(epoch=validity.at.epoch, end_offset=validity.at.offset)
+    if validity is not None and validity.kind is OffsetValidity.DIVERGING:
+        partition.diverging_epoch = fetching.EpochEndOffset(
+            epoch=validity.offset_and_epoch.epoch, end_offset=validity.offset_and_epoch.offset
+        )
+    if validity is not None and validity.kind is OffsetValidity.SNAPSHOT:
+        partition.snapshot_id = fetching.SnapshotId(
+            epoch=validity.offset_and_epoch.epoch, end_offset=validity.offset_and_epoch.offset
+        )
     topic = fetching.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
     return fetching.FetchResponse(
         responses=[topic],
@@ -96,7 +100,7 @@ def fetch(
 
 
 def fetch_snapshot(
-    known: Known,
+    known: LeaderAndEpoch,
     version: int,
     listener: str,
     partition: snapshots.ResponsePartitionSnapshot,
@@ -110,22 +114,24 @@ def fetch_snapshot(
     )
 
 
-def update_voter(known: Known, listener: str, error: int) -> updating.UpdateRaftVoterResponse:
-    at = known.at(listener)
+def update_voter(known: LeaderAndEpoch, listener: str, error: int) -> updating.UpdateRaftVoterResponse:
+    endpoint = known.endpoint(listener)
     return updating.UpdateRaftVoterResponse(
         error_code=error,
         current_leader=updating.CurrentLeader(
             leader_id=known.leader_id,
             leader_epoch=known.epoch,
-            host=at.host if at is not None else "",
-            port=at.port if at is not None else 0,
+            host=endpoint.host if endpoint is not None else "",
+            port=endpoint.port if endpoint is not None else 0,
         ),
     )
 
 
-def describe_not_leading(request: describing.DescribeQuorumRequest, *, ours: bool) -> describing.DescribeQuorumResponse:
-    """Only the leader can describe the quorum; other partitions than the metadata's have none."""
-    error = NotLeader if ours else UnknownTopicOrPartition
+def describe_quorum_error(
+    request: describing.DescribeQuorumRequest, *, is_metadata: bool
+) -> describing.DescribeQuorumResponse:
+    """Return the error of a node that does not lead, or of a request for other partitions."""
+    error = NotLeader if is_metadata else UnknownTopicOrPartition
     return describing.DescribeQuorumResponse(
         topics=[
             describing.ResponseTopicData(
@@ -142,11 +148,11 @@ def describe_not_leading(request: describing.DescribeQuorumRequest, *, ours: boo
     )
 
 
-def said(response: Any, voters_endpoints: Any, listener: str) -> tuple[int, Known] | None:
-    """The error and the leader in an answer to Vote, Begin- or EndQuorumEpoch, Fetch or FetchSnapshot.
+def read_leader(response: Any, voters_endpoints: Any, listener: str) -> tuple[int, LeaderAndEpoch] | None:
+    """Return the error code and the leader of a Vote, Begin- or EndQuorumEpoch, Fetch or FetchSnapshot response.
 
-    None when the answer is not about the metadata partition. An old node does not say where the leader listens: then
-    it must be one of the voters.
+    Return None if the response is not about the metadata partition. Old versions have no leader endpoint; the leader is
+    then one of the voters.
     """
     topics: Any = response.responses if isinstance(response, fetching.FetchResponse) else response.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -159,11 +165,13 @@ def said(response: Any, voters_endpoints: Any, listener: str) -> tuple[int, Know
     else:
         leader_id, epoch = partition.leader_id, partition.leader_epoch
     leader_id = max(leader_id, -1)
-    at = next((node for node in response.node_endpoints if node.node_id == leader_id), None)
-    endpoints = (Endpoint(listener, at.host, at.port),) if at is not None else voters_endpoints(leader_id)
-    return partition.error_code, Known(leader_id, epoch, endpoints)
+    endpoint = next((node for node in response.node_endpoints if node.node_id == leader_id), None)
+    endpoints = (
+        (Endpoint(listener, endpoint.host, endpoint.port),) if endpoint is not None else voters_endpoints(leader_id)
+    )
+    return partition.error_code, LeaderAndEpoch(leader_id, epoch, endpoints)
 
 
-def _endpoints(kind: Any, known: Known, listener: str) -> list[Any]:
-    at = known.at(listener)
-    return [kind(node_id=known.leader_id, host=at.host, port=at.port)] if at is not None else []
+def _endpoints(kind: Any, known: LeaderAndEpoch, listener: str) -> list[Any]:
+    endpoint = known.endpoint(listener)
+    return [kind(node_id=known.leader_id, host=endpoint.host, port=endpoint.port)] if endpoint is not None else []

@@ -1,7 +1,7 @@
-"""Which voters and which kraft.version hold from which offset of the metadata log on.
+"""The voters and the kraft.version at each offset of the metadata log.
 
-A control record counts as soon as it is in the log, committed or not (KIP-853), and stops counting when it is truncated
-away. So the history is kept by offset up to the log's end, and follows every append and truncation.
+A control record is in force as soon as it is in the log, committed or not, until it is truncated (KIP-853). So the
+history covers the log up to its end, and follows every append and truncation.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, Vot
 
 T = TypeVar("T")
 BOOTSTRAP_OFFSET = -1
-"""Where the records of the checkpoint 0-0, which formatting wrote, are placed: before the log."""
+"""The offset of the records of the checkpoint 0-0, which formatting writes: before the log."""
 
 
 class _Timeline(Generic[T]):
-    """Values by the offset from which they hold."""
+    """Values, each with the offset from which it is in force."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -33,47 +33,47 @@ class _Timeline(Generic[T]):
         self.offsets.append(offset)
         self.values.append(value)
 
-    def at(self, offset: int) -> T | None:
-        place = bisect_right(self.offsets, offset)
-        return self.values[place - 1] if place else None
+    def value_at(self, offset: int) -> T | None:
+        index = bisect_right(self.offsets, offset)
+        return self.values[index - 1] if index else None
 
-    def keep_before(self, offset: int) -> None:
-        place = bisect_left(self.offsets, offset)
-        del self.offsets[place:], self.values[place:]
+    def truncate(self, offset: int) -> None:
+        index = bisect_left(self.offsets, offset)
+        del self.offsets[index:], self.values[index:]
 
     def forget_before(self, offset: int) -> None:
-        """Keep the value that holds at the offset, and what comes after it."""
-        place = bisect_right(self.offsets, offset) - 1
-        if place > 0:
-            del self.offsets[:place], self.values[:place]
+        """Drop all values that are superseded at the offset."""
+        index = bisect_right(self.offsets, offset) - 1
+        if index > 0:
+            del self.offsets[:index], self.values[:index]
 
 
 class ControlHistory:
     """The voters and the kraft.version at every offset that the log or its latest snapshot covers."""
 
     def __init__(self, static_voters: VoterSet | None = None) -> None:
-        self._static = static_voters if static_voters is not None else VoterSet.of(())
+        self._static = static_voters if static_voters is not None else VoterSet.from_voters(())
         self._voters: _Timeline[VoterSet] = _Timeline()
         self._versions: _Timeline[int] = _Timeline()
 
     def add(self, offset: int, record: object) -> None:
-        """Take note of a record at an offset; kinds that say nothing of voters are passed over."""
+        """Add the record at an offset. Other kinds than voters and kraft.version are ignored."""
         if isinstance(record, VotersRecord):
             self._voters.add(offset, VoterSet.from_record(record))
         elif isinstance(record, KRaftVersionRecord):
             self._versions.add(offset, record.kraft_version)
 
     def truncate_to(self, end_offset: int) -> None:
-        self._voters.keep_before(end_offset)
-        self._versions.keep_before(end_offset)
+        self._voters.truncate(end_offset)
+        self._versions.truncate(end_offset)
 
-    def snapshotted(self, end_offset: int) -> None:
-        """A snapshot up to here exists: what held before its last record is not asked for any more."""
+    def forget_before_snapshot(self, end_offset: int) -> None:
+        """Drop what is older than the last record of a snapshot."""
         self._voters.forget_before(end_offset - 1)
         self._versions.forget_before(end_offset - 1)
 
     def restart_from_snapshot(self, end_offset: int, records: Iterable[object]) -> None:
-        """The log was replaced by a snapshot; its control records hold as of the last offset that it contains."""
+        """Replace the history by a snapshot's control records, in force from its last offset on."""
         self.truncate_to(BOOTSTRAP_OFFSET)
         for record in records:
             self.add(end_offset - 1, record)
@@ -84,7 +84,7 @@ class ControlHistory:
 
     @property
     def voters_offset(self) -> int | None:
-        """Where the present voters were written; None while they come from the configuration."""
+        """The offset of the current voters, or None if they come from the configuration."""
         return self._voters.offsets[-1] if self._voters.offsets else None
 
     @property
@@ -97,8 +97,8 @@ class ControlHistory:
         return self._versions.values[-1] if self._versions.values else 0
 
     def voters_at(self, offset: int) -> VoterSet | None:
-        """For the header of a snapshot: the voters at its last contained offset, if the log knows any."""
-        return self._voters.at(offset)
+        """Return the voters at an offset, or None if the log has none. A snapshot starts with them."""
+        return self._voters.value_at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
-        return self._versions.at(offset) or 0
+        return self._versions.value_at(offset) or 0

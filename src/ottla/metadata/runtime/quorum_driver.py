@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ottla.metadata.consensus.config import ConsensusConfig, Randomness
 from ottla.metadata.consensus.consensus import Consensus
+from ottla.metadata.consensus.control_history import BOOTSTRAP_OFFSET, ControlHistory
 from ottla.metadata.consensus.effects import (
     Append,
     Change,
@@ -26,12 +27,11 @@ from ottla.metadata.consensus.effects import (
     Stopped,
     Truncate,
 )
-from ottla.metadata.consensus.history import BOOTSTRAP_OFFSET, ControlHistory
 from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from ottla.metadata.consensus.voters import Node, VoterSet
 from ottla.metadata.image.encoding import ControlEntry, entries
 from ottla.metadata.runtime.metadata_log import MetadataLog
-from ottla.metadata.runtime.quorum_state import read_quorum_state, write_quorum_state
+from ottla.metadata.runtime.quorum_state_file import read_quorum_state, write_quorum_state
 from ottla.protocol.errors import ApiError, NetworkFailed, UnsupportedVersion
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.varint import Buffer
@@ -69,7 +69,7 @@ class Ticket(Protocol):
     def answer(self, response: Any) -> None: ...
 
 
-class Quorum:
+class QuorumDriver:
     """One member of the quorum at work."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Quorum:
 
     def request(self, ticket: Hashable, message: Any, version: int, listener: str) -> None:
         """A request of another node; its answer goes to the ticket."""
-        self._perform(self.consensus.request(ticket, message, version, listener, self._now_ms()))
+        self._perform(self.consensus.handle_request(ticket, message, version, listener, self._now_ms()))
 
     def propose(self, epoch: int, batch: bytearray) -> int:
         """Append as the leader of an epoch; returns the offset of the last record. Raises NotLeader."""
@@ -133,7 +133,7 @@ class Quorum:
     def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
         """This node wrote a snapshot: the log before it is not needed any more."""
         self.log.add_snapshot(snapshot)
-        self.consensus.snapshot_taken(snapshot.offset)
+        self.consensus.report_snapshot_taken(snapshot.offset)
         self.log.forget_before(snapshot, self._now_ms())
 
     def _perform(self, effects: Effects) -> None:
@@ -152,9 +152,9 @@ class Quorum:
             now_ms = self._now_ms()
             if installed is not None:
                 control = control_records(self.log.snapshot_content(installed))
-                effects = self.consensus.snapshot_installed(installed, control, now_ms)
+                effects = self.consensus.report_snapshot_installed(installed, control, now_ms)
             elif effects.writes:
-                effects = self.consensus.appended(now_ms)
+                effects = self.consensus.report_appended(now_ms)
             else:
                 break
         self._schedule()
@@ -180,15 +180,15 @@ class Quorum:
         self.log.log.flusher.when_durable(end, partial(self._flushed, end, epoch))
 
     def _flushed(self, end: int, epoch: int) -> None:
-        self._perform(self.consensus.flushed(end, epoch, self._now_ms()))
+        self._perform(self.consensus.report_flushed(end, epoch, self._now_ms()))
 
     def _send(self, send: Send) -> None:
         def answered(response: Any) -> None:
-            self._perform(self.consensus.response(send.id, response, self._now_ms()))
+            self._perform(self.consensus.handle_response(send.id, response, self._now_ms()))
 
         def failed(why: ApiError) -> None:
             self._perform(
-                self.consensus.failed(
+                self.consensus.handle_failure(
                     send.id,
                     self._now_ms(),
                     unsupported_version=isinstance(why, UnsupportedVersion),

@@ -1,8 +1,8 @@
-"""What a leader knows of the others: how far they fetched, when, and so what is committed and whether it still leads.
+"""The leader: how far each replica has fetched, the high watermark, and the check that a majority still follows.
 
-The high watermark is the largest offset that a majority of the voters has made durable: a fetch from an offset says
-that everything before it is. It is known only once a record of the leader's own epoch is among it, and then covers all
-that came before; this is why a leader begins with a control record.
+The high watermark is the largest offset that a majority of the voters has made durable. A fetch offset acknowledges
+all records before it. The leader knows the high watermark only when a record of its own epoch is committed, and with it
+all earlier ones; this is why an epoch starts with a control record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.protocol.wire.types import ZERO_UUID
 
 @dataclass(slots=True)
 class Progress:
-    """How far one replica is."""
+    """The fetch progress of one replica, voter or observer."""
 
     key: ReplicaKey
     endpoints: Endpoints = ()
@@ -29,11 +29,11 @@ class Progress:
     def is_replica(self, key: ReplicaKey) -> bool:
         return self.key.id == key.id and self.key.directory in (ZERO_UUID, key.directory)
 
-    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
+    def record_fetch(self, offset: int, leader_end: int, now_ms: int) -> None:
         if offset >= leader_end:
             self.last_caught_up_ms = now_ms
         elif 0 < self.leader_end_at_last_fetch <= offset:
-            self.last_caught_up_ms = self.last_fetch_ms  # it had by now all that there was then
+            self.last_caught_up_ms = self.last_fetch_ms  # it now has all records that the log had at its last fetch
         self.leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
         self.end_offset = offset
@@ -41,20 +41,20 @@ class Progress:
 
 @dataclass(slots=True)
 class VoterChange:
-    """An AddRaftVoter or RemoveRaftVoter that waits: for the new voter's versions, then for the commit."""
+    """A pending AddRaftVoter or RemoveRaftVoter: it waits for the new voter's versions, then for the commit."""
 
     ticket: Hashable | None
     deadline: int
     adding: Voter | None = None
     request_id: int | None = None
-    """The ApiVersions request to the new voter, until it is answered."""
+    """The ApiVersions request to the new voter, until its response arrives."""
     acknowledge_when_committed: bool = True
     last_offset: int | None = None
 
 
 @dataclass(slots=True)
-class Parked:
-    """A fetch that waits for records or for the high watermark."""
+class WaitingFetch:
+    """A fetch that waits for records or for a higher high watermark."""
 
     ticket: Hashable
     request: object
@@ -85,28 +85,28 @@ class Leader:
         self.begin_epoch_at = now_ms
         self.resign_requested = False
         self.change: VoterChange | None = None
-        self.upgrade: VoterSet | None = None
-        """Before kraft.version 1: what the voters said of themselves, for the day of the upgrade."""
-        self.parked: list[Parked] = []
+        self.upgrade_voters: VoterSet | None = None
+        """Before kraft.version 1: the voters as they describe themselves, for the upgrade."""
+        self.waiting_fetches: list[WaitingFetch] = []
 
-    def grants(self, key: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
+    def can_grant_vote(self, key: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
         return False
 
-    def progress(self, key: ReplicaKey) -> Progress:
+    def progress_of(self, key: ReplicaKey) -> Progress:
         voter = self.voters.get(key.id)
         if voter is not None and voter.is_replica(key):
             return voter
         return self.observers.setdefault(key, Progress(key))
 
-    def fetched(self, key: ReplicaKey, offset: int, leader_end: int, now_ms: int) -> bool:
-        """A replica fetched from this offset. True when that raised the high watermark."""
-        progress = self.progress(key)
-        progress.fetched(offset, leader_end, now_ms)
-        self.heard_from(key, now_ms)
+    def record_fetch(self, key: ReplicaKey, offset: int, leader_end: int, now_ms: int) -> bool:
+        """Record a fetch from an offset, and return whether it raises the high watermark."""
+        progress = self.progress_of(key)
+        progress.record_fetch(offset, leader_end, now_ms)
+        self.record_contact(key, now_ms)
         return self.voters.get(key.id) is progress and self.raise_high_watermark()
 
-    def heard_from(self, key: ReplicaKey, now_ms: int) -> None:
-        """A majority that fetches keeps the leader in office; it is one of them itself while it is a voter."""
+    def record_contact(self, key: ReplicaKey, now_ms: int) -> None:
+        """Record contact with a replica. A majority, the leader included if it is a voter, extends its leadership."""
         voter = self.voters.get(key.id)
         if voter is not None and voter.is_replica(key):
             self.fetched_voters.add(key.id)
@@ -115,9 +115,9 @@ class Leader:
             self.fetched_voters.clear()
             self.check_quorum_deadline = now_ms + self.check_quorum_ms
 
-    def flushed(self, end_offset: int) -> bool:
-        """The leader's own log is durable up to here; that counts for it as a fetch does for the others."""
-        own = self.progress(self.local.key)
+    def record_flush(self, end_offset: int) -> bool:
+        """Record how far the leader's own log is durable, and return whether that raises the high watermark."""
+        own = self.progress_of(self.local.key)
         own.end_offset = max(own.end_offset, end_offset)
         return self.raise_high_watermark()
 
@@ -127,40 +127,44 @@ class Leader:
         if majority <= self.epoch_start_offset:
             return False
         if self.high_watermark is not None and majority <= self.high_watermark:
-            return False  # a changed set of voters may have a smaller majority for a while
+            return False  # a new voter set may have a lower majority offset at first
         self.high_watermark = majority
         return True
 
     def change_voters(self, voters: VoterSet) -> None:
-        """Voters that are new keep what was known of them as observers, and the other way around."""
+        """Take a new voter set. Replicas keep their progress when they change between voter and observer."""
         old = self.voters
         self.voters = {}
         for voter in voters:
-            known = old.get(voter.key.id)
-            if known is not None and known.is_replica(voter.key):
+            progress = old.get(voter.key.id)
+            if progress is not None and progress.is_replica(voter.key):
                 del old[voter.key.id]
             else:
-                known = self.observers.pop(voter.key, None) or Progress(voter.key)
-            known.key, known.endpoints = voter.key, voter.endpoints
-            self.voters[voter.key.id] = known
-        for gone in old.values():
-            gone.endpoints = ()
-            self.observers.setdefault(gone.key, gone)
+                progress = self.observers.pop(voter.key, None) or Progress(voter.key)
+            progress.key, progress.endpoints = voter.key, voter.endpoints
+            self.voters[voter.key.id] = progress
+        for removed in old.values():
+            removed.endpoints = ()
+            self.observers.setdefault(removed.key, removed)
         self.fetched_voters &= self.voters.keys()
 
     def successors(self) -> list[ReplicaKey]:
-        """The other voters, those first that are furthest and so most likely to win."""
+        """Return the other voters, the most caught-up first: they are the most likely to win an election."""
         others = [voter for voter in self.voters.values() if voter.key.id != self.leader_id]
         return [voter.key for voter in sorted(others, key=lambda voter: -voter.end_offset)]
 
     def silent_voters(self, now_ms: int, quiet_ms: int) -> list[ReplicaKey]:
-        """Who must be told that this node leads: it does not fetch, so it may not know."""
+        """Return the voters that do not fetch. They may not know the leader, so it sends them BeginQuorumEpoch."""
         others = (voter for voter in self.voters.values() if voter.key.id != self.leader_id)
         return [voter.key for voter in others if now_ms - voter.last_fetch_ms >= quiet_ms or voter.last_fetch_ms < 0]
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        known = self.observers.get(key)
-        return known is not None and known.last_caught_up_ms > 0 and known.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
+        progress = self.observers.get(key)
+        return (
+            progress is not None
+            and progress.last_caught_up_ms > 0
+            and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
+        )
 
     def active_observers(self, now_ms: int) -> list[Progress]:
         self.observers = {
@@ -172,5 +176,5 @@ class Leader:
 
     @property
     def checks_quorum(self) -> bool:
-        """A leader that is the only voter needs nobody."""
+        """Whether the leader needs fetches of other voters. The only voter does not."""
         return not (len(self.voters) == 1 and self.leader_id in self.voters)

@@ -1,4 +1,4 @@
-"""Control batches of the metadata log: built by the leader, and found in what a follower fetched."""
+"""Control batches of the metadata log: building them, and validating fetched batches."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,8 +23,8 @@ _HISTORIC: dict[ControlType, type[KRaftVersionRecord] | type[VotersRecord]] = {
 }
 
 
-class Fetched(NamedTuple):
-    """The good batches at the front of fetched records."""
+class ValidBatches(NamedTuple):
+    """The valid batches at the start of fetched data."""
 
     size_bytes: int
     end_offset: int
@@ -32,11 +32,11 @@ class Fetched(NamedTuple):
 
 
 def control_batch(messages: Sequence[ControlRecord], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    """One batch of control records, in the versions that Kafka 4.3 writes."""
+    """Return one batch of control records, in the versions that Kafka 4.3 writes."""
     return build_batch(
         [
-            Record(base_offset + place, now_ms, control_key(_TYPES[type(message)]), encode(message, 0))
-            for place, message in enumerate(messages)
+            Record(base_offset + index, now_ms, control_key(_TYPES[type(message)]), encode(message, 0))
+            for index, message in enumerate(messages)
         ],
         base_offset=base_offset,
         leader_epoch=epoch,
@@ -44,11 +44,11 @@ def control_batch(messages: Sequence[ControlRecord], *, base_offset: int, epoch:
     )
 
 
-def read_fetched(data: Buffer, *, end_offset: int, last_epoch: int, epoch: int) -> Fetched:
-    """What of these records continues a log that ends there, and what they say of voters.
+def read_valid_batches(data: Buffer, *, end_offset: int, last_epoch: int, epoch: int) -> ValidBatches:
+    """Return the batches that continue a log with this end, and their voters and kraft.version records.
 
-    The tail may be cut short, as a fetch may end inside a batch; from the first batch that is broken, out of place or
-    of an epoch that cannot be, nothing is taken: the fetch is then repeated from there.
+    A fetch may end inside a batch. Validation stops at the first batch that is corrupt, out of place or of an
+    impossible epoch; the next fetch starts there.
     """
     history: list[tuple[int, object]] = []
     size = 0
@@ -62,15 +62,15 @@ def read_fetched(data: Buffer, *, end_offset: int, last_epoch: int, epoch: int) 
                 history += control_records(data, pos)
             size, end_offset, last_epoch = pos + header.size_bytes, header.next_offset, header.leader_epoch
     except ProtocolError:
-        pass  # what came before the broken batch is good
-    return Fetched(size, end_offset, history)
+        pass  # the batches before the corrupt one are valid
+    return ValidBatches(size, end_offset, history)
 
 
 def control_records(data: Buffer, pos: int) -> list[tuple[int, object]]:
-    """The records of a control batch that belong into the history, with their offsets."""
-    found: list[tuple[int, object]] = []
+    """Return the voters and kraft.version records of a control batch, with their offsets."""
+    history: list[tuple[int, object]] = []
     for record in read_records(data, pos):
         kind = _HISTORIC.get(control_type(record))
         if kind is not None and record.value is not None:
-            found.append((record.offset, decode(kind, 0, record.value)))
-    return found
+            history.append((record.offset, decode(kind, 0, record.value)))
+    return history

@@ -1,7 +1,7 @@
-"""Requests on their way to other nodes: one at a time to each, repeated after a pause when it failed.
+"""Requests in flight to other nodes: one at a time for each node, with a backoff after a failure.
 
-A change of role forgets them all, so that a late answer to an earlier role, such as a pre-vote that arrives at a
-candidate, is never taken for an answer to the present one.
+A change of role drops all of them, so that a late response to an earlier role, such as a pre-vote that reaches a
+candidate, is never taken for a response to the present one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class _InFlight:
     until: int
 
 
-class Peers:
-    """Which nodes can be sent a request now."""
+class InFlightRequests:
+    """Requests in flight and backoffs, by node."""
 
     def __init__(self, config: ConsensusConfig, random: Randomness) -> None:
         self._config = config
@@ -34,31 +34,31 @@ class Peers:
         self._backing_off.clear()
         self._nodes.clear()
 
-    def sent(self, node: Node, now_ms: int) -> int:
+    def add(self, node: Node, now_ms: int) -> int:
         request_id, self._next_id = self._next_id, self._next_id + 1
         self._in_flight[node.id] = _InFlight(request_id, now_ms + self._config.request_timeout_ms)
         self._nodes[request_id] = node.id
         return request_id
 
     def node_of(self, request_id: int) -> int | None:
-        """The node that is to answer this request; None when its answer is no longer of interest."""
+        """Return the node that the request was sent to, or None if its response is no longer expected."""
         node_id = self._nodes.get(request_id)
         if node_id is None:
             return None
         flight = self._in_flight.get(node_id)
         return node_id if flight is not None and flight.request_id == request_id else None
 
-    def answered(self, request_id: int, now_ms: int, *, good: bool) -> None:
+    def complete(self, request_id: int, now_ms: int, *, succeeded: bool) -> None:
         node_id = self._nodes.pop(request_id, None)
         flight = self._in_flight.get(node_id) if node_id is not None else None
         if node_id is None or flight is None or flight.request_id != request_id:
             return
         del self._in_flight[node_id]
-        if not good:
+        if not succeeded:
             self._backing_off[node_id] = now_ms + self._config.retry_backoff_ms
 
     def ready_at(self, node_id: int, now_ms: int) -> int:
-        """When the node may be sent a request; now or before when at once."""
+        """Return when the next request can be sent to the node; at most `now_ms` if at once."""
         self._expire(now_ms)
         flight = self._in_flight.get(node_id)
         return flight.until if flight is not None else self._backing_off.get(node_id, now_ms)
@@ -66,28 +66,28 @@ class Peers:
     def is_backing_off(self, node_id: int, now_ms: int) -> bool:
         return self._backing_off.get(node_id, now_ms) > now_ms
 
-    def timed_out(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node let its request time out. Asked before anything else forgets it."""
+    def has_timed_out(self, node_id: int, now_ms: int) -> bool:
+        """Whether the node's request has timed out. Call this first: the other methods drop expired requests."""
         flight = self._in_flight.get(node_id)
         return flight is not None and flight.until <= now_ms
 
-    def any_in_flight(self, now_ms: int) -> int | None:
-        """When the earliest request under way times out; None when there is none."""
+    def next_timeout(self, now_ms: int) -> int | None:
+        """Return when the first request in flight times out, or None if there is none."""
         self._expire(now_ms)
         return min((flight.until for flight in self._in_flight.values()), default=None)
 
-    def pick_bootstrap(self, now_ms: int) -> Node | None:
-        """Any node to ask for the leader; all of them have their turn."""
+    def pick_bootstrap_server(self, now_ms: int) -> Node | None:
+        """Return a random bootstrap server that can be sent a request, or None."""
         servers = self._config.bootstrap
         first = self._random.randrange(len(servers))
-        for place in range(len(servers)):
-            node = servers[(first + place) % len(servers)]
+        for index in range(len(servers)):
+            node = servers[(first + index) % len(servers)]
             if node.id != self._config.local.id and self.ready_at(node.id, now_ms) <= now_ms:
                 return node
         return None
 
-    def bootstrap_ready_at(self, now_ms: int) -> int | None:
-        """When some bootstrap server can be asked; None when there is none but this node."""
+    def bootstrap_server_ready_at(self, now_ms: int) -> int | None:
+        """Return when a bootstrap server can be sent a request, or None if this node is the only one."""
         others = [node.id for node in self._config.bootstrap if node.id != self._config.local.id]
         return min((self.ready_at(node_id, now_ms) for node_id in others), default=None)
 
