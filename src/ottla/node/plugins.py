@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.node_settings import NodeSettings
 from ottla.coordinators.groups.consumer.assignor import Assignor
-from ottla.coordinators.groups.consumer.settings import ASSIGNORS, built_in
+from ottla.coordinators.groups.consumer.settings import ASSIGNORS, built_in_assignor
 from ottla.node.directories import NodeFailed
 from ottla.replication.runtime import Spawn
 
@@ -97,7 +97,7 @@ class Plugins:
 
     def _check_names(self) -> None:
         names = (
-            self.assignors[each].name if each in self.assignors else built_in(each)
+            self.assignors[each].name if each in self.assignors else built_in_assignor(each)
             for each in _assignors(self._settings)
         )
         again = [name for name, times in Counter(names).items() if times > 1]
@@ -137,7 +137,7 @@ def _named(settings: NodeSettings) -> Iterator[tuple[str, str, str]]:
                 yield kind, setting, name
     if settings.is_broker:
         for name in _assignors(settings):
-            if built_in(name) is None:
+            if built_in_assignor(name) is None:
                 yield "assignor", ASSIGNORS, name
 
 

@@ -33,7 +33,7 @@ class PythonAssignor:
         self.name = name
         self._plugin = plugin
 
-    def assign(self, group: coordinator.Group, image: Image) -> dict[str, Target]:
+    def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
         """The new targets by member; raises AssignmentFailed."""
         try:
             return _targets(self._plugin.assign(_seen(group, image)), image)
@@ -44,7 +44,7 @@ class PythonAssignor:
             raise UnknownServerError(f"The assignor {self.name} failed.") from error
 
 
-def _seen(group: coordinator.Group, image: Image) -> Group:
+def _seen(group: coordinator.GroupSpec, image: Image) -> Group:
     """The group by names: the plug-in knows no ids."""
     topics = {topic.name: topic for topic_id in group.partitions if (topic := image.topic_by_id(topic_id)) is not None}
     members = {
@@ -54,7 +54,7 @@ def _seen(group: coordinator.Group, image: Image) -> Group:
             reader.instance_id,
             reader.rack_id,
         )
-        for member_id, reader in group.readers.items()
+        for member_id, reader in group.members.items()
     }
     racks = _racks_of_brokers(image)
     return Group(members, {name: Topic(len(topic.partitions), _racks(topic, racks)) for name, topic in topics.items()})
@@ -89,7 +89,7 @@ class JavaAssignor:
         self._jvm = jvm
         self._index = index
 
-    def assign(self, group: coordinator.Group, image: Image) -> dict[str, Target]:
+    def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
         """The new targets by member; raises AssignmentFailed, or CoordinatorLoading while nobody can be asked."""
         answer = self._jvm.ask(self._index, _told(group, image))
         try:
@@ -111,7 +111,7 @@ class JavaAssignor:
         }
 
 
-def _told(group: coordinator.Group, image: Image) -> list[object]:
+def _told(group: coordinator.GroupSpec, image: Image) -> list[object]:
     """The group as it is sent: topics by their place in a list, and each set of racks once."""
     places = {topic_id: place for place, topic_id in enumerate(group.partitions)}
     sets: dict[frozenset[str], int] = {}
@@ -129,7 +129,7 @@ def _told(group: coordinator.Group, image: Image) -> list[object]:
             numbers(places[topic_id] for topic_id in reader.topics),
             {topic_id: numbers(partitions) for topic_id, partitions in reader.target.items()},
         ]
-        for member_id, reader in group.readers.items()
+        for member_id, reader in group.members.items()
     ]
     assigned: defaultdict[bytes, list[int]] = defaultdict(list)
     for topic_id, number in group.assigned:

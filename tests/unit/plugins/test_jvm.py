@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, AssignorMember, GroupSpec
 from ottla.coordinators.groups.consumer.targets import ASSIGNORS
 from ottla.metadata.controller.view import NewTopic
 from ottla.metadata.image.image import Image
@@ -120,12 +120,12 @@ def test_kafkas_own_assignors_see_groups_as_they_are(machine: Jvm) -> None:
             assert {name: target for name, target in ours.items() if target} == {
                 name: target for name, target in theirs.items() if target
             }
-            walk.targets = {name: ours.get(name, {}) for name in group.readers}
+            walk.targets = {name: ours.get(name, {}) for name in group.members}
 
 
-def group_of(instance: str | None) -> Group:
-    reader = Reader({TOPIC_ID: None}, {TOPIC_ID: (1,)}, instance, "a")
-    return Group({"m": reader}, {TOPIC_ID: 2}, is_uniform=True, assigned=frozenset({(TOPIC_ID, 1)}))
+def group_of(instance: str | None) -> GroupSpec:
+    reader = AssignorMember({TOPIC_ID: None}, {TOPIC_ID: (1,)}, instance, "a")
+    return GroupSpec({"m": reader}, {TOPIC_ID: 2}, is_uniform=True, assigned=frozenset({(TOPIC_ID, 1)}))
 
 
 def test_whoever_fails_hangs_or_dies_refuses_and_is_got_over(machine: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from ottla.broker.authorization.access_checks import GROUP_REFUSED, TOPIC_REFUSE
 from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
-from ottla.coordinators.groups.streams.checking import check_topic_names, topics_named
+from ottla.coordinators.groups.streams.checking import check_topic_names, topology_topics
 from ottla.protocol.errors import TopicAuthorizationFailed
 from ottla.protocol.messages.rpc.streams_group_describe import (
     DescribedGroup,
@@ -24,7 +24,7 @@ def guard_streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupH
     if request.topology is None:
         return
     check_topic_names(request.topology)
-    names = set(topics_named(request.topology))
+    names = set(topology_topics(request.topology))
     if len(allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)) < len(names):
         raise TopicAuthorizationFailed("Topic authorization failed.")
 

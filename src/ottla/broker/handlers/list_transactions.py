@@ -9,7 +9,7 @@ from ottla.broker.authorization.group_guards import guard_list_transactions
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.groups.consumer.regexes import compiled
+from ottla.coordinators.groups.consumer.regexes import compile_regex
 from ottla.coordinators.transactions.describing import find, unknown_states
 from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.messages.apis import ApiKey
@@ -25,7 +25,7 @@ def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) 
     """All that pass the filters, as far as they are decided."""
     pattern = None
     if request.transactional_id_pattern:
-        pattern = compiled(request.transactional_id_pattern)
+        pattern = compile_regex(request.transactional_id_pattern)
     found: list[TransactionState] = []
     for shard in call.node.transactions.shards:
         if not shard.is_active:

@@ -8,7 +8,7 @@ from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.coordinated import CallTicket
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
-from ottla.coordinators.groups.share.heartbeat import Beat, check_heartbeat, check_member_id, heartbeat
+from ottla.coordinators.groups.share.heartbeat import HeartbeatReply, check_heartbeat, check_member_id, heartbeat
 from ottla.protocol.errors import ApiError, UnsupportedVersion
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -45,7 +45,7 @@ class _Ticket(CallTicket):
 
     __slots__ = ()
 
-    def answer(self, response: Beat, /) -> None:
+    def answer(self, response: HeartbeatReply, /) -> None:
         self.call.answer(response.response)
         if response.states is not None:
             self.call.node.share_groups.initialize(response.states)

@@ -17,7 +17,7 @@ from ottla.broker.handlers.share_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.groups.share.partitions import Wanted
+from ottla.coordinators.groups.share.partitions import PartitionsByTopic
 from ottla.coordinators.share.sessions import Where
 from ottla.coordinators.share.state import NO_COUNT, NO_START
 from ottla.metadata.image.image import Image
@@ -98,7 +98,7 @@ async def _describe(
 
 
 async def _described(
-    call: Call[BrokerNode], group_id: str, topics: Wanted, image: Image
+    call: Call[BrokerNode], group_id: str, topics: PartitionsByTopic, image: Image
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     summaries = await call.node.share_groups.summaries(group_id, topics)
     begun = [

@@ -19,8 +19,8 @@ from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.streams.checking import check_heartbeat, check_topic_names
-from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
-from ottla.coordinators.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.streams.heartbeat import HeartbeatReply, heartbeat
+from ottla.coordinators.groups.streams.partition_counts import StreamsStatus
 from ottla.coordinators.groups.streams.settings import heartbeat_interval_ms
 from ottla.protocol.errors import (
     ApiError,
@@ -89,15 +89,15 @@ class _Ticket(CallTicket):
         self.context = context
 
     def answer(self, heard: Any, /) -> None:
-        assert isinstance(heard, Heard), f"{heard!r} is no answer to a heartbeat"
+        assert isinstance(heard, HeartbeatReply), f"{heard!r} is no answer to a heartbeat"
         when_answered(self.call, partial(self._answer, heard))
 
-    def _answer(self, heard: Heard) -> None:
+    def _answer(self, heard: HeartbeatReply) -> None:
         if heard.missing:
             self._create(heard)
         self.call.answer(heard.response)
 
-    def _create(self, heard: Heard) -> None:
+    def _create(self, heard: HeartbeatReply) -> None:
         call, context = self.call, self.context
         names = [topic.name for topic in heard.missing]
         if not may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
@@ -119,5 +119,5 @@ class _Ticket(CallTicket):
 def _add(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
     """Tell more of the missing topics."""
     for status in response.status or ():
-        if status.status_code == Status.MISSING_INTERNAL_TOPICS:
+        if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; {detail}"

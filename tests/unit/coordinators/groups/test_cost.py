@@ -50,7 +50,12 @@ def groups(kind: type[ConsumerGroup] | type[ShareGroup], number: int, topic_name
     """Groups that read one topic each, and have looked at it."""
     names = Map({topic_name: 1})
     return GroupsState(
-        Map({f"g{each}": kind(f"g{each}", names=names, refresh_deadline=LOOKED_AT) for each in range(number)})
+        Map(
+            {
+                f"g{each}": kind(f"g{each}", subscriber_counts=names, refresh_deadline=LOOKED_AT)
+                for each in range(number)
+            }
+        )
     )
 
 

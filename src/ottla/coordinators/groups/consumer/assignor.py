@@ -13,7 +13,7 @@ class AssignmentFailed(Exception):
     """No assignment could be made."""
 
 
-class Reader(NamedTuple):
+class AssignorMember(NamedTuple):
     """A member as an assignor sees it."""
 
     topics: Mapping[bytes, None]
@@ -24,10 +24,10 @@ class Reader(NamedTuple):
     rack_id: str | None = None
 
 
-class Group(NamedTuple):
+class GroupSpec(NamedTuple):
     """A group as an assignor sees it."""
 
-    readers: Mapping[str, Reader]
+    members: Mapping[str, AssignorMember]
     """By member id; their order counts where partitions are dealt out."""
     partitions: Mapping[bytes, int]
     """How many partitions a topic has."""
@@ -44,5 +44,5 @@ class Assignor(Protocol):
     def name(self) -> str:
         """What members and the group's description call it."""
 
-    def assign(self, group: Group, image: Image) -> dict[str, Target]:
+    def assign(self, group: GroupSpec, image: Image) -> dict[str, Target]:
         """What each member should have; raises AssignmentFailed, or another error that the member is to be told."""

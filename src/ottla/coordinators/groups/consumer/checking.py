@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC
-from ottla.coordinators.groups.consumer.settings import assignors
+from ottla.coordinators.groups.consumer.settings import available_assignors
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.protocol.errors import InvalidRequest, UnsupportedAssignor
@@ -38,7 +38,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
             raise InvalidRequest("InstanceId can't be null.")
     elif epoch < LEAVING_STATIC:
         raise InvalidRequest("MemberEpoch is invalid.")
-    known = assignors(context)
+    known = available_assignors(context)
     if request.server_assignor is not None and request.server_assignor not in known:
         named = ", ".join(hash_order(known, string_hash, grown_table_size(len(known))))
         raise UnsupportedAssignor(

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ottla.coordinators.groups.classic.group import CONSUMER
-from ottla.coordinators.groups.consumer.advancing import Advance
+from ottla.coordinators.groups.classic.group import CONSUMER, ClassicProtocol
 from ottla.coordinators.groups.consumer.downgrading import downgrade, must_downgrade_for
-from ottla.coordinators.groups.consumer.embedded import read_subscription, version_of, write_assignment
+from ottla.coordinators.groups.consumer.embedded_protocol import read_subscription, read_version, write_assignment
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.group_lookup import Found
-from ottla.coordinators.groups.consumer.joining import Speaker, check_size, new_member_id, static_speaker
-from ottla.coordinators.groups.consumer.leaving import fence, holder
-from ottla.coordinators.groups.consumer.member import ClassicProtocol, ClassicSide, Member, MemberState
+from ottla.coordinators.groups.consumer.group_lookup import GroupLookup
+from ottla.coordinators.groups.consumer.joining import RequestingMember, check_size, find_static_member, new_member_id
+from ottla.coordinators.groups.consumer.leaving import fence_members, find_instance_holder
+from ottla.coordinators.groups.consumer.member import ClassicMetadata, ConsumerGroupMember, MemberState
+from ottla.coordinators.groups.consumer.member_transition import MemberTransition
 from ottla.coordinators.groups.consumer.reconciling import Reported
-from ottla.coordinators.groups.consumer.settings import may_mix
+from ottla.coordinators.groups.consumer.settings import allows_mixed_members
 from ottla.coordinators.groups.consumer.timer_keys import Timers, rejoin_timer, sync_timer
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
@@ -52,7 +52,7 @@ def join(
     state: GroupsState, group: ConsumerGroup, request: JoinGroupRequest, context: Context
 ) -> Decision[JoinGroupResponse]:
     """Let a classic member join a group that has members; it is answered at once, for nobody waits for anybody."""
-    if not may_mix(context):
+    if not allows_mixed_members(context):
         raise InconsistentGroupProtocol(
             f"Cannot join the consumer group {group.id} with the classic protocol because the group migration is "
             "disabled."
@@ -66,31 +66,37 @@ def join(
         return Decision((), told)
     instance_id = request.group_instance_id
     if instance_id is None:
-        speaker = Speaker(group.members.get(member_id) or Member(id=member_id))
+        requester = RequestingMember(group.members.get(member_id) or ConsumerGroupMember(id=member_id))
     else:
-        speaker = static_speaker(group, member_id, _NO_EPOCH, instance_id, (), is_joining=is_unknown, is_classic=True)
+        requester = find_static_member(
+            group, member_id, _NO_EPOCH, instance_id, (), is_joining=is_unknown, is_classic=True
+        )
     subscription = _subscription(request)
-    advance = Advance(state, Found(group), speaker, _updated(speaker, subscription, request, context), context)
-    advance.subscribe(is_classic=True)
+    transition = MemberTransition(
+        state, GroupLookup(group), requester, _updated(requester, subscription, request, context), context
+    )
+    transition.subscribe(is_classic=True)
     reported = _reported(subscription, context.image)
     if must_downgrade_for(group, group.static_member(instance_id), context):
-        rebalances = group.target_epoch < advance.epoch
+        rebalances = group.target_epoch < transition.epoch
         if not rebalances:
-            target = group.target_of(advance.member)
-            advance.step(group.target_epoch, target, reported, subscription_changed=advance.is_changed)
+            target = group.target_of(transition.member)
+            transition.reconcile_to(
+                group.target_epoch, target, reported, subscription_changed=transition.is_subscription_changed
+            )
         replaced = group.static_member(instance_id)
         assert replaced is not None
-        reply = _joined(advance.member)
-        return downgrade(state, group, [replaced], reply, context, rebalances=rebalances, newcomer=advance.member)
-    advance.reconcile(reported)
-    member = advance.member
-    advance.timers += [
+        reply = _joined(transition.member)
+        return downgrade(state, group, [replaced], reply, context, rebalances=rebalances, new_member=transition.member)
+    transition.reconcile(reported)
+    member = transition.member
+    transition.timers += [
         (rejoin_timer(group.id, member.id), None),
         (session_timer(group.id, member.id), context.now_ms + request.session_timeout_ms),
         (sync_timer(group.id, member.id), context.now_ms + request.rebalance_timeout_ms),
     ]
-    advance.forget_rejoining(member.id)
-    return advance.decision(_joined(member))
+    transition.clear_rejoin(member.id)
+    return transition.to_decision(_joined(member))
 
 
 def sync(
@@ -98,16 +104,16 @@ def sync(
 ) -> Decision[SyncGroupResponse]:
     """Tell a classic member what it has."""
     member = _member(group, request.member_id, request.group_instance_id)
-    side = _classic_side(member)
+    classic = _classic_metadata(member)
     _check_generation(member, request.generation_id)
-    _check_chosen(member, side, request.protocol_type, request.protocol_name)
+    _check_chosen(member, classic, request.protocol_type, request.protocol_name)
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         # It has to join again, and must do so in time, although it is told by an error.
         told = SyncGroupResponse(error_code=RebalanceInProgress.code)
         changed, timers = _must_rejoin(state, group, member, context)
         return Decision((), told, state=changed, timers=timers)
     try:
-        version = version_of(side.protocols[0].metadata)
+        version = read_version(classic.protocols[0].metadata)
     except ProtocolError as error:
         raise UnknownServerError(f"the subscription of {member.id} cannot be read") from error
     target = {topic_id: tuple(owned) for topic_id, owned in member.assigned.items()}
@@ -118,7 +124,7 @@ def sync(
     )
     timers = [
         (sync_timer(group.id, member.id), None),
-        (session_timer(group.id, member.id), context.now_ms + side.session_timeout_ms),
+        (session_timer(group.id, member.id), context.now_ms + classic.session_timeout_ms),
     ]
     return Decision((), reply, timers=timers)
 
@@ -128,13 +134,13 @@ def heartbeat(
 ) -> Decision[HeartbeatResponse]:
     """Keep a classic member's session, and tell it to join again if there is something to give up or to take."""
     member = _member(group, request.member_id, request.group_instance_id)
-    side = _classic_side(member)
+    classic = _classic_metadata(member)
     _check_generation(member, request.generation_id)
-    timers: Timers = [(session_timer(group.id, member.id), context.now_ms + side.session_timeout_ms)]
+    timers: Timers = [(session_timer(group.id, member.id), context.now_ms + classic.session_timeout_ms)]
     must_rejoin = (
         member.epoch < group.target_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
     )
     if not must_rejoin:
         return Decision((), HeartbeatResponse(), timers=timers)
@@ -147,7 +153,7 @@ def leave(
     state: GroupsState, group: ConsumerGroup, request: LeaveGroupRequest, context: Context
 ) -> Decision[LeaveGroupResponse]:
     """Take members out, of whichever protocol; each is answered for itself."""
-    leaving: dict[str, Member] = {}
+    leaving: dict[str, ConsumerGroupMember] = {}
     answers = []
     for each in request.members:
         answer = MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
@@ -157,15 +163,15 @@ def leave(
         except ApiError as error:
             answer.error_code = error.code
         answers.append(answer)
-    return fence(state, group, list(leaving.values()), LeaveGroupResponse(members=answers), context)
+    return fence_members(state, group, list(leaving.values()), LeaveGroupResponse(members=answers), context)
 
 
-def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
     """Who is meant: an operator names a static member by its instance alone."""
     if instance_id is None:
         return group.member(member_id)
     if member_id:
-        return holder(group, member_id, instance_id)
+        return find_instance_holder(group, member_id, instance_id)
     found = group.static_member(instance_id)
     if found is None:
         raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
@@ -173,31 +179,31 @@ def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Me
 
 
 def _must_rejoin(
-    state: GroupsState, group: ConsumerGroup, member: Member, context: Context
+    state: GroupsState, group: ConsumerGroup, member: ConsumerGroupMember, context: Context
 ) -> tuple[GroupsState | None, Timers]:
     """Begin to wait until a member has joined again, unless that is being waited for already."""
-    if member.id in group.rejoining:
+    if member.id in group.rejoin_deadlines:
         return None, []
     until_ms = context.now_ms + member.rebalance_timeout_ms
-    changed = replace(group, rejoining=group.rejoining.set(member.id, until_ms))
+    changed = replace(group, rejoin_deadlines=group.rejoin_deadlines.set(member.id, until_ms))
     return state.with_group(changed), [(rejoin_timer(group.id, member.id), until_ms)]
 
 
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
     if instance_id is None:
         return group.member(member_id)
     if group.static_member(instance_id) is None:
         raise UnknownMemberId(f"Member with instance id {instance_id} is not a member of group {group.id}.")
-    return holder(group, member_id, instance_id)
+    return find_instance_holder(group, member_id, instance_id)
 
 
-def _classic_side(member: Member) -> ClassicSide:
+def _classic_metadata(member: ConsumerGroupMember) -> ClassicMetadata:
     if member.classic is None:
         raise UnknownMemberId(f"Member {member.id} does not use the classic protocol.")
     return member.classic
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
     if generation != member.epoch:
         raise IllegalGeneration(
             f"The request generation id {generation} is not equal to the member epoch {member.epoch} of member "
@@ -205,13 +211,15 @@ def _check_generation(member: Member, generation: int) -> None:
         )
 
 
-def _check_chosen(member: Member, side: ClassicSide, protocol_type: str | None, protocol_name: str | None) -> None:
+def _check_chosen(
+    member: ConsumerGroupMember, classic: ClassicMetadata, protocol_type: str | None, protocol_name: str | None
+) -> None:
     if protocol_type is not None and protocol_type != CONSUMER:
         raise InconsistentGroupProtocol(
             f"The protocol type {protocol_type} from member {member.id} request is not equal to the group protocol "
             f"type {CONSUMER}."
         )
-    chosen = side.protocols[0].name
+    chosen = classic.protocols[0].name
     if protocol_name is not None and protocol_name != chosen:
         raise InconsistentGroupProtocol(
             f"The protocol name {protocol_name} from member {member.id} request is not equal to the protocol name "
@@ -223,7 +231,9 @@ def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupReq
     """Raise unless a member shares a protocol with all classic members, so that they could be a classic group."""
     offered = {protocol.name for protocol in request.protocols}
     known = [
-        {protocol.name for protocol in side.protocols} for member in group.classic_members if (side := member.classic)
+        {protocol.name for protocol in classic.protocols}
+        for member in group.classic_members
+        if (classic := member.classic)
     ]
     if request.protocol_type != CONSUMER or not offered or not offered.intersection(*known):
         raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
@@ -237,9 +247,9 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
 
 
 def _updated(
-    speaker: Speaker, subscription: ConsumerProtocolSubscription, request: JoinGroupRequest, context: Context
-) -> Member:
-    member = speaker.member
+    requester: RequestingMember, subscription: ConsumerProtocolSubscription, request: JoinGroupRequest, context: Context
+) -> ConsumerGroupMember:
+    member = requester.member
     return replace(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
@@ -251,7 +261,7 @@ def _updated(
         regex="",  # classic members find out for themselves what their expressions match
         client_id=context.client_id,
         client_host=context.client_host,
-        classic=ClassicSide(
+        classic=ClassicMetadata(
             request.session_timeout_ms,
             tuple(ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
         ),
@@ -266,11 +276,11 @@ def _reported(subscription: ConsumerProtocolSubscription, image: Image) -> Repor
     ]
 
 
-def _joined(member: Member) -> JoinGroupResponse:
+def _joined(member: ConsumerGroupMember) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=NONE,
         generation_id=member.epoch,
         protocol_type=CONSUMER,
-        protocol_name=_classic_side(member).protocols[0].name,
+        protocol_name=_classic_metadata(member).protocols[0].name,
         member_id=member.id,
     )

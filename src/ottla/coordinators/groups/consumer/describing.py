@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.member import NO_TARGET
-from ottla.coordinators.groups.consumer.member import Member as GroupMember
-from ottla.coordinators.groups.consumer.settings import assignor_of
+from ottla.coordinators.groups.consumer.member import NO_TARGET, ConsumerGroupMember
+from ottla.coordinators.groups.consumer.settings import choose_assignor
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.metadata.image.image import Image
@@ -26,12 +25,12 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=assignor_of(group.preferred_assignor(), context),
+        assignor_name=choose_assignor(group.preferred_assignor(), context),
         members=[_member(group, group.members[each], context.image) for each in versioned_order(group.members)],
     )
 
 
-def _member(group: ConsumerGroup, member: GroupMember, image: Image) -> Member:
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: Image) -> Member:
     # What a member must give up is its own until it has.
     owned: dict[bytes, list[int]] = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
     for topic_id, numbers in member.revoking.items():

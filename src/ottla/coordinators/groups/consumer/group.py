@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from ottla.coordinators.groups.consumer.member import NO_TARGET, Member, MemberState, Owned, Target
+from ottla.coordinators.groups.consumer.member import NO_TARGET, ConsumerGroupMember, MemberState, Owned, Target
 from ottla.coordinators.groups.consumer.records import group_tombstones
 from ottla.coordinators.groups.epoch_group import (
     FIRST_COMMIT_WITH_EPOCH,
@@ -38,7 +38,7 @@ from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_
 from ottla.storage.state_machine.entries import Stored
 
 
-class Resolved(NamedTuple):
+class ResolvedRegex(NamedTuple):
     """What an expression was found to match, in which version of the metadata, and when."""
 
     topics: frozenset[str]
@@ -46,7 +46,7 @@ class Resolved(NamedTuple):
     timestamp: int
 
 
-class Matching(NamedTuple):
+class RegexResolution(NamedTuple):
     """Expressions being held against the names of all topics, some at a time. Not recorded."""
 
     regexes: tuple[str, ...]
@@ -60,7 +60,7 @@ class Matching(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroup(EpochGroup[Member]):
+class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
     """A group of the consumer protocol; some of its members may speak the classic one."""
 
     kind = "consumer"
@@ -69,30 +69,30 @@ class ConsumerGroup(EpochGroup[Member]):
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
     """Of the topics that it reads, as they were when the epoch began."""
-    members: Map[str, Member] = NO_ENTRIES
+    members: Map[str, ConsumerGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     """When the target was made; 0 if that is not known."""
     targets: Map[str, Target] = NO_ENTRIES
-    resolved: Map[str, Resolved] = NO_ENTRIES
+    resolved_regexes: Map[str, ResolvedRegex] = NO_ENTRIES
     has_partition_metadata: bool = False
     """Whether an older coordinator left a record of the topics' partitions, to be deleted."""
     # What follows from the members:
-    static: Map[str, str] = NO_ENTRIES
+    static_members: Map[str, str] = NO_ENTRIES
     """Member ids by instance id."""
     owners: Map[tuple[bytes, int], str] = NO_ENTRIES
     """Who has a partition, be it to give it up."""
-    names: Map[str, int] = NO_ENTRIES
+    subscriber_counts: Map[str, int] = NO_ENTRIES
     """How many members name a topic."""
-    regexes: Map[str, int] = NO_ENTRIES
+    regex_counts: Map[str, int] = NO_ENTRIES
     """How many members use an expression."""
     # Not recorded:
     refresh_deadline: RefreshDeadline = REFRESH_DUE
-    matching: Matching | None = None
+    regex_resolution: RegexResolution | None = None
     """The look for topics that is under way."""
     new_topics_version: int = -1
     """The version of the metadata in which topics were last created; -1 if that is not known."""
-    rejoining: Map[str, int] = NO_ENTRIES
+    rejoin_deadlines: Map[str, int] = NO_ENTRIES
     """By when classic members that were told to join again must have done so."""
 
     # -- what all groups are asked --
@@ -117,7 +117,7 @@ class ConsumerGroup(EpochGroup[Member]):
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
             )
         if epoch > member.epoch:
-            refused, word = _refusal(member)
+            refused, word = _stale_epoch_error(member)
             raise refused(f"Received {word} {epoch} is newer than current member epoch {member.epoch}.")
 
     def check_partitions(self, member_id: str, epoch: int, partitions: Iterable[CommittedPartition]) -> None:
@@ -125,7 +125,7 @@ class ConsumerGroup(EpochGroup[Member]):
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return
-        refused, word = _refusal(member)
+        refused, word = _stale_epoch_error(member)
         for topic, topic_id, partition in partitions:
             since = member.epoch_of(topic_id, partition)
             if since is None:
@@ -153,39 +153,41 @@ class ConsumerGroup(EpochGroup[Member]):
         """Anyone may, but for topics that are read."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.names or any(topic in resolved.topics for resolved in self.resolved.values())
+        return topic in self.subscriber_counts or any(
+            topic in resolved.topics for resolved in self.resolved_regexes.values()
+        )
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Whether a member reads one of these topics."""
-        return intersects(topics, self.names) or any(
-            intersects(topics, resolved.topics) for resolved in self.resolved.values()
+        return intersects(topics, self.subscriber_counts) or any(
+            intersects(topics, resolved.topics) for resolved in self.resolved_regexes.values()
         )
 
     def retention_start_ms(self, committed: CommittedOffset) -> int | None:
         return committed.commit_timestamp
 
     def tombstones(self) -> Sequence[Stored]:
-        return group_tombstones(self.id, sorted(self.members), sorted(self.resolved))
+        return group_tombstones(self.id, sorted(self.members), sorted(self.resolved_regexes))
 
     # -- members --
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """Who holds an instance id."""
-        member_id = None if instance_id is None else self.static.get(instance_id)
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
-    def target_of(self, member: Member) -> Target:
+    def target_of(self, member: ConsumerGroupMember) -> Target:
         """What a member should have. One that takes the place of a static member has the target of that one."""
         if member.instance_id is None:
             return self.targets.get(member.id, NO_TARGET)
-        known = self.static.get(member.instance_id)
+        known = self.static_members.get(member.instance_id)
         return NO_TARGET if known is None else self.targets.get(known, NO_TARGET)
 
-    def is_owned_by_other(self, member: Member, topic_id: bytes, partition: int) -> bool:
+    def is_owned_by_other(self, member: ConsumerGroupMember, topic_id: bytes, partition: int) -> bool:
         """Whether a partition is still somebody else's."""
         return (topic_id, partition) in self.owners and partition not in member.revoking.get(topic_id, ())
 
-    def waits_for_others(self, member: Member) -> bool:
+    def waits_for_release(self, member: ConsumerGroupMember) -> bool:
         """Whether a member waits for a partition that has not been released yet."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
@@ -196,26 +198,26 @@ class ConsumerGroup(EpochGroup[Member]):
         )
 
     @property
-    def classic_members(self) -> list[Member]:
+    def classic_members(self) -> list[ConsumerGroupMember]:
         return [member for member in self.members.values() if member.is_classic]
 
     def subscribed_topics(self) -> set[str]:
         """All topics that its members name or that their expressions were found to match."""
-        return set(self.names).union(*(resolved.topics for resolved in self.resolved.values()))
+        return set(self.subscriber_counts).union(*(resolved.topics for resolved in self.resolved_regexes.values()))
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """The topics that one member reads; an expression that is not resolved yet matches none."""
-        resolved = self.resolved.get(member.regex) if member.regex else None
+        resolved = self.resolved_regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def is_uniform(self) -> bool:
         """Whether all members read the same topics, as far as the coordinator looks."""
         count = len(self.members)
-        if not self.regexes:
-            return all(self.names.get(topic) == count for topic in self.subscribed_topics())
-        if next(iter(self.regexes.values())) != count or self.names:
+        if not self.regex_counts:
+            return all(self.subscriber_counts.get(topic) == count for topic in self.subscribed_topics())
+        if next(iter(self.regex_counts.values())) != count or self.subscriber_counts:
             return False
-        matches = Counter(topic for resolved in self.resolved.values() for topic in resolved.topics)
+        matches = Counter(topic for resolved in self.resolved_regexes.values() for topic in resolved.topics)
         return all(times == 1 for times in matches.values())
 
     def preferred_assignor(self) -> str | None:
@@ -227,34 +229,34 @@ class ConsumerGroup(EpochGroup[Member]):
 
     # -- changes --
 
-    def with_member(self, new: Member) -> ConsumerGroup:
+    def with_member(self, new: ConsumerGroupMember) -> ConsumerGroup:
         """With a member added or changed."""
         old = self.members.get(new.id)
-        static = self.static
-        if new.instance_id is not None and static.get(new.instance_id) != new.id:
-            static = static.set(new.instance_id, new.id)
+        static_members = self.static_members
+        if new.instance_id is not None and static_members.get(new.instance_id) != new.id:
+            static_members = static_members.set(new.instance_id, new.id)
         return replace(
             self,
             members=self.members.set(new.id, new),
-            static=static,
+            static_members=static_members,
             owners=_owners(self.owners, old, new),
-            names=update_counts(self.names, old.topics if old else (), new.topics),
-            regexes=update_counts(self.regexes, _regex_of(old), _regex_of(new)),
+            subscriber_counts=update_counts(self.subscriber_counts, old.topics if old else (), new.topics),
+            regex_counts=update_counts(self.regex_counts, _regex_of(old), _regex_of(new)),
         )
 
     def without_member(self, member_id: str) -> ConsumerGroup:
         """Without a member; what it owned is free."""
         old = self.members[member_id]
-        static = self.static
-        if old.instance_id is not None and old.instance_id in static:
-            static = static.delete(old.instance_id)
+        static_members = self.static_members
+        if old.instance_id is not None and old.instance_id in static_members:
+            static_members = static_members.delete(old.instance_id)
         return replace(
             self,
             members=self.members.delete(member_id),
-            static=static,
+            static_members=static_members,
             owners=_owners(self.owners, old, None),
-            names=update_counts(self.names, old.topics, ()),
-            regexes=update_counts(self.regexes, _regex_of(old), ()),
+            subscriber_counts=update_counts(self.subscriber_counts, old.topics, ()),
+            regex_counts=update_counts(self.regex_counts, _regex_of(old), ()),
         )
 
     def with_target(self, member_id: str, target: Target) -> ConsumerGroup:
@@ -264,16 +266,18 @@ class ConsumerGroup(EpochGroup[Member]):
         return replace(self, targets=self.targets.delete(member_id)) if member_id in self.targets else self
 
 
-def _refusal(member: Member) -> tuple[type[IllegalGeneration | StaleMemberEpoch], str]:
+def _stale_epoch_error(member: ConsumerGroupMember) -> tuple[type[IllegalGeneration | StaleMemberEpoch], str]:
     """What a member is told whose epoch is wrong, and what it calls its epoch."""
     return (IllegalGeneration, "generation id") if member.is_classic else (StaleMemberEpoch, "member epoch")
 
 
-def _regex_of(member: Member | None) -> tuple[str, ...]:
+def _regex_of(member: ConsumerGroupMember | None) -> tuple[str, ...]:
     return (member.regex,) if member is not None and member.regex else ()
 
 
-def _owners(owners: Map[tuple[bytes, int], str], old: Member | None, new: Member | None) -> Map[tuple[bytes, int], str]:
+def _owners(
+    owners: Map[tuple[bytes, int], str], old: ConsumerGroupMember | None, new: ConsumerGroupMember | None
+) -> Map[tuple[bytes, int], str]:
     """Who has what after a member changed. What it lost is free, unless another one has it by now."""
     if old is not None and new is not None and old.assigned is new.assigned and old.revoking is new.revoking:
         return owners
@@ -292,7 +296,7 @@ def _owners(owners: Map[tuple[bytes, int], str], old: Member | None, new: Member
     return changed.finish()
 
 
-def _partitions(member: Member | None) -> set[tuple[bytes, int]]:
+def _partitions(member: ConsumerGroupMember | None) -> set[tuple[bytes, int]]:
     if member is None:
         return set()
     return {*_each(member.assigned), *_each(member.revoking)}

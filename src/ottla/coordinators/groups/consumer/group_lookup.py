@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.upgrading import upgraded
+from ottla.coordinators.groups.consumer.upgrading import upgrade_group
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.timers import TimerKey
@@ -16,29 +16,29 @@ from ottla.storage.state_machine.decision import Ticket
 from ottla.storage.state_machine.entries import Stored
 
 
-class Found(NamedTuple):
+class GroupLookup(NamedTuple):
     """A group, and what must be written and answered before it is what it is."""
 
     group: ConsumerGroup
     records: Sequence[Stored] = ()
     timers: Sequence[tuple[TimerKey, int | None]] = ()
     answers: Sequence[tuple[Ticket, Any]] = ()
-    is_known: bool = True
+    is_existing: bool = True
     """Whether what is not recorded can be kept with it: a group that replaces another one begins without."""
 
 
-def found_or_new(state: GroupsState, group_id: str, context: Context, *, may_make: bool) -> Found:
+def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, may_create: bool) -> GroupLookup:
     """The group of a member that stays, or that a member joins; raises GroupIdNotFound."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return Found(group)
+        return GroupLookup(group)
     if group is None:
-        if not may_make:
+        if not may_create:
             raise GroupIdNotFound(f"Consumer group {group_id} not found.")
-        return Found(ConsumerGroup(group_id))
-    if may_make and isinstance(group, ClassicGroup):
+        return GroupLookup(ConsumerGroup(group_id))
+    if may_create and isinstance(group, ClassicGroup):
         if group.is_empty:
-            return Found(ConsumerGroup(group_id), group.tombstones(), is_known=False)
-        upgrade = upgraded(group, context)
-        return Found(upgrade.group, upgrade.records, upgrade.timers, upgrade.answers, is_known=False)
+            return GroupLookup(ConsumerGroup(group_id), group.tombstones(), is_existing=False)
+        upgrade = upgrade_group(group, context)
+        return GroupLookup(upgrade.group, upgrade.records, upgrade.timers, upgrade.answers, is_existing=False)
     raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")

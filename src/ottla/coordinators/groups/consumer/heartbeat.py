@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinators.groups.consumer.advancing import Advance
-from ottla.coordinators.groups.consumer.group_lookup import found_or_new
+from ottla.coordinators.groups.consumer.group_lookup import get_or_create_group
 from ottla.coordinators.groups.consumer.joining import (
-    Speaker,
+    RequestingMember,
     check_size,
-    dynamic_speaker,
+    find_dynamic_member,
+    find_static_member,
     new_member_id,
-    static_speaker,
 )
 from ottla.coordinators.groups.consumer.leaving import leave
-from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC, Member
+from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC, ConsumerGroupMember
+from ottla.coordinators.groups.consumer.member_transition import MemberTransition
 from ottla.coordinators.groups.consumer.reconciling import Reported
 from ottla.coordinators.groups.consumer.settings import heartbeat_interval_ms, session_timeout_ms
 from ottla.coordinators.groups.context import Context
@@ -43,36 +43,38 @@ def heartbeat(
     if request.member_epoch in (LEAVING, LEAVING_STATIC):
         return leave(state, request, context)
     is_joining = request.member_epoch == JOINING
-    found = found_or_new(state, request.group_id, context, may_make=is_joining)
-    group = found.group
+    lookup = get_or_create_group(state, request.group_id, context, may_create=is_joining)
+    group = lookup.group
     check_size(group, request.member_id, context)
     reported = _reported(request)
     member_id = request.member_id or new_member_id(context)
     if request.instance_id is None:
-        speaker = dynamic_speaker(group, member_id, request.member_epoch, reported, is_joining=is_joining)
+        requester = find_dynamic_member(group, member_id, request.member_epoch, reported, is_joining=is_joining)
     else:
-        speaker = static_speaker(
+        requester = find_static_member(
             group, member_id, request.member_epoch, request.instance_id, reported, is_joining=is_joining
         )
-    advance = Advance(state, found, speaker, _updated(speaker, request, context), context)
-    advance.subscribe()
-    advance.reconcile(reported)
-    member = advance.member
+    transition = MemberTransition(state, lookup, requester, _updated(requester, request, context), context)
+    transition.subscribe()
+    transition.reconcile(reported)
+    member = transition.member
     session_ends = context.now_ms + session_timeout_ms(group.id, context)
-    advance.timers.append((session_timer(group.id, member.id), session_ends))
+    transition.timers.append((session_timer(group.id, member.id), session_ends))
     reply = ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=heartbeat_interval_ms(group.id, context),
     )
-    if is_joining or _is_full(request) or speaker.member.assigned != member.assigned:
+    if is_joining or _is_full(request) or requester.member.assigned != member.assigned:
         reply.assignment = _assignment(member)
-    return advance.decision(reply)
+    return transition.to_decision(reply)
 
 
-def _updated(speaker: Speaker, request: ConsumerGroupHeartbeatRequest, context: Context) -> Member:
+def _updated(
+    requester: RequestingMember, request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupMember:
     """The member with what it says of itself now; what it leaves out is as before."""
-    member = speaker.member
+    member = requester.member
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -103,6 +105,6 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
-def _assignment(member: Member) -> Assignment:
+def _assignment(member: ConsumerGroupMember) -> Assignment:
     topics = [TopicPartitions(topic_id=topic_id, partitions=list(owned)) for topic_id, owned in member.assigned.items()]
     return Assignment(topic_partitions=topics)

@@ -8,21 +8,26 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.leaving import holder
-from ottla.coordinators.groups.consumer.member import JOINING, LEAVING_STATIC, NO_TARGET, Member
+from ottla.coordinators.groups.consumer.leaving import find_instance_holder
+from ottla.coordinators.groups.consumer.member import JOINING, LEAVING_STATIC, NO_TARGET, ConsumerGroupMember
 from ottla.coordinators.groups.consumer.reconciling import Reported
-from ottla.coordinators.groups.consumer.records import current_record, member_record, member_tombstones, target_record
+from ottla.coordinators.groups.consumer.records import (
+    current_assignment_record,
+    member_record,
+    member_tombstones,
+    target_assignment_record,
+)
 from ottla.coordinators.groups.consumer.settings import MAX_SIZE
 from ottla.coordinators.groups.context import Context
 from ottla.protocol.errors import FencedMemberEpoch, GroupMaxSizeReached, UnreleasedInstanceId
 from ottla.storage.state_machine.entries import Stored
 
 
-class Speaker(NamedTuple):
+class RequestingMember(NamedTuple):
     """The member that speaks, as it is before what it says is heard."""
 
-    member: Member
-    replaced: Member | None = None
+    member: ConsumerGroupMember
+    replaced: ConsumerGroupMember | None = None
     """The static member whose place it takes."""
 
 
@@ -41,19 +46,19 @@ def check_size(group: ConsumerGroup, member_id: str, context: Context) -> None:
         raise GroupMaxSizeReached(f"The consumer group has reached its maximum capacity of {most} members.")
 
 
-def dynamic_speaker(
+def find_dynamic_member(
     group: ConsumerGroup, member_id: str, epoch: int, reported: Reported, *, is_joining: bool
-) -> Speaker:
+) -> RequestingMember:
     """The member without an instance id that speaks."""
     known = group.members.get(member_id)
     if known is None and is_joining:
-        return Speaker(Member(id=member_id))
+        return RequestingMember(ConsumerGroupMember(id=member_id))
     member = group.member(member_id)
     check_epoch(member, epoch, reported)
-    return Speaker(member)
+    return RequestingMember(member)
 
 
-def static_speaker(
+def find_static_member(
     group: ConsumerGroup,
     member_id: str,
     epoch: int,
@@ -62,35 +67,35 @@ def static_speaker(
     *,
     is_joining: bool,
     is_classic: bool = False,
-) -> Speaker:
+) -> RequestingMember:
     """The static member that speaks; a new one takes the place of who held the name before, if that one has left."""
     if not is_joining:
-        member = holder(group, member_id, instance_id)
+        member = find_instance_holder(group, member_id, instance_id)
         if not is_classic:
             check_epoch(member, epoch, reported)
-        return Speaker(member)
+        return RequestingMember(member)
     known = group.static_member(instance_id)
     if known is None:
-        return Speaker(group.members.get(member_id) or Member(id=member_id))
+        return RequestingMember(group.members.get(member_id) or ConsumerGroupMember(id=member_id))
     if not is_classic and not known.is_classic and known.epoch != LEAVING_STATIC:
         raise UnreleasedInstanceId(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {known.id} member."
         )
-    return Speaker(replace(known, id=member_id, epoch=JOINING, previous_epoch=JOINING), known)
+    return RequestingMember(replace(known, id=member_id, epoch=JOINING, previous_epoch=JOINING), known)
 
 
-def replacement(group: ConsumerGroup, old: Member, new: Member) -> list[Stored]:
+def replacement_records(group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember) -> list[Stored]:
     """The records that put one member in another's place, with all that it had."""
     return [
         *member_tombstones(group.id, old.id),
         member_record(group.id, new),
-        target_record(group.id, new.id, group.targets.get(old.id, NO_TARGET)),
-        current_record(group.id, new),
+        target_assignment_record(group.id, new.id, group.targets.get(old.id, NO_TARGET)),
+        current_assignment_record(group.id, new),
     ]
 
 
-def with_speaker(group: ConsumerGroup, old: Member | None, new: Member) -> ConsumerGroup:
+def with_requester(group: ConsumerGroup, old: ConsumerGroupMember | None, new: ConsumerGroupMember) -> ConsumerGroup:
     """The group after what a member said, and after the one whose place it takes has gone."""
     if old is not None and old.id in group.members:
         target = group.targets.get(old.id)
@@ -100,7 +105,7 @@ def with_speaker(group: ConsumerGroup, old: Member | None, new: Member) -> Consu
     return group.with_member(new)
 
 
-def check_epoch(member: Member, epoch: int, reported: Reported) -> None:
+def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported) -> None:
     """Raise unless a member speaks in its epoch; or in the one before, for the answer may have got lost."""
     if epoch in (JOINING, member.epoch):
         return
@@ -113,7 +118,7 @@ def check_epoch(member: Member, epoch: int, reported: Reported) -> None:
     )
 
 
-def _has_only(reported: Reported, member: Member) -> bool:
+def _has_only(reported: Reported, member: ConsumerGroupMember) -> bool:
     if reported is None:
         return False
     return all(

@@ -8,8 +8,13 @@ from typing import TypeVar
 
 from ottla.coordinators.groups.consumer.downgrading import downgrade, must_downgrade
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.member import LEAVING_STATIC, NOTHING_OWNED, Member
-from ottla.coordinators.groups.consumer.records import current_record, epoch_record, member_tombstones, regex_tombstone
+from ottla.coordinators.groups.consumer.member import LEAVING_STATIC, NOTHING_OWNED, ConsumerGroupMember
+from ottla.coordinators.groups.consumer.records import (
+    current_assignment_record,
+    epoch_record,
+    member_tombstones,
+    regex_tombstone,
+)
 from ottla.coordinators.groups.consumer.timer_keys import Timers, cancelled_timers
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.metadata_hash import topics_hash
@@ -32,10 +37,10 @@ def leave(
     group = find_group(state, request.group_id, ConsumerGroup)
     reply = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
-        return fence(state, group, [group.member(request.member_id)], reply, context)
-    member = holder(group, request.member_id, request.instance_id)
+        return fence_members(state, group, [group.member(request.member_id)], reply, context)
+    member = find_instance_holder(group, request.member_id, request.instance_id)
     if request.member_epoch != LEAVING_STATIC:
-        return fence(state, group, [member], reply, context)
+        return fence_members(state, group, [member], reply, context)
     gone = replace(
         member,
         epoch=LEAVING_STATIC,
@@ -43,11 +48,11 @@ def leave(
         # Whoever takes its place has them from the beginning.
         assigned={topic_id: dict.fromkeys(owned, 0) for topic_id, owned in member.assigned.items()},
     )
-    return Decision([current_record(group.id, gone)], reply)
+    return Decision([current_assignment_record(group.id, gone)], reply)
 
 
-def fence(
-    state: GroupsState, group: ConsumerGroup, members: Sequence[Member], reply: R, context: Context
+def fence_members(
+    state: GroupsState, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reply: R, context: Context
 ) -> Decision[R]:
     """Remove members; the group's epoch rises, so that the next heartbeat of another brings a new target."""
     if not members:
@@ -61,16 +66,16 @@ def fence(
         records += member_tombstones(group.id, member.id)
         timers += cancelled_timers(group.id, member.id)
         left = left.without_member(member.id)
-    unused = sorted({member.regex for member in members if member.regex and member.regex not in left.regexes})
+    unused = sorted({member.regex for member in members if member.regex and member.regex not in left.regex_counts})
     for regex in unused:
         records.append(regex_tombstone(group.id, regex))
-        if regex in left.resolved:
-            left = replace(left, resolved=left.resolved.delete(regex))
+        if regex in left.resolved_regexes:
+            left = replace(left, resolved_regexes=left.resolved_regexes.delete(regex))
     records.append(epoch_record(group.id, group.epoch + 1, topics_hash(left.subscribed_topics(), context.image)))
     return Decision(records, reply, timers=timers)
 
 
-def holder(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
+def find_instance_holder(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
     """The member that holds an instance id, if that is the one that speaks; raises otherwise."""
     member = group.static_member(instance_id)
     if member is None:

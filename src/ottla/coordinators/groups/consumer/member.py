@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ottla.coordinators.groups.classic.group import ClassicProtocol
+
 LEAVING: Final = -1
 """The epoch of a member that leaves."""
 LEAVING_STATIC: Final = -2
@@ -42,14 +44,7 @@ class MemberState(IntEnum):
 _STATES: Final = {int(state): state for state in MemberState}
 
 
-class ClassicProtocol(NamedTuple):
-    """A way to assign partitions that a classic member offers, with its subscription for that."""
-
-    name: str
-    metadata: bytes
-
-
-class ClassicSide(NamedTuple):
+class ClassicMetadata(NamedTuple):
     """What is kept of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
@@ -57,7 +52,7 @@ class ClassicSide(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ConsumerGroupMember:
     """One of a consumer group's members."""
 
     id: str
@@ -77,7 +72,7 @@ class Member:
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
     """What it must give up, and owns until it has said so."""
-    classic: ClassicSide | None = None
+    classic: ClassicMetadata | None = None
     """Set if it speaks the classic protocol."""
 
     @property
@@ -97,6 +92,6 @@ class Member:
         return None
 
 
-def owned_in(target: Target, epoch: int) -> Owned:
+def owned_partitions(target: Target, epoch: int) -> Owned:
     """All partitions of a target, as got in one epoch."""
     return {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in target.items()}

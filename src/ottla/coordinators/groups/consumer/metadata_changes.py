@@ -19,7 +19,7 @@ def mark_groups_for_refresh(state: GroupsState, changes: Changes) -> GroupsState
         marked = group
         if group.refresh_deadline != REFRESH_DUE and group.reads_any(changes.topics_placed):
             marked = replace(marked, refresh_deadline=REFRESH_DUE)
-        if has_new_topics and group.regexes:
+        if has_new_topics and group.regex_counts:
             marked = replace(marked, new_topics_version=changes.new.offset)
         if marked is not group:
             state = state.with_group(marked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, GroupSpec
 from ottla.coordinators.groups.consumer.member import Target
 
 _MAX_ROUNDS: Final = 16
@@ -17,10 +17,10 @@ _FREE: Final = -1
 _NOBODY: Final = -1
 
 
-def assign_mixed(group: Group) -> dict[str, Target]:
+def assign_mixed(group: GroupSpec) -> dict[str, Target]:
     """A new target for all members; none at all if nobody reads anything."""
     board = _Board(group)
-    if not board.readers:
+    if not board.subscribers:
         return {}
     board.keep()
     board.give()
@@ -31,25 +31,25 @@ def assign_mixed(group: Group) -> dict[str, Target]:
 class _Board:
     """Who has which partition, by the members' numbers."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: GroupSpec) -> None:
         self.group = group
-        self.ids = list(group.readers)
-        self.readers: dict[bytes, list[int]] = {}
-        for number, reader in enumerate(group.readers.values()):
-            for topic_id in reader.topics:
+        self.ids = list(group.members)
+        self.subscribers: dict[bytes, list[int]] = {}
+        for number, member in enumerate(group.members.values()):
+            for topic_id in member.topics:
                 if topic_id not in group.partitions:
                     raise AssignmentFailed(
                         f"Members are subscribed to topic {topic_id.hex()} which doesn't exist in the topic metadata."
                     )
-                self.readers.setdefault(topic_id, []).append(number)
-        self.owners = {topic_id: [_FREE] * group.partitions[topic_id] for topic_id in self.readers}
+                self.subscribers.setdefault(topic_id, []).append(number)
+        self.owners = {topic_id: [_FREE] * group.partitions[topic_id] for topic_id in self.subscribers}
         self.sizes = [0] * len(self.ids)
 
     def keep(self) -> None:
         """Leave to members what they have of topics that they still read."""
-        for number, reader in enumerate(self.group.readers.values()):
-            for topic_id, partitions in reader.target.items():
-                if topic_id in reader.topics:
+        for number, member in enumerate(self.group.members.values()):
+            for topic_id, partitions in member.target.items():
+                if topic_id in member.topics:
                     owners = self.owners[topic_id]
                     for partition in partitions:
                         owners[partition] = number
@@ -63,13 +63,13 @@ class _Board:
         }
         ranks = _Ranks(self.sizes)
         for topic_id in self._sorted([topic_id for topic_id, partitions in free.items() if partitions]):
-            ranks.begin(self.readers[topic_id])
+            ranks.begin(self.subscribers[topic_id])
             for partition in free[topic_id]:
                 self._move(topic_id, partition, ranks.next_least())
 
     def balance(self) -> None:
         """Move partitions of topics with several readers until a whole round changed nothing."""
-        topics = self._sorted([topic_id for topic_id, readers in self.readers.items() if len(readers) > 1])
+        topics = self._sorted([topic_id for topic_id, readers in self.subscribers.items() if len(readers) > 1])
         ranks = _Ranks(self.sizes)
         last_moved: bytes | None = None
         for _ in range(_MAX_ROUNDS):
@@ -91,7 +91,7 @@ class _Board:
         }
 
     def _balance_topic(self, topic_id: bytes, ranks: _Ranks) -> bool:
-        if ranks.begin(self.readers[topic_id]) <= 1:
+        if ranks.begin(self.subscribers[topic_id]) <= 1:
             return False
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(self.owners[topic_id]):
@@ -122,7 +122,7 @@ class _Board:
         partitions = self.group.partitions
 
         def rank(topic_id: bytes) -> tuple[float, int, int, int]:
-            readers = len(self.readers[topic_id])
+            readers = len(self.subscribers[topic_id])
             high, low = (
                 int.from_bytes(topic_id[:8], "big", signed=True),
                 int.from_bytes(topic_id[8:], "big", signed=True),

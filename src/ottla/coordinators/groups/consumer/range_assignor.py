@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, AssignorMember, GroupSpec
 from ottla.coordinators.groups.consumer.member import Target
 
 
-def assign_ranges(group: Group) -> dict[str, Target]:
+def assign_ranges(group: GroupSpec) -> dict[str, Target]:
     """A new target for all members."""
-    readers = sorted(group.readers.items(), key=_rank)
+    readers = sorted(group.members.items(), key=_rank)
     counts = Counter(topic_id for _, reader in readers for topic_id in reader.topics)
     if not counts.keys() <= group.partitions.keys():
         raise AssignmentFailed("Member is subscribed to a non-existent topic")
@@ -33,7 +33,7 @@ def assign_ranges(group: Group) -> dict[str, Target]:
     return found
 
 
-def _rank(item: tuple[str, Reader]) -> tuple[bool, bytes]:
+def _rank(item: tuple[str, AssignorMember]) -> tuple[bool, bytes]:
     """Static members come first, by their instance ids; the others by their ids. Java compares UTF-16."""
     member_id, reader = item
     name = member_id if reader.instance_id is None else reader.instance_id

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.member import NOTHING_OWNED, Member, MemberState, Owned, Target
+from ottla.coordinators.groups.consumer.member import NOTHING_OWNED, ConsumerGroupMember, MemberState, Owned, Target
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import FencedMemberEpoch
 
@@ -21,24 +21,24 @@ _NONE: dict[int, int] = {}
 
 def reconcile(
     group: ConsumerGroup,
-    member: Member,
+    member: ConsumerGroupMember,
     image: Image,
     *,
     target_epoch: int,
     target: Target,
     reported: Reported,
     subscription_changed: bool,
-) -> Member:
+) -> ConsumerGroupMember:
     """The member one step further; the same one if it cannot go on."""
-    step = _Step(group, member, image, target_epoch, target, reported)
+    step = _Reconciliation(group, member, image, target_epoch, target, reported)
     match member.state:
         case MemberState.STABLE:
             if member.epoch != target_epoch:
                 return step.next(member.epoch)
-            return step.shrunk() if subscription_changed else member
+            return step.revoke_unsubscribed() if subscription_changed else member
         case MemberState.UNREVOKED_PARTITIONS:
-            if step.still_has(member.revoking):
-                return step.shrunk() if subscription_changed else member
+            if step.still_owns(member.revoking):
+                return step.revoke_unsubscribed() if subscription_changed else member
             return step.next(member.epoch)
         case MemberState.UNRELEASED_PARTITIONS:
             return step.next(member.epoch)
@@ -52,13 +52,13 @@ def reconcile(
             return step.next(target_epoch)
 
 
-class _Step:
+class _Reconciliation:
     """One look at one member."""
 
     def __init__(
         self,
         group: ConsumerGroup,
-        member: Member,
+        member: ConsumerGroupMember,
         image: Image,
         target_epoch: int,
         target: Target,
@@ -72,7 +72,7 @@ class _Step:
         self.reported = reported
         self.topics = group.topics_of(member)
 
-    def still_has(self, revoking: Owned) -> bool:
+    def still_owns(self, revoking: Owned) -> bool:
         """Whether the member may still have one of these partitions: as long as it says nothing, it may."""
         if self.reported is None:
             return True
@@ -83,7 +83,7 @@ class _Step:
             for partition in partitions
         )
 
-    def shrunk(self) -> Member:
+    def revoke_unsubscribed(self) -> ConsumerGroupMember:
         """Without the topics that it is not subscribed to any more, at its epoch."""
         member, assigned = self.member, self.member.assigned
         if not self.topics and not member.revoking:
@@ -97,7 +97,7 @@ class _Step:
             revoking = dict(member.revoking)
             for topic_id in dropped:
                 revoking[topic_id] = {**revoking.get(topic_id, _NONE), **assigned[topic_id]}
-        if revoking and self.still_has(revoking):
+        if revoking and self.still_owns(revoking):
             return replace(
                 member,
                 state=MemberState.UNREVOKED_PARTITIONS,
@@ -107,13 +107,13 @@ class _Step:
             )
         return replace(member, previous_epoch=member.epoch, assigned=kept)
 
-    def next(self, epoch: int) -> Member:
+    def next(self, epoch: int) -> ConsumerGroupMember:
         """Towards the target as far as it goes now; at the given epoch if there is something to give up first."""
         kept: dict[bytes, dict[int, int]] = {}
         revoking: dict[bytes, dict[int, int]] = {}
         taken: dict[bytes, list[int]] = {}
         must_wait = False
-        is_others: Callable[[Member, bytes, int], bool] = self.group.is_owned_by_other
+        is_others: Callable[[ConsumerGroupMember, bytes, int], bool] = self.group.is_owned_by_other
         for topic_id in {**self.target, **self.member.assigned}:
             owned = self.member.assigned.get(topic_id, _NONE)
             wanted = self.target.get(topic_id, ()) if self._is_subscribed(topic_id) else ()
@@ -132,7 +132,7 @@ class _Step:
                 revoking[topic_id] = {each: since for each, since in owned.items() if each not in stays}
             if free:
                 taken[topic_id] = free
-        if revoking and self.still_has(revoking):
+        if revoking and self.still_owns(revoking):
             return replace(
                 self.member,
                 state=MemberState.UNREVOKED_PARTITIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinators.groups.consumer.member import Member, Owned, Target
+from ottla.coordinators.groups.consumer.member import ConsumerGroupMember, Owned, Target
 from ottla.protocol.messages.records.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -28,7 +28,7 @@ from ottla.protocol.messages.records.consumer_group_records import (
 from ottla.storage.state_machine.entries import Stored
 
 if TYPE_CHECKING:
-    from ottla.coordinators.groups.consumer.group import Resolved
+    from ottla.coordinators.groups.consumer.group import ResolvedRegex
 
 VERSION: Final = 0
 
@@ -47,7 +47,7 @@ def partition_metadata_tombstone(group_id: str) -> Stored:
     return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
-def member_record(group_id: str, member: Member) -> Stored:
+def member_record(group_id: str, member: ConsumerGroupMember) -> Stored:
     """Who a member is and what it wants."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
@@ -69,7 +69,7 @@ def member_record(group_id: str, member: Member) -> Stored:
     return Stored(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.id), value, VERSION)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
+def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
     """For which epoch the target was made, and when."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return Stored(
@@ -77,14 +77,14 @@ def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
     )
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> Stored:
+def target_assignment_record(group_id: str, member_id: str, target: Target) -> Stored:
     """What a member should have."""
     topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return Stored(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics), VERSION)
 
 
-def current_record(group_id: str, member: Member) -> Stored:
+def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Stored:
     """What a member has, in which epoch and state."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -96,7 +96,7 @@ def current_record(group_id: str, member: Member) -> Stored:
     return Stored(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.id), value, VERSION)
 
 
-def regex_record(group_id: str, regex: str, resolved: Resolved) -> Stored:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
     """What an expression matches."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import re2
 
-from ottla.coordinators.groups.consumer.group import ConsumerGroup, Matching, Resolved
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, RegexResolution, ResolvedRegex
 from ottla.coordinators.groups.consumer.records import epoch_record, regex_record
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.metadata_hash import topics_hash
@@ -30,7 +30,7 @@ REFRESH_MIN_MS: Final = 10_000
 """No group looks for new topics more often than that."""
 REFRESH_MAX_MS: Final = 10 * 60 * 1000
 """Even where no topic was created: who may see what can have changed."""
-MATCH: Final = "match topics"
+RESOLVE_REGEXES: Final = "match topics"
 _ASK_AGAIN_MS: Final = 20
 """How long a look at topics waits before it asks again whether the member may describe them."""
 _MEMORY_BYTES: Final = 1 << 18
@@ -52,11 +52,11 @@ _WORDS: Final = {
 
 def resolution_timer(group_id: str) -> TimerKey:
     """The timer of a group's next step."""
-    return TimerKey(MATCH, group_id)
+    return TimerKey(RESOLVE_REGEXES, group_id)
 
 
 @lru_cache(maxsize=256)
-def compiled(regex: str) -> Any:
+def compile_regex(regex: str) -> Any:
     """An expression ready to be used; raises InvalidRegularExpression if it is none."""
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
@@ -72,14 +72,14 @@ def compiled(regex: str) -> Any:
         ) from error
 
 
-def needs_look(group: ConsumerGroup, used: Collection[str], context: Context, *, is_new: bool) -> bool:
+def needs_resolution(group: ConsumerGroup, used: Collection[str], context: Context, *, is_new: bool) -> bool:
     """Whether the expressions that are used now are to be held against all topics.
 
     `group` is the group before the member that brings this up was heard; `is_new` says that it brought a new one.
     """
-    if not used or group.matching is not None:
+    if not used or group.regex_resolution is not None:
         return False
-    last = next(iter(group.resolved.values()), None)
+    last = next(iter(group.resolved_regexes.values()), None)
     if last is None:
         return True
     if context.now_ms <= last.timestamp + REFRESH_MIN_MS:
@@ -87,15 +87,15 @@ def needs_look(group: ConsumerGroup, used: Collection[str], context: Context, *,
     newest = context.image.offset if group.new_topics_version < 0 else group.new_topics_version
     return (
         is_new
-        or len(used) != len(group.resolved)
+        or len(used) != len(group.resolved_regexes)
         or last.version < newest
         or context.now_ms > last.timestamp + REFRESH_MAX_MS
     )
 
 
-def begin(used: Collection[str], context: Context) -> Matching:
+def begin_resolution(used: Collection[str], context: Context) -> RegexResolution:
     """A look at all topics that are there now."""
-    return Matching(
+    return RegexResolution(
         regexes=tuple(sorted(used)),
         names=tuple(context.image.topics),
         found={},
@@ -105,25 +105,25 @@ def begin(used: Collection[str], context: Context) -> Matching:
     )
 
 
-def go_on(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:
+def continue_resolution(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:
     """Hold expressions against the next topics; after the last ones write down what was found."""
     group = state.groups.get(key.group)
-    if not isinstance(group, ConsumerGroup) or group.matching is None:
+    if not isinstance(group, ConsumerGroup) or group.regex_resolution is None:
         return Decision((), None)
-    matching = _step(group.matching)
+    matching = _step(group.regex_resolution)
     if matching.names:
-        group = replace(group, matching=matching)
+        group = replace(group, regex_resolution=matching)
         return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + 1),))
     visible = matching.visible(frozenset().union(*matching.found.values()))
     if visible is None:
-        group = replace(group, matching=matching)
+        group = replace(group, regex_resolution=matching)
         return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + _ASK_AGAIN_MS),))
-    group = replace(group, matching=None, new_topics_version=max(group.new_topics_version, matching.version))
+    group = replace(group, regex_resolution=None, new_topics_version=max(group.new_topics_version, matching.version))
     return Decision(_outcome(group, matching, frozenset(visible), context), None, state=state.with_group(group))
 
 
-def _step(matching: Matching) -> Matching:
-    patterns = [compiled(regex) for regex in matching.regexes]
+def _step(matching: RegexResolution) -> RegexResolution:
+    patterns = [compile_regex(regex) for regex in matching.regexes]
     cost = sum(pattern.programsize + 1 for pattern in patterns)
     found = {regex: set(matching.found.get(regex, ())) for regex in matching.regexes}
     spent = taken = 0
@@ -140,20 +140,22 @@ def _step(matching: Matching) -> Matching:
     )
 
 
-def _outcome(group: ConsumerGroup, matching: Matching, visible: frozenset[str], context: Context) -> list[Stored]:
+def _outcome(
+    group: ConsumerGroup, matching: RegexResolution, visible: frozenset[str], context: Context
+) -> list[Stored]:
     """What was found, for those expressions that are still used; the epoch rises if that is other than before."""
     records = []
-    resolved = group.resolved
+    resolved = group.resolved_regexes
     has_changed = False
     for regex in matching.regexes:
-        if regex not in group.regexes:
+        if regex not in group.regex_counts:
             continue
-        new = Resolved(matching.found.get(regex, frozenset()) & visible, matching.version, matching.timestamp)
+        new = ResolvedRegex(matching.found.get(regex, frozenset()) & visible, matching.version, matching.timestamp)
         old = resolved.get(regex)
         has_changed |= new.topics != (old.topics if old is not None else frozenset())
         resolved = resolved.set(regex, new)
         records.append(regex_record(group.id, regex, new))
-    topics = replace(group, resolved=resolved).subscribed_topics()
+    topics = replace(group, resolved_regexes=resolved).subscribed_topics()
     metadata_hash = topics_hash(topics, context.image)
     if has_changed or metadata_hash != group.metadata_hash:
         records.append(epoch_record(group.id, group.epoch + 1, metadata_hash))

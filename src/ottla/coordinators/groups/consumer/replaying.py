@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.coordinators.groups.consumer.group import ConsumerGroup, Resolved
+from ottla.coordinators.groups.classic.group import ClassicProtocol
+from ottla.coordinators.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.coordinators.groups.consumer.member import (
     LEAVING,
     NOTHING_OWNED,
-    ClassicProtocol,
-    ClassicSide,
-    Member,
+    ClassicMetadata,
+    ConsumerGroupMember,
     MemberState,
     Owned,
 )
@@ -59,7 +59,7 @@ def _member(
     if value is None:
         return without_member(group, key.member_id)
     member = replace(
-        group.members.get(key.member_id) or Member(id=key.member_id),
+        group.members.get(key.member_id) or ConsumerGroupMember(id=key.member_id),
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -68,7 +68,7 @@ def _member(
         regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
-        classic=_classic_side(value.classic_member_metadata),
+        classic=_classic_metadata(value.classic_member_metadata),
     )
     return group.with_member(member)
 
@@ -103,7 +103,7 @@ def _current(
         )
         return group.with_member(member)
     member = replace(
-        group.members.get(key.member_id) or Member(id=key.member_id),
+        group.members.get(key.member_id) or ConsumerGroupMember(id=key.member_id),
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState.of(value.state),
@@ -119,9 +119,13 @@ def _regex(
     """What an expression matches."""
     regex = key.regular_expression
     if value is None:
-        return replace(group, resolved=group.resolved.delete(regex)) if regex in group.resolved else group
-    resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
-    return replace(group, resolved=group.resolved.set(regex, resolved))
+        return (
+            replace(group, resolved_regexes=group.resolved_regexes.delete(regex))
+            if regex in group.resolved_regexes
+            else group
+        )
+    resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+    return replace(group, resolved_regexes=group.resolved_regexes.set(regex, resolved))
 
 
 def _owned(topics: list[TopicPartitions], epoch: int) -> Owned:
@@ -136,11 +140,11 @@ def _owned(topics: list[TopicPartitions], epoch: int) -> Owned:
     return owned
 
 
-def _classic_side(value: ClassicMemberMetadata | None) -> ClassicSide | None:
+def _classic_metadata(value: ClassicMemberMetadata | None) -> ClassicMetadata | None:
     if value is None:
         return None
     protocols = (ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in value.supported_protocols)
-    return ClassicSide(value.session_timeout_ms, tuple(protocols))
+    return ClassicMetadata(value.session_timeout_ms, tuple(protocols))
 
 
 REPLAY: Final[Mapping[type, Replay]] = {

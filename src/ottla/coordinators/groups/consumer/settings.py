@@ -34,27 +34,27 @@ def assignment_interval_ms(group_id: str, context: Context) -> int:
     return group_setting(context, "consumer", group_id, "assignment.interval.ms")
 
 
-def built_in(name: str) -> str | None:
+def built_in_assignor(name: str) -> str | None:
     """The assignor of the coordinator's own that a setting names, by its name or Kafka's class; None for others."""
     found = _CLASSES.get(name, name)
     return found if found in _CLASSES.values() else None
 
 
-def assignors(context: Context) -> dict[str, str | Assignor]:
+def available_assignors(context: Context) -> dict[str, str | Assignor]:
     """The assignors that members may ask for, by name, the first for those who do not: names stand for our own."""
     found: dict[str, str | Assignor] = {}
     for each in context.settings(ASSIGNORS):
         brought = context.assignors.get(each)
         if brought is not None:
             found[brought.name] = brought
-        elif (own := built_in(str(each))) is not None:
+        elif (own := built_in_assignor(str(each))) is not None:
             found[own] = own
     return found or {"uniform": "uniform"}
 
 
-def assignor_of(preferred: str | None, context: Context) -> str:
+def choose_assignor(preferred: str | None, context: Context) -> str:
     """The name of the assignor in force: what the members prefer, unless the operator has taken it away since."""
-    known = assignors(context)
+    known = available_assignors(context)
     return preferred if preferred in known else next(iter(known))
 
 
@@ -68,7 +68,7 @@ def may_downgrade(context: Context) -> bool:
     return _policy(context) in ("DOWNGRADE", "BIDIRECTIONAL")
 
 
-def may_mix(context: Context) -> bool:
+def allows_mixed_members(context: Context) -> bool:
     """Whether members of both protocols may be in one group."""
     return _policy(context) != "DISABLED"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.coordinators.groups.consumer import regexes
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.leaving import fence
+from ottla.coordinators.groups.consumer.leaving import fence_members
 from ottla.coordinators.groups.consumer.member import MemberState
 from ottla.coordinators.groups.consumer.settings import session_timeout_ms
 from ottla.coordinators.groups.consumer.timer_keys import REBALANCE, REJOIN, SYNC_MEMBER, Timers, rebalance_timer
@@ -25,9 +25,9 @@ def expire_member(state: GroupsState, key: TimerKey, context: Context) -> Decisi
     member = group.members[key.member]
     if key.kind == REBALANCE and member.state is not MemberState.UNREVOKED_PARTITIONS:
         return Decision((), None)
-    if key.kind == REJOIN and key.member not in group.rejoining:
+    if key.kind == REJOIN and key.member not in group.rejoin_deadlines:
         return Decision((), None)
-    return fence(state, group, [member], None, context)
+    return fence_members(state, group, [member], None, context)
 
 
 def timers_on_loaded(state: GroupsState, context: Context) -> Timers:
@@ -46,5 +46,5 @@ def timers_on_loaded(state: GroupsState, context: Context) -> Timers:
 
 EXPIRE_BY_TIMER: Final[Mapping[str, Callable[[GroupsState, TimerKey, Context], Decision[None]]]] = dict.fromkeys(
     (REBALANCE, REJOIN, SYNC_MEMBER), expire_member
-) | {regexes.MATCH: regexes.go_on}
+) | {regexes.RESOLVE_REGEXES: regexes.continue_resolution}
 """The rules for timers that only consumer groups have. `behaviour` dispatches session timeouts by the kind of group."""

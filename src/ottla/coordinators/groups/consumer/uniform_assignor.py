@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, Group, Reader
+from ottla.coordinators.groups.consumer.assignor import AssignmentFailed, AssignorMember, GroupSpec
 from ottla.coordinators.groups.consumer.member import Target
 from ottla.coordinators.groups.consumer.mixed_assignor import assign_mixed
 from ottla.protocol.java.hash_order import copied_table_size, grown_table_size, hash_order, number_order, uuid_hash
 
 
-def assign_uniformly(group: Group) -> dict[str, Target]:
+def assign_uniformly(group: GroupSpec) -> dict[str, Target]:
     """A new target for all members."""
-    if not group.readers:
+    if not group.members:
         return {}
     return _assign_alike(group) if group.is_uniform else assign_mixed(group)
 
 
-def _assign_alike(group: Group) -> dict[str, Target]:
-    topics = next(iter(group.readers.values())).topics
+def _assign_alike(group: GroupSpec) -> dict[str, Target]:
+    topics = next(iter(group.members.values())).topics
     if not topics:
         return {}
     free: list[tuple[bytes, int]] = []
@@ -34,8 +34,8 @@ def _assign_alike(group: Group) -> dict[str, Target]:
             )
         free += [(topic_id, number) for number in range(count) if (topic_id, number) not in group.assigned]
         total += count
-    dealer = _Dealer(len(group.readers), total, topics.keys())
-    targets = {member_id: dealer.trim(member_id, reader) for member_id, reader in group.readers.items()}
+    dealer = _Dealer(len(group.members), total, topics.keys())
+    targets = {member_id: dealer.trim(member_id, reader) for member_id, reader in group.members.items()}
     dealer.free[:0] = free
     dealer.deal(targets)
     return {
@@ -54,7 +54,7 @@ class _Dealer:
         self.free: list[tuple[bytes, int]] = []
         self.unfilled: list[tuple[str, int]] = []
 
-    def trim(self, member_id: str, reader: Reader) -> dict[bytes, list[int]]:
+    def trim(self, member_id: str, reader: AssignorMember) -> dict[bytes, list[int]]:
         """What a member keeps of what it has."""
         has_extra = self.extras > 0
         quota = self.least + has_extra

@@ -12,15 +12,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ottla.coordinators.groups.classic import group as classic
-from ottla.coordinators.groups.consumer.embedded import read_assignment, read_subscription
+from ottla.coordinators.groups.classic.group import ClassicProtocol
+from ottla.coordinators.groups.consumer.embedded_protocol import read_assignment, read_subscription
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
-from ottla.coordinators.groups.consumer.member import ClassicProtocol, ClassicSide, Member, Target, owned_in
+from ottla.coordinators.groups.consumer.member import ClassicMetadata, ConsumerGroupMember, Target, owned_partitions
 from ottla.coordinators.groups.consumer.records import (
-    current_record,
+    current_assignment_record,
     epoch_record,
     member_record,
-    target_epoch_record,
-    target_record,
+    target_assignment_epoch_record,
+    target_assignment_record,
 )
 from ottla.coordinators.groups.consumer.settings import MAX_SIZE, may_upgrade
 from ottla.coordinators.groups.consumer.timer_keys import Timers
@@ -47,12 +48,12 @@ class Upgrade(NamedTuple):
     answers: Sequence[tuple[Ticket, Any]]
 
 
-def upgraded(old: classic.ClassicGroup, context: Context) -> Upgrade:
+def upgrade_group(old: classic.ClassicGroup, context: Context) -> Upgrade:
     """The consumer group with all members of a classic one; raises GroupIdNotFound if it cannot become one."""
     _check(old, context)
     why = f"Cannot upgrade classic group {old.id} to consumer group because"
     try:
-        group = _converted(old, context.image)
+        group = _convert(old, context.image)
     except ProtocolError as error:
         logger.warning("%s cannot become a consumer group: %s", old.id, error)
         raise GroupIdNotFound(f"{why} the embedded consumer protocol is malformed.") from error
@@ -66,16 +67,16 @@ def upgraded(old: classic.ClassicGroup, context: Context) -> Upgrade:
         *old.tombstones(),
         *(member_record(group.id, member) for member in members),
         epoch_record(group.id, group.epoch, group.metadata_hash),
-        *(target_record(group.id, member.id, group.targets[member.id]) for member in members),
-        target_epoch_record(group.id, group.target_epoch, group.target_timestamp),
-        *(current_record(group.id, member) for member in members),
+        *(target_assignment_record(group.id, member.id, group.targets[member.id]) for member in members),
+        target_assignment_epoch_record(group.id, group.target_epoch, group.target_timestamp),
+        *(current_assignment_record(group.id, member) for member in members),
     ]
     timers: Timers = [(join_timer(group.id), None), (sync_timer(group.id), None)]
     timers += [
         (session_timer(group.id, member.id), context.now_ms + member.session_timeout_ms)
         for member in old.members.values()
     ]
-    return Upgrade(group, records, timers, list(_sent_back(old)))
+    return Upgrade(group, records, timers, list(_rejoin_answers(old)))
 
 
 class _CustomAssignor(Exception):
@@ -92,14 +93,14 @@ def _check(old: classic.ClassicGroup, context: Context) -> None:
         raise GroupIdNotFound(f"{why} the group size exceeds the consumer group maximum size.")
 
 
-def _converted(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
+def _convert(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
     group = ConsumerGroup(old.id, epoch=old.generation, target_epoch=old.generation)
     # Before its first generation a group has chosen no protocol yet.
     protocol = old.protocol or old.choose_protocol()
     for member in old.members.values():
         target = _target_of(member.assignment, image)
         subscription = read_subscription(member.metadata(protocol))
-        new = Member(
+        new = ConsumerGroupMember(
             id=member.id,
             epoch=old.generation,
             previous_epoch=old.generation,
@@ -109,8 +110,8 @@ def _converted(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             topics=frozenset(subscription.topics),
-            assigned=owned_in(target, old.generation),
-            classic=ClassicSide(
+            assigned=owned_partitions(target, old.generation),
+            classic=ClassicMetadata(
                 member.session_timeout_ms,
                 tuple(ClassicProtocol(each.name, bytes(each.metadata)) for each in member.protocols),
             ),
@@ -133,7 +134,7 @@ def _target_of(assignment: bytes, image: Image) -> Target:
     }
 
 
-def _sent_back(old: classic.ClassicGroup) -> Sequence[tuple[Ticket, Any]]:
+def _rejoin_answers(old: classic.ClassicGroup) -> Sequence[tuple[Ticket, Any]]:
     """Whoever waits is told to join again."""
     code = RebalanceInProgress.code
     answers: list[tuple[Ticket, Any]] = []

@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.share.group import ShareGroup
-from ottla.coordinators.groups.share.member import Member as GroupMember
+from ottla.coordinators.groups.share.member import ShareGroupMember
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import versioned_order
@@ -28,7 +28,7 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
     )
 
 
-def _member(member: GroupMember, image: Image) -> Member:
+def _member(member: ShareGroupMember, image: Image) -> Member:
     return Member(
         member_id=member.id,
         rack_id=member.rack_id,

@@ -21,7 +21,7 @@ from ottla.coordinators.groups.epoch_group import (
     intersects,
     update_counts,
 )
-from ottla.coordinators.groups.share.member import NO_TARGET, Member, Target
+from ottla.coordinators.groups.share.member import NO_TARGET, ShareGroupMember, Target
 from ottla.coordinators.groups.share.partitions import SharePartitions
 from ottla.coordinators.groups.share.records import group_tombstones
 from ottla.coordinators.groups.state import CommittedOffset
@@ -31,7 +31,7 @@ from ottla.storage.state_machine.entries import Stored
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroup(EpochGroup[Member]):
+class ShareGroup(EpochGroup[ShareGroupMember]):
     """A group of the share protocol."""
 
     kind = "share"
@@ -40,13 +40,13 @@ class ShareGroup(EpochGroup[Member]):
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
     """Of the topics that it reads, as they were when the epoch began."""
-    members: Map[str, Member] = NO_ENTRIES
+    members: Map[str, ShareGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     targets: Map[str, Target] = NO_ENTRIES
     partitions: SharePartitions | None = None
     """None as long as nothing was written down about them."""
-    names: Map[str, int] = NO_ENTRIES
+    subscriber_counts: Map[str, int] = NO_ENTRIES
     """How many members name a topic; follows from the members."""
     refresh_deadline: RefreshDeadline = REFRESH_DUE
     """Not recorded."""
@@ -69,11 +69,11 @@ class ShareGroup(EpochGroup[Member]):
         raise self._no_consumer_group()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.names
+        return topic in self.subscriber_counts
 
     def reads_any(self, topics: Set[str]) -> bool:
         """Whether a member reads one of these topics."""
-        return intersects(topics, self.names)
+        return intersects(topics, self.subscriber_counts)
 
     def retention_start_ms(self, committed: CommittedOffset) -> int | None:
         return None
@@ -86,12 +86,12 @@ class ShareGroup(EpochGroup[Member]):
 
     # -- members --
 
-    def target_of(self, member: Member) -> Target:
+    def target_of(self, member: ShareGroupMember) -> Target:
         return self.targets.get(member.id, NO_TARGET)
 
     def is_uniform(self) -> bool:
         """Whether all members read the same topics."""
-        return all(count == len(self.members) for count in self.names.values())
+        return all(count == len(self.members) for count in self.subscriber_counts.values())
 
     def lacks_assignment(self) -> bool:
         """Whether partitions of topics that members read got their state after the target was made."""
@@ -102,23 +102,25 @@ class ShareGroup(EpochGroup[Member]):
             for topic_id, numbers in target.items():
                 assigned.setdefault(topic_id, set()).update(numbers)
         return any(
-            known.name in self.names and assigned.get(topic_id, set()) != set(known.partitions)
+            known.name in self.subscriber_counts and assigned.get(topic_id, set()) != set(known.partitions)
             for topic_id, known in self.partitions.initialized.items()
         )
 
     # -- changes --
 
-    def with_member(self, new: Member) -> ShareGroup:
+    def with_member(self, new: ShareGroupMember) -> ShareGroup:
         """With a member added or changed."""
         old = self.members.get(new.id)
-        names = update_counts(self.names, old.topics if old is not None else frozenset(), new.topics)
-        return replace(self, members=self.members.set(new.id, new), names=names)
+        names = update_counts(self.subscriber_counts, old.topics if old is not None else frozenset(), new.topics)
+        return replace(self, members=self.members.set(new.id, new), subscriber_counts=names)
 
     def without_member(self, member_id: str) -> ShareGroup:
         """Without a member."""
         old = self.members[member_id]
         return replace(
-            self, members=self.members.delete(member_id), names=update_counts(self.names, old.topics, frozenset())
+            self,
+            members=self.members.delete(member_id),
+            subscriber_counts=update_counts(self.subscriber_counts, old.topics, frozenset()),
         )
 
     def with_target(self, member_id: str, target: Target) -> ShareGroup:

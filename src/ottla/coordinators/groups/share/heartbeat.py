@@ -17,16 +17,16 @@ from ottla.coordinators.groups.epoch_group import RefreshDeadline
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.request_checks import check_not_blank
 from ottla.coordinators.groups.share.group import ShareGroup
-from ottla.coordinators.groups.share.member import JOINING, LEAVING, Member, Target
+from ottla.coordinators.groups.share.member import JOINING, LEAVING, ShareGroupMember, Target
 from ottla.coordinators.groups.share.partitions import NO_PARTITIONS
 from ottla.coordinators.groups.share.records import (
-    current_record,
+    current_assignment_record,
     epoch_record,
     member_record,
     member_tombstones,
     partitions_record,
-    target_epoch_record,
-    target_record,
+    target_assignment_epoch_record,
+    target_assignment_record,
 )
 from ottla.coordinators.groups.share.settings import (
     MAX_SIZE,
@@ -35,7 +35,7 @@ from ottla.coordinators.groups.share.settings import (
     heartbeat_interval_ms,
     session_timeout_ms,
 )
-from ottla.coordinators.groups.share.targets import new_targets
+from ottla.coordinators.groups.share.targets import compute_targets
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached, InvalidRequest
@@ -53,7 +53,7 @@ R = TypeVar("R")
 _LONGEST_ID: Final = 36
 
 
-class NewStates(NamedTuple):
+class StatesToInitialize(NamedTuple):
     """States that the share coordinator is to make: where each share partition starts, -1 if that is to be found."""
 
     group_id: str
@@ -61,11 +61,11 @@ class NewStates(NamedTuple):
     offsets: Mapping[bytes, Mapping[int, int]]
 
 
-class Beat(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """The reply to a heartbeat, and what follows from it."""
 
     response: ShareGroupHeartbeatResponse
-    states: NewStates | None = None
+    states: StatesToInitialize | None = None
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
@@ -85,56 +85,56 @@ def check_member_id(member_id: str | None) -> None:
         raise InvalidRequest("Invalid member id in the request.")
 
 
-def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> Decision[Beat]:
+def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> Decision[HeartbeatReply]:
     """Decide on a heartbeat that was found to be well formed."""
     if request.member_epoch == LEAVING:
         group = find_group(state, request.group_id, ShareGroup)
         response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-        return fence(group, group.member(request.member_id), Beat(response), context)
-    turn = _Turn(state, request, context)
-    turn.subscribe()
-    turn.reconcile()
-    states = turn.new_states()
-    group, member = turn.group, turn.member
+        return fence(group, group.member(request.member_id), HeartbeatReply(response), context)
+    transition = _MemberTransition(state, request, context)
+    transition.subscribe()
+    transition.reconcile()
+    states = transition.initialize_missing_states()
+    group, member = transition.group, transition.member
     reply = ShareGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=heartbeat_interval_ms(group.id, context),
     )
     is_full = request.member_epoch == JOINING or request.subscribed_topic_names is not None
-    if is_full or turn.old.assigned != member.assigned:
+    if is_full or transition.old.assigned != member.assigned:
         reply.assignment = _assignment(member.assigned)
     session_ends = context.now_ms + session_timeout_ms(group.id, context)
     return Decision(
-        turn.records,
-        Beat(reply, states),
-        state=turn.changed(),
+        transition.records,
+        HeartbeatReply(reply, states),
+        state=transition.changed(),
         timers=((session_timer(group.id, member.id), session_ends),),
     )
 
 
-def fence(group: ShareGroup, member: Member, reply: R, context: Context) -> Decision[R]:
+def fence(group: ShareGroup, member: ShareGroupMember, reply: R, context: Context) -> Decision[R]:
     """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
     left = group.without_member(member.id)
-    epoch = epoch_record(group.id, group.epoch + 1, topics_hash(left.names, context.image))
+    epoch = epoch_record(group.id, group.epoch + 1, topics_hash(left.subscriber_counts, context.image))
     timers = ((session_timer(group.id, member.id), None),)
     return Decision([*member_tombstones(group.id, member.id), epoch], reply, timers=timers)
 
 
-class _Turn:
+class _MemberTransition:
     """One member's word, and all that follows from it."""
 
     def __init__(self, state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> None:
         self.state = state
         self.context = context
         self.records: list[Stored] = []
-        self.group = _found_or_new(state, request)
+        self.group = _get_or_create_group(state, request)
         """As it was before."""
-        self.is_known = request.group_id in state.groups
+        self.is_existing = request.group_id in state.groups
         most = context.settings(MAX_SIZE)
         if len(self.group.members) >= most and request.member_id not in self.group.members:
             raise GroupMaxSizeReached(f"The share group has reached its maximum capacity of {most} members.")
-        self.old = _speaker(self.group, request)
+        self.old = _find_member(self.group, request)
         self.member = replace(
             self.old,
             rack_id=self.old.rack_id if request.rack_id is None else request.rack_id,
@@ -159,7 +159,7 @@ class _Turn:
             self.is_bumped |= group.lacks_assignment()
         if not self.is_bumped and not group.must_refresh(self.context.now_ms):
             return
-        metadata_hash = topics_hash(self.after.names, self.context.image)
+        metadata_hash = topics_hash(self.after.subscriber_counts, self.context.image)
         self.is_bumped |= metadata_hash != group.metadata_hash
         if self.is_bumped:
             self.epoch += 1
@@ -168,7 +168,7 @@ class _Turn:
 
     def reconcile(self) -> None:
         """Take the member to the target, which is made anew if it is for an older epoch, and if it is time."""
-        epoch, target = self._targeted()
+        epoch, target = self._update_target()
         old = self.member
         if old.epoch == epoch and not self.is_bumped:
             return
@@ -178,18 +178,18 @@ class _Turn:
         else:
             self.member = replace(old, assigned=assigned)
         if self.member != old:
-            self.records.append(current_record(self.group.id, self.member))
+            self.records.append(current_assignment_record(self.group.id, self.member))
 
-    def new_states(self) -> NewStates | None:
+    def initialize_missing_states(self) -> StatesToInitialize | None:
         """The share partitions that must get a state, written down as such."""
         context, known = self.context, self.group.partitions or NO_PARTITIONS
         retry_ms = context.settings(RETRY_INTERVAL)
-        missing = known.missing(self.after.names, context.image, context.now_ms, retry_ms)
+        missing = known.missing(self.after.subscriber_counts, context.image, context.now_ms, retry_ms)
         if not missing:
             return None
-        self.records.append(partitions_record(self.group.id, known.begun(missing), context.image))
+        self.records.append(partitions_record(self.group.id, known.with_initializing(missing), context.image))
         offsets = {topic_id: dict.fromkeys(sorted(each.partitions), -1) for topic_id, each in missing.items()}
-        return NewStates(self.group.id, self.epoch, offsets)
+        return StatesToInitialize(self.group.id, self.epoch, offsets)
 
     def changed(self) -> GroupsState | None:
         """The state with what is not recorded of the group, if that changed."""
@@ -197,19 +197,19 @@ class _Turn:
             return None
         return self.state.with_group(replace(self.group, refresh_deadline=self._refresh))
 
-    def _targeted(self) -> tuple[int, Target]:
+    def _update_target(self) -> tuple[int, Target]:
         group, context = self.group, self.context
         is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
         if group.target_epoch >= self.epoch or not is_due:
             return group.target_epoch, group.target_of(self.member)
-        newcomer = None if self.member.id in group.members else self.member.id
-        targets = new_targets(self.after, context.image, newcomer=newcomer)
+        new_member_id = None if self.member.id in group.members else self.member.id
+        targets = compute_targets(self.after, context.image, new_member_id=new_member_id)
         self.records += [
-            target_record(group.id, member_id, target)
+            target_assignment_record(group.id, member_id, target)
             for member_id, target in targets.items()
             if group.targets.get(member_id) != target
         ]
-        self.records.append(target_epoch_record(group.id, self.epoch, context.now_ms))
+        self.records.append(target_assignment_epoch_record(group.id, self.epoch, context.now_ms))
         return self.epoch, targets[self.member.id]
 
     def _subscribed(self, target: Target) -> Target:
@@ -222,7 +222,7 @@ class _Turn:
         }
 
 
-def _found_or_new(state: GroupsState, request: ShareGroupHeartbeatRequest) -> ShareGroup:
+def _get_or_create_group(state: GroupsState, request: ShareGroupHeartbeatRequest) -> ShareGroup:
     group = state.groups.get(request.group_id)
     if isinstance(group, ShareGroup):
         return group
@@ -233,11 +233,11 @@ def _found_or_new(state: GroupsState, request: ShareGroupHeartbeatRequest) -> Sh
     return ShareGroup(request.group_id)
 
 
-def _speaker(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Member:
+def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareGroupMember:
     """The member that speaks, in its epoch; or in the one before, for the answer may have got lost."""
     epoch = request.member_epoch
     if epoch == JOINING:
-        return group.members.get(request.member_id) or Member(id=request.member_id)
+        return group.members.get(request.member_id) or ShareGroupMember(id=request.member_id)
     member = group.member(request.member_id)
     if epoch > member.epoch:
         raise FencedMemberEpoch(

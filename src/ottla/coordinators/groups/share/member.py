@@ -19,7 +19,7 @@ NO_TARGET: Final[Target] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ShareGroupMember:
     """A member as it was last heard of."""
 
     id: str

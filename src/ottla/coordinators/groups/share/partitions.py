@@ -15,7 +15,7 @@ from ottla.metadata.image.image import Image
 UNKNOWN_NAME: Final = "<UNKNOWN>"
 
 
-class Known(NamedTuple):
+class TopicState(NamedTuple):
     """Some partitions of a topic."""
 
     name: str
@@ -24,8 +24,8 @@ class Known(NamedTuple):
     """When that was written down, or loaded."""
 
 
-Topics = Mapping[bytes, Known]
-Wanted = Mapping[bytes, Collection[int]]
+Topics = Mapping[bytes, TopicState]
+PartitionsByTopic = Mapping[bytes, Collection[int]]
 """Partitions by topic id."""
 
 
@@ -37,7 +37,7 @@ class SharePartitions:
     initialized: Topics
     deleting: frozenset[bytes]
 
-    def missing(self, names: Iterable[str], image: Image, now_ms: int, retry_ms: int) -> dict[bytes, Known]:
+    def missing(self, names: Iterable[str], image: Image, now_ms: int, retry_ms: int) -> dict[bytes, TopicState]:
         """Partitions of subscribed topics that have no state, and for which none was asked for of late."""
         under_way = {
             topic_id: known for topic_id, known in self.initializing.items() if now_ms - known.since_ms < retry_ms
@@ -51,29 +51,29 @@ class SharePartitions:
             has = done[topic.id].partitions if topic.id in done else frozenset()
             if len(has) < len(topic.partitions):
                 left = frozenset(range(len(topic.partitions))) - has
-                found[topic.id] = Known(name, left, now_ms)
+                found[topic.id] = TopicState(name, left, now_ms)
         return found
 
-    def begun(self, topics: Topics) -> SharePartitions:
+    def with_initializing(self, topics: Topics) -> SharePartitions:
         """With states that are being made; such topics are not being deleted any more."""
         initializing = combined(self.initializing, topics)
         return replace(self, initializing=initializing, deleting=self.deleting - set(initializing))
 
-    def made(self, topics: Wanted, image: Image, now_ms: int) -> SharePartitions:
+    def with_initialized(self, topics: PartitionsByTopic, image: Image, now_ms: int) -> SharePartitions:
         """With states that are there."""
-        known = {topic_id: named(topic_id, partitions, image, now_ms) for topic_id, partitions in topics.items()}
+        known = {topic_id: topic_state(topic_id, partitions, image, now_ms) for topic_id, partitions in topics.items()}
         return replace(
             self, initializing=_without(self.initializing, topics), initialized=combined(self.initialized, known)
         )
 
-    def failed(self, topics: Wanted) -> SharePartitions:
+    def with_failed(self, topics: PartitionsByTopic) -> SharePartitions:
         """Without states that could not be made."""
         return replace(self, initializing=_without(self.initializing, topics))
 
     def deletable(self, image: Image) -> Topics:
         """All that must be deleted before the group can go, with what an earlier attempt has left."""
         left = {
-            topic_id: Known(topic.name, frozenset(range(len(topic.partitions))), -1)
+            topic_id: TopicState(topic.name, frozenset(range(len(topic.partitions))), -1)
             for topic_id in sorted(self.deleting)
             if (topic := image.topic_by_id(topic_id)) is not None
         }
@@ -94,13 +94,13 @@ class SharePartitions:
 NO_PARTITIONS: Final = SharePartitions({}, {}, frozenset())
 
 
-def named(topic_id: bytes, partitions: Iterable[int], image: Image, now_ms: int) -> Known:
+def topic_state(topic_id: bytes, partitions: Iterable[int], image: Image, now_ms: int) -> TopicState:
     """Partitions with their topic's name, as far as it is known."""
     topic = image.topic_by_id(topic_id)
-    return Known(UNKNOWN_NAME if topic is None else topic.name, frozenset(partitions), now_ms)
+    return TopicState(UNKNOWN_NAME if topic is None else topic.name, frozenset(partitions), now_ms)
 
 
-def combined(first: Topics, second: Topics) -> dict[bytes, Known]:
+def combined(first: Topics, second: Topics) -> dict[bytes, TopicState]:
     """The partitions of both."""
     both = dict(first)
     for topic_id, known in second.items():
@@ -109,7 +109,7 @@ def combined(first: Topics, second: Topics) -> dict[bytes, Known]:
     return both
 
 
-def _without(topics: Topics, done: Wanted) -> dict[bytes, Known]:
+def _without(topics: Topics, done: PartitionsByTopic) -> dict[bytes, TopicState]:
     left = {}
     for topic_id, known in topics.items():
         partitions = known.partitions - set(done.get(topic_id, ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ottla.coordinators.groups.share.member import STABLE, Member, Target
+from ottla.coordinators.groups.share.member import STABLE, ShareGroupMember, Target
 from ottla.coordinators.groups.share.partitions import UNKNOWN_NAME, SharePartitions, Topics
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.share_group_records import (
@@ -37,7 +37,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
     return Stored(ShareGroupMetadataKey(group_id=group_id), value, VERSION)
 
 
-def member_record(group_id: str, member: Member) -> Stored:
+def member_record(group_id: str, member: ShareGroupMember) -> Stored:
     """Who a member is and what it wants."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -48,20 +48,20 @@ def member_record(group_id: str, member: Member) -> Stored:
     return Stored(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.id), value, VERSION)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
+def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
     """For which epoch the target was made, and when."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp)
     return Stored(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value, VERSION)
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> Stored:
+def target_assignment_record(group_id: str, member_id: str, target: Target) -> Stored:
     """What a member should read."""
     topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
     key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return Stored(key, ShareGroupTargetAssignmentMemberValue(topic_partitions=topics), VERSION)
 
 
-def current_record(group_id: str, member: Member) -> Stored:
+def current_assignment_record(group_id: str, member: ShareGroupMember) -> Stored:
     """What a member reads, in which epoch."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,

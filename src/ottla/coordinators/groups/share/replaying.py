@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ottla.coordinators.groups.replayed import Replay, change_target_epoch, replay_to, without_member
 from ottla.coordinators.groups.share.group import ShareGroup
-from ottla.coordinators.groups.share.member import LEAVING, NO_TARGET, Member
-from ottla.coordinators.groups.share.partitions import Known, SharePartitions
+from ottla.coordinators.groups.share.member import LEAVING, NO_TARGET, ShareGroupMember
+from ottla.coordinators.groups.share.partitions import SharePartitions, TopicState
 from ottla.coordinators.groups.state import GroupsState
 from ottla.protocol.messages.records.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -35,7 +35,7 @@ def _member(group: ShareGroup, key: ShareGroupMemberMetadataKey, value: Any) -> 
     if value is None:
         return without_member(group, key.member_id)
     member = replace(
-        group.members.get(key.member_id) or Member(id=key.member_id),
+        group.members.get(key.member_id) or ShareGroupMember(id=key.member_id),
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
@@ -58,7 +58,7 @@ def _current(group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value
             return group
         return group.with_member(replace(known, epoch=LEAVING, previous_epoch=LEAVING, assigned=NO_TARGET))
     member = replace(
-        known or Member(id=key.member_id),
+        known or ShareGroupMember(id=key.member_id),
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         assigned={topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.assigned_partitions},
@@ -75,8 +75,8 @@ def _partitions(
     if value is None:
         return replace(group, partitions=None)
 
-    def known(topics: list[TopicPartitionsInfo]) -> dict[bytes, Known]:
-        return {each.topic_id: Known(each.topic_name, frozenset(each.partitions), now_ms) for each in topics}
+    def known(topics: list[TopicPartitionsInfo]) -> dict[bytes, TopicState]:
+        return {each.topic_id: TopicState(each.topic_name, frozenset(each.partitions), now_ms) for each in topics}
 
     partitions = SharePartitions(
         known(value.initializing_topics),

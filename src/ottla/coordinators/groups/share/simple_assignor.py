@@ -19,7 +19,7 @@ _LOAD: Final = 0.75
 P = TypeVar("P")
 
 
-class Reader(NamedTuple):
+class AssignorMember(NamedTuple):
     """A member as the assignor sees it."""
 
     topics: Sequence[bytes]
@@ -29,15 +29,17 @@ class Reader(NamedTuple):
 
 
 def assign(
-    readers: Mapping[str, Reader], partitions: Mapping[bytes, Sequence[int]], *, uniform: bool
+    readers: Mapping[str, AssignorMember], partitions: Mapping[bytes, Sequence[int]], *, uniform: bool
 ) -> dict[str, Target]:
     """A new target for all members; `partitions` are those of each topic that have a state."""
     if not any(reader.topics for reader in readers.values()):
         return {}
-    return _assign_alike(readers, partitions) if uniform else _assign_apart(readers, partitions)
+    return _assign_uniform(readers, partitions) if uniform else _assign_per_topic(readers, partitions)
 
 
-def _assign_alike(readers: Mapping[str, Reader], partitions: Mapping[bytes, Sequence[int]]) -> dict[str, Target]:
+def _assign_uniform(
+    readers: Mapping[str, AssignorMember], partitions: Mapping[bytes, Sequence[int]]
+) -> dict[str, Target]:
     members = list(readers)
     topics = next(iter(readers.values())).topics
     sharing: _Sharing[tuple[bytes, int]] = _Sharing(
@@ -62,7 +64,9 @@ def _assign_alike(readers: Mapping[str, Reader], partitions: Mapping[bytes, Sequ
     return _targets(members, kept)
 
 
-def _assign_apart(readers: Mapping[str, Reader], partitions: Mapping[bytes, Sequence[int]]) -> dict[str, Target]:
+def _assign_per_topic(
+    readers: Mapping[str, AssignorMember], partitions: Mapping[bytes, Sequence[int]]
+) -> dict[str, Target]:
     members = list(readers)
     kept = [{topic_id: set(numbers) for topic_id, numbers in reader.target.items()} for reader in readers.values()]
     subscribed: dict[bytes, list[int]] = {}
@@ -155,16 +159,16 @@ class _Sharing(Generic[P]):
         unfilled = [
             member for member in sorted(self._members) if len(self._reads.get(member, ())) < self._wanted[member]
         ]
-        turn = iter(list(unfilled))
+        transition = iter(list(unfilled))
         has_dealt = False
         for partition in self._ordered():
             readers = self._readers[partition]
             while len(readers) < self._most:
-                member = next(turn, None)
+                member = next(transition, None)
                 if member is None:
                     if not has_dealt or not unfilled:
                         break
-                    turn, has_dealt = iter(list(unfilled)), False
+                    transition, has_dealt = iter(list(unfilled)), False
                     continue
                 if member in readers:
                     continue

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.share.group import ShareGroup
-from ottla.coordinators.groups.share.heartbeat import NewStates
-from ottla.coordinators.groups.share.partitions import NO_PARTITIONS, Known, SharePartitions, Wanted
+from ottla.coordinators.groups.share.heartbeat import StatesToInitialize
+from ottla.coordinators.groups.share.partitions import NO_PARTITIONS, PartitionsByTopic, SharePartitions, TopicState
 from ottla.coordinators.groups.share.records import partitions_record
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
@@ -28,36 +28,40 @@ _UNKNOWN = UnknownTopicOrPartition.code
 _UNKNOWN_MESSAGE = "This server does not host this topic-partition."
 
 
-class Altered(NamedTuple):
+class OffsetAlteration(NamedTuple):
     """The answer to a change of offsets, and the states that it takes."""
 
     topics: list[AlterShareGroupOffsetsResponseTopic]
-    states: NewStates
+    states: StatesToInitialize
 
 
 class Deletion(NamedTuple):
     """The states that are to be deleted, and the topics of which there is nothing to delete."""
 
-    states: Wanted
+    states: PartitionsByTopic
     failed: list[DeleteShareGroupOffsetsResponseTopic]
 
 
-def made(state: GroupsState, group_id: str, topics: Wanted, context: Context) -> Decision[None]:
+def record_initialized(
+    state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context
+) -> Decision[None]:
     """The share coordinator has made states."""
-    return _noted(state, group_id, lambda known: known.made(topics, context.image, context.now_ms), context)
+    return _record_change(
+        state, group_id, lambda known: known.with_initialized(topics, context.image, context.now_ms), context
+    )
 
 
-def failed(state: GroupsState, group_id: str, topics: Wanted, context: Context) -> Decision[None]:
+def record_failed(state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context) -> Decision[None]:
     """The share coordinator could not make states: the next heartbeat tries again."""
-    return _noted(state, group_id, lambda known: known.failed(topics), context)
+    return _record_change(state, group_id, lambda known: known.with_failed(topics), context)
 
 
-def deleted(state: GroupsState, group_id: str, topics: Wanted, context: Context) -> Decision[None]:
+def record_deleted(state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context) -> Decision[None]:
     """The share coordinator has deleted the states of topics."""
-    return _noted(state, group_id, lambda known: replace(known, deleting=known.deleting - set(topics)), context)
+    return _record_change(state, group_id, lambda known: replace(known, deleting=known.deleting - set(topics)), context)
 
 
-def initialized(state: GroupsState, group_id: str) -> dict[bytes, list[int]]:
+def initialized_partitions(state: GroupsState, group_id: str) -> dict[bytes, list[int]]:
     """The partitions of a group that have a state; none if there is no such group."""
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup) or group.partitions is None:
@@ -65,7 +69,7 @@ def initialized(state: GroupsState, group_id: str) -> dict[bytes, list[int]]:
     return {topic_id: sorted(known.partitions) for topic_id, known in group.partitions.initialized.items()}
 
 
-def begin_delete(state: GroupsState, group_id: str, context: Context) -> Decision[Wanted | None]:
+def delete_states(state: GroupsState, group_id: str, context: Context) -> Decision[PartitionsByTopic | None]:
     """What must be deleted before a share group can be; None if it is no share group."""
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup):
@@ -81,9 +85,7 @@ def begin_delete(state: GroupsState, group_id: str, context: Context) -> Decisio
     )
 
 
-def begin_delete_offsets(
-    state: GroupsState, group_id: str, names: Sequence[str], context: Context
-) -> Decision[Deletion]:
+def delete_offsets(state: GroupsState, group_id: str, names: Sequence[str], context: Context) -> Decision[Deletion]:
     """What must be deleted for a group without members to know nothing of some topics."""
     group = find_group(state, group_id, ShareGroup)
     group.check_delete()
@@ -91,28 +93,28 @@ def begin_delete_offsets(
     if known is None:
         return Decision((), Deletion({}, []))
     states: dict[bytes, list[int]] = {}
-    refused = []
+    failed = []
     for name in names:
         topic = context.image.topic(name)
         if topic is None:
-            refused.append(_refused(name, _UNKNOWN_MESSAGE))
+            failed.append(_failed_topic(name, _UNKNOWN_MESSAGE))
         elif topic.id in known.initialized:
             states[topic.id] = sorted(known.initialized[topic.id].partitions)
         elif topic.id in known.deleting:
             states[topic.id] = list(range(len(topic.partitions)))
         else:
-            refused.append(_refused(name, "There is no offset information to delete."))
+            failed.append(_failed_topic(name, "There is no offset information to delete."))
     left = replace(
         known,
         initialized={topic_id: each for topic_id, each in known.initialized.items() if topic_id not in states},
         deleting=known.deleting | set(states),
     )
-    return Decision([partitions_record(group_id, left, context.image)], Deletion(states, refused))
+    return Decision([partitions_record(group_id, left, context.image)], Deletion(states, failed))
 
 
-def begin_alter(
+def alter_offsets(
     state: GroupsState, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic], context: Context
-) -> Decision[Altered]:
+) -> Decision[OffsetAlteration]:
     """The states that a group without members is to have; it may be a new one."""
     group = state.groups.get(group_id)
     if group is None:
@@ -123,40 +125,40 @@ def begin_alter(
         raise NonEmptyGroup("The group is not empty.")
     answers = []
     offsets: dict[bytes, Mapping[int, int]] = {}
-    begun = {}
-    for asked in topics:
-        topic = context.image.topic(asked.topic_name)
+    with_initializing = {}
+    for requested in topics:
+        topic = context.image.topic(requested.topic_name)
         count = 0 if topic is None else len(topic.partitions)
-        answer = AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
-        answer.partitions = [_altered(part.partition_index, count) for part in asked.partitions]
+        answer = AlterShareGroupOffsetsResponseTopic(topic_name=requested.topic_name)
+        answer.partitions = [_alter_answer(part.partition_index, count) for part in requested.partitions]
         answers.append(answer)
         if topic is not None:
             answer.topic_id = topic.id
             wanted = {
-                part.partition_index: part.start_offset for part in asked.partitions if part.partition_index < count
+                part.partition_index: part.start_offset for part in requested.partitions if part.partition_index < count
             }
-            begun[topic.id] = Known(topic.name, frozenset(wanted), context.now_ms)
+            with_initializing[topic.id] = TopicState(topic.name, frozenset(wanted), context.now_ms)
             if wanted:
                 offsets[topic.id] = wanted
     records = []
-    if begun:
-        known = (group.partitions or NO_PARTITIONS).begun(begun)
+    if with_initializing:
+        known = (group.partitions or NO_PARTITIONS).with_initializing(with_initializing)
         records.append(partitions_record(group_id, known, context.image))
-    return Decision(records, Altered(answers, NewStates(group_id, group.epoch, offsets)))
+    return Decision(records, OffsetAlteration(answers, StatesToInitialize(group_id, group.epoch, offsets)))
 
 
-def _altered(index: int, count: int) -> AlterShareGroupOffsetsResponsePartition:
+def _alter_answer(index: int, count: int) -> AlterShareGroupOffsetsResponsePartition:
     answer = AlterShareGroupOffsetsResponsePartition(partition_index=index)
     if index >= count:
         answer.error_code, answer.error_message = _UNKNOWN, _UNKNOWN_MESSAGE
     return answer
 
 
-def _refused(name: str, why: str) -> DeleteShareGroupOffsetsResponseTopic:
+def _failed_topic(name: str, why: str) -> DeleteShareGroupOffsetsResponseTopic:
     return DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=_UNKNOWN, error_message=why)
 
 
-def _noted(
+def _record_change(
     state: GroupsState, group_id: str, change: Callable[[SharePartitions], SharePartitions], context: Context
 ) -> Decision[None]:
     group = state.groups.get(group_id)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.member import NO_TARGET, Target
-from ottla.coordinators.groups.share.simple_assignor import Reader, assign
+from ottla.coordinators.groups.share.simple_assignor import AssignorMember, assign
 from ottla.metadata.image.image import Image
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
 
 
-def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dict[str, Target]:
+def compute_targets(group: ShareGroup, image: Image, *, new_member_id: str | None) -> dict[str, Target]:
     """What each member should read. `group` has the newcomer in it already."""
-    ids = versioned_order([member_id for member_id in group.members if member_id != newcomer])
-    if newcomer is not None:
-        ids.append(newcomer)
+    ids = versioned_order([member_id for member_id in group.members if member_id != new_member_id])
+    if new_member_id is not None:
+        ids.append(new_member_id)
     topics: dict[frozenset[str], list[bytes]] = {}
     readers = {}
     for member_id in hash_order(ids, string_hash, grown_table_size(len(ids))):
@@ -21,7 +21,7 @@ def new_targets(group: ShareGroup, image: Image, *, newcomer: str | None) -> dic
         if names not in topics:
             ordered = hash_order(sorted(names), string_hash, grown_table_size(len(names)))
             topics[names] = [topic.id for name in ordered if (topic := image.topic(name)) is not None]
-        readers[member_id] = Reader(topics[names], group.targets.get(member_id, NO_TARGET))
+        readers[member_id] = AssignorMember(topics[names], group.targets.get(member_id, NO_TARGET))
     found = assign(readers, _assignable(group, image), uniform=group.is_uniform())
     return {member_id: found.get(member_id, NO_TARGET) for member_id in readers}
 

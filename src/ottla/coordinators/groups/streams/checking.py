@@ -14,7 +14,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHear
 _ALL_OR_NONE: Final = "If one task-type is non-null, all must be non-null."
 
 
-def topics_named(topology: Topology) -> Iterator[str]:
+def topology_topics(topology: Topology) -> Iterator[str]:
     """All topics that a topology names, some of them more than once."""
     for each in topology.subtopologies:
         yield from each.source_topics
@@ -25,7 +25,7 @@ def topics_named(topology: Topology) -> Iterator[str]:
 
 def check_topic_names(topology: Topology) -> None:
     """Raise StreamsInvalidTopology if a topology names topics that it may not use, or that there cannot be."""
-    names = list(dict.fromkeys(topics_named(topology)))
+    names = list(dict.fromkeys(topology_topics(topology)))
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         raise StreamsInvalidTopology(

@@ -6,7 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.coordinators.groups.streams.partition_counts import PartitionCounts, Status, TopicProblem, read_together
+from ottla.coordinators.groups.streams.partition_counts import (
+    PartitionCounts,
+    StreamsStatus,
+    TopicProblem,
+    copartition_groups,
+)
 from ottla.coordinators.groups.streams.topology import Topology, source_names
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import UnknownServerError
@@ -63,7 +68,7 @@ class Configured:
 
 def configure(topology: Topology, image: Image) -> Configured:
     """Hold a topology against the topics; raises StreamsInvalidTopology if it cannot be right whatever there is."""
-    counts, together = PartitionCounts(image), read_together(topology)
+    counts, together = PartitionCounts(image), copartition_groups(topology)
     try:
         _check_sources(topology, image)
         counts.decide(topology, together)
@@ -77,19 +82,19 @@ def configure(topology: Topology, image: Image) -> Configured:
     if not missing:
         return Configured(topology.epoch, subtopologies)
     names = _named([topic.name for topic in missing])
-    incomplete = TopicProblem(Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
+    incomplete = TopicProblem(StreamsStatus.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
     return Configured(topology.epoch, subtopologies, missing, incomplete)
 
 
 def _check_sources(topology: Topology, image: Image) -> None:
     missing = {topic for each in topology.in_order for topic in each.source_topics if image.topic(topic) is None}
     if missing:
-        raise TopicProblem(Status.MISSING_SOURCE_TOPICS, f"Source topics {_named(sorted(missing))} are missing.")
+        raise TopicProblem(StreamsStatus.MISSING_SOURCE_TOPICS, f"Source topics {_named(sorted(missing))} are missing.")
 
 
 def _configured(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
     return ConfiguredSubtopology(
-        tasks=max(counts.of(topic) for topic in source_names(subtopology)),
+        tasks=max(counts.count(topic) for topic in source_names(subtopology)),
         source_topics=frozenset(subtopology.source_topics),
         repartition_sources=_by_name(_internal(each, counts) for each in subtopology.repartition_source_topics),
         repartition_sinks=frozenset(subtopology.repartition_sink_topics),
@@ -98,7 +103,7 @@ def _configured(subtopology: Subtopology, counts: PartitionCounts) -> Configured
 
 
 def _internal(topic: TopicInfo, counts: PartitionCounts) -> InternalTopic:
-    partitions = topic.partitions or counts.decided(topic.name)
+    partitions = topic.partitions or counts.decided_count(topic.name)
     configs = {each.key: each.value for each in topic.topic_configs}
     if partitions < 1:
         raise UnknownServerError(f"{topic.name} cannot have {partitions} partitions")
@@ -133,7 +138,7 @@ def _missing(
         there.add(name)
         if len(topic.partitions) != wanted[name].partitions:
             raise TopicProblem(
-                Status.INCORRECTLY_PARTITIONED_TOPICS,
+                StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Existing topic {name} has different number of partitions: expected {wanted[name].partitions}, found "
                 f"{len(topic.partitions)}",
             )

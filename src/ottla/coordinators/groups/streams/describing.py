@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.streams.configuring import Configured, InternalTopic
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import Member as GroupMember
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import TaskEpochs, TaskIds
 from ottla.coordinators.groups.streams.topology import Topology as GroupTopology
 from ottla.protocol.errors import UnknownServerError
@@ -43,7 +43,7 @@ def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(group: StreamsGroup, member: GroupMember) -> Member:
+def _member(group: StreamsGroup, member: StreamsGroupMember) -> Member:
     target, endpoint = group.target_of(member.id), member.endpoint
     return Member(
         member_id=member.id,

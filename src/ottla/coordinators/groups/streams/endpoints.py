@@ -6,26 +6,26 @@ from collections.abc import Iterable, Mapping
 
 from ottla.coordinators.groups.streams.configuring import Configured, ConfiguredSubtopology
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import Member
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
 
 
 def endpoints_of(
-    group: StreamsGroup, updated: Member, configured: Configured, image: Image
+    group: StreamsGroup, updated_member: StreamsGroupMember, configured: Configured, image: Image
 ) -> list[EndpointToPartitions]:
     """What each member that has an endpoint runs; nothing while the topology has no tasks."""
     subtopologies = configured.subtopologies
     if subtopologies is None:
         return []
-    others = (member for member in group.members.values() if member.id != updated.id)
+    others = (member for member in group.members.values() if member.id != updated_member.id)
     return [
         EndpointToPartitions(
             user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
             active_partitions=_partitions(member.assigned.active, subtopologies, image),
             standby_partitions=_partitions(member.assigned.standby, subtopologies, image),
         )
-        for member in (*others, updated)
+        for member in (*others, updated_member)
         if member.endpoint is not None
     ]
 

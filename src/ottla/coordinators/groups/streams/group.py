@@ -24,9 +24,9 @@ from ottla.coordinators.groups.epoch_group import (
 )
 from ottla.coordinators.groups.state import CommittedOffset, CommittedPartition
 from ottla.coordinators.groups.streams.configuring import Configured
-from ottla.coordinators.groups.streams.member import Member
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.records import group_tombstones
-from ottla.coordinators.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, each_task
+from ottla.coordinators.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, iterate_tasks
 from ottla.coordinators.groups.streams.topology import Topology
 from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.errors import StaleMemberEpoch, UnsupportedVersion
@@ -39,7 +39,7 @@ Processes = Map[TaskId, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroup(EpochGroup[Member]):
+class StreamsGroup(EpochGroup[StreamsGroupMember]):
     """A group of the streams protocol."""
 
     kind = "streams"
@@ -53,7 +53,7 @@ class StreamsGroup(EpochGroup[Member]):
     settings: Mapping[str, str] = NO_ENTRIES
     """Those that the epoch was made for."""
     topology: Topology | None = None
-    members: Map[str, Member] = NO_ENTRIES
+    members: Map[str, StreamsGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     """When the target was made; 0 if that is not known."""
@@ -155,7 +155,7 @@ class StreamsGroup(EpochGroup[Member]):
 
     # -- changes --
 
-    def with_member(self, new: Member) -> StreamsGroup:
+    def with_member(self, new: StreamsGroupMember) -> StreamsGroup:
         """With a member added or changed."""
         group = self._without_tasks(self.members.get(new.id))
         return replace(group._with_tasks(new), members=self.members.set(new.id, new))
@@ -172,7 +172,7 @@ class StreamsGroup(EpochGroup[Member]):
     def without_target(self, member_id: str) -> StreamsGroup:
         return replace(self, targets=self.targets.delete(member_id)) if member_id in self.targets else self
 
-    def _without_tasks(self, member: Member | None) -> StreamsGroup:
+    def _without_tasks(self, member: StreamsGroupMember | None) -> StreamsGroup:
         if member is None or (member.assigned.is_empty and member.revoking.is_empty):
             return self
         process_id = member.process_id
@@ -187,7 +187,7 @@ class StreamsGroup(EpochGroup[Member]):
             warmup=_left(self.warmup, process_id, member.assigned.warmup, member.revoking.warmup),
         )
 
-    def _with_tasks(self, member: Member) -> StreamsGroup:
+    def _with_tasks(self, member: StreamsGroupMember) -> StreamsGroup:
         if member.assigned.is_empty and member.revoking.is_empty:
             return self
         process_id = member.process_id
@@ -199,16 +199,16 @@ class StreamsGroup(EpochGroup[Member]):
         )
 
 
-def _active_of(member: Member) -> Iterator[TaskId]:
+def _active_of(member: StreamsGroupMember) -> Iterator[TaskId]:
     owned: tuple[OwnedTasks, ...] = (member.assigned, member.revoking)
-    return (task for tasks in owned for task in each_task(tasks.active))
+    return (task for tasks in owned for task in iterate_tasks(tasks.active))
 
 
 def _left(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes:
     if not any(tasks):
         return processes
     changed = processes.mutate()
-    for task in (task for each in tasks for task in each_task(each)):
+    for task in (task for each in tasks for task in iterate_tasks(each)):
         left = changed.get(task, frozenset()) - {process_id}
         if left:
             changed[task] = left
@@ -221,6 +221,6 @@ def _joined(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes
     if not any(tasks):
         return processes
     changed = processes.mutate()
-    for task in (task for each in tasks for task in each_task(each)):
+    for task in (task for each in tasks for task in iterate_tasks(each)):
         changed[task] = changed.get(task, frozenset()) | {process_id}
     return changed.finish()

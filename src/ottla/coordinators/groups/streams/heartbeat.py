@@ -18,12 +18,23 @@ from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.streams.configuring import Configured, configure
 from ottla.coordinators.groups.streams.endpoints import endpoints_of
 from ottla.coordinators.groups.streams.group import NOT_VALIDATED, StreamsGroup
-from ottla.coordinators.groups.streams.joining import Found, found_or_new, reported_by, speaker, updated
+from ottla.coordinators.groups.streams.joining import (
+    GroupLookup,
+    find_member,
+    get_or_create_group,
+    reported_tasks,
+    updated_member,
+)
 from ottla.coordinators.groups.streams.leaving import leave
 from ottla.coordinators.groups.streams.member import JOINING, LEAVING, LEAVING_STATIC, MemberState
-from ottla.coordinators.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.streams.partition_counts import StreamsStatus
 from ottla.coordinators.groups.streams.reconciling import Reported, reconcile
-from ottla.coordinators.groups.streams.records import current_record, epoch_record, member_record, topology_record
+from ottla.coordinators.groups.streams.records import (
+    current_assignment_record,
+    epoch_record,
+    member_record,
+    topology_record,
+)
 from ottla.coordinators.groups.streams.settings import (
     assignment_interval_ms,
     assignment_settings,
@@ -31,9 +42,9 @@ from ottla.coordinators.groups.streams.settings import (
     initial_delay_ms,
     session_timeout_ms,
 )
-from ottla.coordinators.groups.streams.targets import new_targets, target_records
+from ottla.coordinators.groups.streams.targets import compute_targets, target_records
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, TaskEpochs, TaskIds, Tasks
-from ottla.coordinators.groups.streams.timer_keys import Timers, first_target_timer, rebalance_timer
+from ottla.coordinators.groups.streams.timer_keys import Timers, initial_delay_timer, rebalance_timer
 from ottla.coordinators.groups.streams.topology import Topology, recorded, topology_of
 from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.errors import InvalidRequest, UnknownServerError
@@ -47,43 +58,43 @@ from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Stored
 
 
-class Heard(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """The answer to a heartbeat, and the topics that must be made before the group can go on."""
 
     response: StreamsGroupHeartbeatResponse
     missing: Sequence[CreatableTopic] = ()
 
 
-def heartbeat(state: GroupsState, request: StreamsGroupHeartbeatRequest, context: Context) -> Decision[Heard]:
+def heartbeat(state: GroupsState, request: StreamsGroupHeartbeatRequest, context: Context) -> Decision[HeartbeatReply]:
     """Decide on a heartbeat that was found to be well formed."""
     if request.member_epoch in (LEAVING, LEAVING_STATIC):
         left = leave(state, request)
-        return Decision(left.records, Heard(left.reply), state=left.state, timers=left.timers)
-    found = found_or_new(state, request.group_id, context, is_joining=request.member_epoch == JOINING)
-    advance = _Advance(state, found, request, context)
-    advance.introduce()
-    advance.configure()
-    advance.update_epoch()
-    advance.delay()
-    advance.reconcile(*advance.targeted())
-    return advance.decision()
+        return Decision(left.records, HeartbeatReply(left.reply), state=left.state, timers=left.timers)
+    found = get_or_create_group(state, request.group_id, context, is_joining=request.member_epoch == JOINING)
+    transition = _MemberTransition(state, found, request, context)
+    transition.introduce()
+    transition.configure()
+    transition.update_epoch()
+    transition.delay()
+    transition.reconcile(*transition.update_target())
+    return transition.decision()
 
 
-class _Advance:
+class _MemberTransition:
     """One member's word, and all that follows from it. Nothing changes here: it is collected into one decision."""
 
     def __init__(
-        self, state: GroupsState, found: Found, request: StreamsGroupHeartbeatRequest, context: Context
+        self, state: GroupsState, found: GroupLookup, request: StreamsGroupHeartbeatRequest, context: Context
     ) -> None:
         self.state = state
-        self.is_known = found.is_known
+        self.is_existing = found.is_existing
         self.group = found.group
         """As it was before, but for what is not recorded."""
         self.request = request
         self.context = context
-        self.reported: Reported = reported_by(request)
-        self.before = speaker(self.group, request, self.reported)
-        self.member = updated(self.before, request, context)
+        self.reported: Reported = reported_tasks(request)
+        self.before = find_member(self.group, request, self.reported)
+        self.member = updated_member(self.before, request, context)
         self.records: list[Stored] = list(found.records)
         self.timers: Timers = []
         self.statuses: list[messages.Status] = []
@@ -103,17 +114,17 @@ class _Advance:
         known = self.group.topology
         if self.request.topology is not None:
             value = recorded(self.request.topology)
-            told = topology_of(value)
+            brought = topology_of(value)
             if known is None:
                 self.records.append(topology_record(self.group.id, value))
-                self.topology = told
-            elif known.epoch <= told.epoch and known != told:
+                self.topology = brought
+            elif known.epoch <= brought.epoch and known != brought:
                 raise InvalidRequest("Topology updates are not supported yet.")
         elif known is None:
             raise UnknownServerError(f"group {self.group.id} has no topology")
         if known is not None and self.member.topology_epoch < known.epoch:
-            self._tell(
-                Status.STALE_TOPOLOGY,
+            self._add_status(
+                StreamsStatus.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch "
                 f"{known.epoch}.",
             )
@@ -154,20 +165,24 @@ class _Advance:
         group, delay_ms = self.group, initial_delay_ms(self.group.id, self.context)
         if group.is_empty and delay_ms > 0 and not group.is_delayed:
             self.group = replace(group, is_delayed=True)
-            self.timers.append((first_target_timer(group.id), self.context.now_ms + delay_ms))
+            self.timers.append((initial_delay_timer(group.id), self.context.now_ms + delay_ms))
 
-    def targeted(self) -> tuple[int, Tasks]:
+    def update_target(self) -> tuple[int, Tasks]:
         """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
         group = self.group
         if group.is_delayed:
-            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+            self._add_status(
+                StreamsStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+            )
             return group.target_epoch, NO_TASKS
         if group.target_epoch >= self.epoch:
             return group.target_epoch, group.target_of(self.member.id)
         if not group.may_replace_target(assignment_interval_ms(group.id, self.context), self.context.now_ms):
-            self._tell(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+            self._add_status(
+                StreamsStatus.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."
+            )
             return group.target_epoch, group.target_of(self.member.id)
-        targets = new_targets(group, self.configured, self.settings, self.member)
+        targets = compute_targets(group, self.configured, self.settings, self.member)
         self.records += target_records(group, targets, self.epoch, self.context.now_ms)
         return self.epoch, targets[self.member.id]
 
@@ -180,12 +195,12 @@ class _Advance:
         if new == old:
             return
         self.member = new
-        self.records.append(current_record(self.group.id, new))
+        self.records.append(current_assignment_record(self.group.id, new))
         must_revoke = new.state is MemberState.UNREVOKED_TASKS
         until = self.context.now_ms + new.rebalance_timeout_ms if must_revoke else None
         self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
-    def decision(self) -> Decision[Heard]:
+    def decision(self) -> Decision[HeartbeatReply]:
         """All of it."""
         context, request, member = self.context, self.request, self.member
         group = self.group
@@ -205,24 +220,24 @@ class _Advance:
                 group = replace(group, endpoint_epoch=group.endpoint_epoch + 1)
         if group.endpoint_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = endpoints_of(group, member, self.configured, context.image)
-        if self.is_known:
+        if self.is_existing:
             response.endpoint_information_epoch = group.endpoint_epoch
         problem = self.configured.problem
         if problem is not None:
-            self._tell(problem.status, problem.detail)
+            self._add_status(problem.status, problem.detail)
         if group.shutdown_by is not None:
-            self._tell(
-                Status.SHUTDOWN_APPLICATION,
+            self._add_status(
+                StreamsStatus.SHUTDOWN_APPLICATION,
                 f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the "
                 "entire application.",
             )
         response.status = self.statuses
-        reply = Heard(response, self.configured.missing)
-        return Decision(self.records, reply, state=self._changed(group), timers=self.timers)
+        reply = HeartbeatReply(response, self.configured.missing)
+        return Decision(self.records, reply, state=self._unrecorded_changes(group), timers=self.timers)
 
-    def _changed(self, group: StreamsGroup) -> GroupsState | None:
+    def _unrecorded_changes(self, group: StreamsGroup) -> GroupsState | None:
         """The state with what is not recorded of the group. Of a new one only its delay is kept, as in Kafka."""
-        if self.is_known:
+        if self.is_existing:
             known = self.state.groups[group.id]
             assert isinstance(known, StreamsGroup), "it was found"
             return None if _unrecorded(group) == _unrecorded(known) else self.state.with_group(group)
@@ -250,7 +265,7 @@ class _Advance:
                             f"subtopology: {subtopology.tasks}"
                         )
 
-    def _tell(self, status: Status, detail: str) -> None:
+    def _add_status(self, status: StreamsStatus, detail: str) -> None:
         self.statuses.append(messages.Status(status_code=int(status), status_detail=detail))
 
 

@@ -10,48 +10,48 @@ from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import JOINING, Endpoint, Member
+from ottla.coordinators.groups.streams.member import JOINING, Endpoint, StreamsGroupMember
 from ottla.coordinators.groups.streams.reconciling import Reported
 from ottla.coordinators.groups.streams.settings import MAX_SIZE
 from ottla.coordinators.groups.streams.tasks import TaskIds, Tasks
 from ottla.protocol.errors import FencedMemberEpoch, GroupIdNotFound, GroupMaxSizeReached
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from ottla.protocol.messages.rpc.streams_group_heartbeat import TaskIds as HeardTaskIds
+from ottla.protocol.messages.rpc.streams_group_heartbeat import TaskIds as ReportedTaskIds
 from ottla.storage.state_machine.entries import Stored
 
 _UNCHANGED = -1
 
 
-class Found(NamedTuple):
+class GroupLookup(NamedTuple):
     """A group, and what must be written before it is what it is."""
 
     group: StreamsGroup
     records: Sequence[Stored] = ()
-    is_known: bool = True
+    is_existing: bool = True
     """Whether what is not recorded can be kept with it: a new group begins without."""
 
 
-def found_or_new(state: GroupsState, group_id: str, context: Context, *, is_joining: bool) -> Found:
+def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, is_joining: bool) -> GroupLookup:
     """The group of a member that stays, or that a member joins; an empty classic group gives way."""
     group = state.groups.get(group_id)
     if isinstance(group, StreamsGroup):
         if is_joining:
             _check_size(group, context)
-        return Found(group)
+        return GroupLookup(group)
     if group is None:
         if not is_joining:
             raise GroupIdNotFound(f"Streams group {group_id} not found.")
-        return Found(StreamsGroup(group_id), is_known=False)
+        return GroupLookup(StreamsGroup(group_id), is_existing=False)
     if is_joining and isinstance(group, ClassicGroup) and group.is_empty:
-        return Found(StreamsGroup(group_id), group.tombstones(), is_known=False)
+        return GroupLookup(StreamsGroup(group_id), group.tombstones(), is_existing=False)
     raise GroupIdNotFound(f"Group {group_id} is not a streams group.")
 
 
-def speaker(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, reported: Reported) -> Member:
+def find_member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, reported: Reported) -> StreamsGroupMember:
     """The member that speaks, as it is before what it says is heard."""
     epoch = request.member_epoch
     if epoch == JOINING:
-        return group.members.get(request.member_id) or Member(id=request.member_id)
+        return group.members.get(request.member_id) or StreamsGroupMember(id=request.member_id)
     member = group.member(request.member_id)
     if epoch == member.epoch:
         return member
@@ -66,7 +66,9 @@ def speaker(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, reported
     )
 
 
-def updated(member: Member, request: StreamsGroupHeartbeatRequest, context: Context) -> Member:
+def updated_member(
+    member: StreamsGroupMember, request: StreamsGroupHeartbeatRequest, context: Context
+) -> StreamsGroupMember:
     """The member with what it says of itself now; what it leaves out is as before."""
     endpoint, tags = request.user_endpoint, request.client_tags
     return replace(
@@ -84,7 +86,7 @@ def updated(member: Member, request: StreamsGroupHeartbeatRequest, context: Cont
     )
 
 
-def reported_by(request: StreamsGroupHeartbeatRequest) -> Reported:
+def reported_tasks(request: StreamsGroupHeartbeatRequest) -> Reported:
     """The tasks that a member says it has."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
@@ -92,7 +94,7 @@ def reported_by(request: StreamsGroupHeartbeatRequest) -> Reported:
     return Tasks(_tasks(active), _tasks(standby), _tasks(warmup))
 
 
-def _tasks(heard: Sequence[HeardTaskIds]) -> TaskIds:
+def _tasks(heard: Sequence[ReportedTaskIds]) -> TaskIds:
     found: dict[str, tuple[int, ...]] = {}
     for each in heard:
         found[each.subtopology_id] = (*found.get(each.subtopology_id, ()), *each.partitions)

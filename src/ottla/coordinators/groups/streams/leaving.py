@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ottla.coordinators.groups.state import GroupsState, find_group
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import Member
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.records import epoch_record, member_tombstones
 from ottla.coordinators.groups.streams.timer_keys import cancelled_timers
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
@@ -29,7 +29,7 @@ def leave(state: GroupsState, request: StreamsGroupHeartbeatRequest) -> Decision
     return decision
 
 
-def fence(group: StreamsGroup, member: Member, reply: R) -> Decision[R]:
+def fence(group: StreamsGroup, member: StreamsGroupMember, reply: R) -> Decision[R]:
     """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
     records = [
         *member_tombstones(group.id, member.id),

@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class StreamsGroupMember:
     """One of a streams group's members: a thread of a process."""
 
     id: str

@@ -16,7 +16,7 @@ from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_
 from ottla.protocol.messages.records.streams_group_records import CopartitionGroup, Subtopology
 
 
-class Status(IntEnum):
+class StreamsStatus(IntEnum):
     """What members are told beside their assignment, by Kafka's numbers."""
 
     STALE_TOPOLOGY = 0
@@ -30,7 +30,7 @@ class Status(IntEnum):
 class TopicProblem(Exception):
     """The topics of a topology are not as they must be; its members are told, and wait."""
 
-    def __init__(self, status: Status, detail: str) -> None:
+    def __init__(self, status: StreamsStatus, detail: str) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
@@ -43,18 +43,18 @@ class PartitionCounts:
         self._image = image
         self._decided: dict[str, int] = {}
 
-    def known(self, topic: str) -> int | None:
+    def find_count(self, topic: str) -> int | None:
         """How many partitions a topic has or should have."""
         found = self._image.topic(topic)
         return self._decided.get(topic) if found is None else len(found.partitions)
 
-    def of(self, topic: str) -> int:
-        count = self.known(topic)
+    def count(self, topic: str) -> int:
+        count = self.find_count(topic)
         if count is None:
             raise UnknownServerError(f"nothing says how many partitions {topic} should have")
         return count
 
-    def decided(self, topic: str) -> int:
+    def decided_count(self, topic: str) -> int:
         """What was decided upon, also if the topic is there and is otherwise."""
         if topic not in self._decided:
             raise UnknownServerError(f"nothing says how many partitions {topic} should have")
@@ -106,7 +106,7 @@ class PartitionCounts:
 
     def _widest(self, subtopology: Subtopology, counts: dict[str, int]) -> int | None:
         found = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
-        found += [self.known(topic) for topic in subtopology.source_topics]
+        found += [self.find_count(topic) for topic in subtopology.source_topics]
         return max((count for count in found if count is not None), default=None)
 
     def _fit_together(self, group: Collection[str], fixed: Sequence[str], flexible: Collection[str]) -> None:
@@ -116,19 +116,19 @@ class PartitionCounts:
         found = sorted(topic for topic in group if topic in fixed or topic in flexible)
         # Of several that do not fit Kafka names the first in a hash table of Java's.
         repartitioned = {
-            topic: self.of(topic) for topic in hash_order(found, string_hash, grown_table_size(len(found)))
+            topic: self.count(topic) for topic in hash_order(found, string_hash, grown_table_size(len(found)))
         }
-        others = {topic: self.of(topic) for topic in group if topic not in repartitioned}
+        others = {topic: self.count(topic) for topic in group if topic not in repartitioned}
         if others:
             count = _same(others, others)
         elif fixed:
-            count = _same({topic: self.of(topic) for topic in fixed}, repartitioned)
+            count = _same({topic: self.count(topic) for topic in fixed}, repartitioned)
         else:
             count = max(repartitioned.values())
         for topic, has in repartitioned.items():
             if topic in fixed and has != count:
                 raise TopicProblem(
-                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                    StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Number of partitions [{has}] of repartition topic [{topic}] doesn't match number of partitions "
                     f"[{count}] of the source topic.",
                 )
@@ -137,14 +137,14 @@ class PartitionCounts:
     def _decide_changelogs(self, subtopologies: Sequence[Subtopology]) -> None:
         changelogs: dict[str, int] = {}
         for each in subtopologies:
-            counts = [self.of(topic) for topic in source_names(each)]
+            counts = [self.count(topic) for topic in source_names(each)]
             if not counts:
                 raise StreamsInvalidTopology(f"No source topics found for subtopology {each.subtopology_id}")
             changelogs.update((topic.name, max(counts)) for topic in each.state_changelog_topics)
         self._decided.update(changelogs)
 
 
-def read_together(topology: Topology) -> list[Collection[str]]:
+def copartition_groups(topology: Topology) -> list[Collection[str]]:
     """The topics that must have the same number of partitions, group by group."""
     return [_named(each, group) for each in topology.in_order for group in each.copartition_groups]
 
@@ -162,13 +162,13 @@ def _named(subtopology: Subtopology, group: CopartitionGroup) -> set[str]:
     return names
 
 
-def _same(counts: dict[str, int], told: dict[str, int]) -> int:
+def _same(counts: dict[str, int], shown: dict[str, int]) -> int:
     """The number that all topics have; raises TopicProblem, which tells of some, if they differ."""
     first = next(iter(counts.values()))
     if any(count != first for count in counts.values()):
-        shown = ", ".join(f"{topic}={count}" for topic, count in sorted(told.items()))
+        text = ", ".join(f"{topic}={count}" for topic, count in sorted(shown.items()))
         raise TopicProblem(
-            Status.INCORRECTLY_PARTITIONED_TOPICS,
-            f"Following topics do not have the same number of partitions: [{{{shown}}}]",
+            StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{text}}}]",
         )
     return first

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import Member, MemberState
+from ottla.coordinators.groups.streams.member import MemberState, StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskId, TaskIds, Tasks
 from ottla.protocol.errors import FencedMemberEpoch
 
@@ -18,7 +18,9 @@ Reported = Tasks | None
 """The tasks that a member says it has; None if it says nothing."""
 
 
-def reconcile(group: StreamsGroup, member: Member, *, epoch: int, target: Tasks, reported: Reported) -> Member:
+def reconcile(
+    group: StreamsGroup, member: StreamsGroupMember, *, epoch: int, target: Tasks, reported: Reported
+) -> StreamsGroupMember:
     """The member one step further towards the target of an epoch; the same one if it cannot go on."""
     match member.state:
         case MemberState.STABLE:
@@ -40,7 +42,9 @@ def reconcile(group: StreamsGroup, member: Member, *, epoch: int, target: Tasks,
             return _next(group, member, epoch, epoch, target, reported)
 
 
-def _next(group: StreamsGroup, member: Member, own_epoch: int, epoch: int, target: Tasks, reported: Reported) -> Member:
+def _next(
+    group: StreamsGroup, member: StreamsGroupMember, own_epoch: int, epoch: int, target: Tasks, reported: Reported
+) -> StreamsGroupMember:
     """Towards the target as far as it goes now; at an epoch of its own if there is something to give up first."""
     process_id = member.process_id
     active = _Difference(member.assigned.active, target.active)

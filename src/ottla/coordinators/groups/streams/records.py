@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ottla.coordinators.groups.streams.member import Member
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import TaskEpochs, TaskIds, Tasks
 from ottla.protocol.messages.records.streams_group_records import (
     Endpoint,
@@ -51,7 +51,7 @@ def topology_record(group_id: str, topology: StreamsGroupTopologyValue) -> Store
     return Stored(StreamsGroupTopologyKey(group_id=group_id), topology, VERSION)
 
 
-def member_record(group_id: str, member: Member) -> Stored:
+def member_record(group_id: str, member: StreamsGroupMember) -> Stored:
     """Who a member is."""
     endpoint = member.endpoint
     value = StreamsGroupMemberMetadataValue(
@@ -68,7 +68,7 @@ def member_record(group_id: str, member: Member) -> Stored:
     return Stored(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.id), value, VERSION)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
+def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
     """For which epoch the target was made, and when."""
     key = StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)
     return Stored(
@@ -76,7 +76,7 @@ def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
     )
 
 
-def target_record(group_id: str, member_id: str, target: Tasks) -> Stored:
+def target_assignment_record(group_id: str, member_id: str, target: Tasks) -> Stored:
     """What a member should run."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_target_tasks(target.active),
@@ -86,7 +86,7 @@ def target_record(group_id: str, member_id: str, target: Tasks) -> Stored:
     return Stored(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value, VERSION)
 
 
-def current_record(group_id: str, member: Member) -> Stored:
+def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Stored:
     """What a member runs, in which epoch and state."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,

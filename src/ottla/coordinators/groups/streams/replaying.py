@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.coordinators.groups.replayed import Replay, change_target_epoch, replay_to, without_member
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import LEAVING, Endpoint, Member, MemberState
+from ottla.coordinators.groups.streams.member import LEAVING, Endpoint, MemberState, StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskIds, Tasks
 from ottla.coordinators.groups.streams.topology import topology_of
 from ottla.protocol.messages.records import streams_group_records as stored
@@ -47,7 +47,7 @@ def _member(
         return without_member(group, key.member_id)
     endpoint = value.user_endpoint
     member = replace(
-        group.members.get(key.member_id) or Member(id=key.member_id),
+        group.members.get(key.member_id) or StreamsGroupMember(id=key.member_id),
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,
@@ -92,7 +92,7 @@ def _current(
         return group.with_member(member)
     epoch = value.member_epoch
     member = replace(
-        group.members.get(key.member_id) or Member(id=key.member_id),
+        group.members.get(key.member_id) or StreamsGroupMember(id=key.member_id),
         epoch=epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState.of(value.state),

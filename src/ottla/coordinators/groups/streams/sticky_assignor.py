@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.coordinators.groups.streams.tasks import TaskId, TaskIds, Tasks, each_task
+from ottla.coordinators.groups.streams.tasks import TaskId, TaskIds, Tasks, iterate_tasks
 from ottla.protocol.errors import UnknownServerError
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash
 from ottla.protocol.java.priority_queue import JavaQueue
 
 
-class Runner(NamedTuple):
+class AssignorMember(NamedTuple):
     """A member as the assignor sees it."""
 
     process_id: str
@@ -23,14 +23,16 @@ class Runner(NamedTuple):
     """What it should have had so far."""
 
 
-class Width(NamedTuple):
+class AssignorSubtopology(NamedTuple):
     """A subtopology as the assignor sees it."""
 
     tasks: int
     is_stateful: bool
 
 
-def assign_tasks(runners: Mapping[str, Runner], subtopologies: Mapping[str, Width], standbys: int) -> dict[str, Tasks]:
+def assign_tasks(
+    runners: Mapping[str, AssignorMember], subtopologies: Mapping[str, AssignorSubtopology], standbys: int
+) -> dict[str, Tasks]:
     """What each member should have. The order of members counts where loads are equal."""
     dealing = _Dealing(runners, subtopologies, standbys)
     dealing.deal_active([(name, number) for name, width in subtopologies.items() for number in range(width.tasks)])
@@ -107,7 +109,9 @@ def _shared(tasks: int, members: int) -> int:
 class _Dealing:
     """One assignment in the making."""
 
-    def __init__(self, runners: Mapping[str, Runner], subtopologies: Mapping[str, Width], standbys: int) -> None:
+    def __init__(
+        self, runners: Mapping[str, AssignorMember], subtopologies: Mapping[str, AssignorSubtopology], standbys: int
+    ) -> None:
         self.runners = runners
         self.standbys = standbys
         self.processes: dict[str, _Process] = {}
@@ -119,8 +123,8 @@ class _Dealing:
         self.quota = _Quota(active + stateful * standbys, len(runners))
         for member_id, runner in runners.items():
             self.processes.setdefault(runner.process_id, _Process()).counts[member_id] = 0
-            self.had_active.update(dict.fromkeys(each_task(runner.target.active), member_id))
-            for task in each_task(runner.target.standby):
+            self.had_active.update(dict.fromkeys(iterate_tasks(runner.target.active), member_id))
+            for task in iterate_tasks(runner.target.standby):
                 self.had_standby.setdefault(task, []).append(member_id)
 
     def deal_active(self, tasks: list[TaskId]) -> None:

@@ -7,10 +7,10 @@ from typing import Final
 
 from ottla.coordinators.groups.streams.configuring import Configured
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.member import Member
-from ottla.coordinators.groups.streams.records import target_epoch_record, target_record
+from ottla.coordinators.groups.streams.member import StreamsGroupMember
+from ottla.coordinators.groups.streams.records import target_assignment_epoch_record, target_assignment_record
 from ottla.coordinators.groups.streams.settings import STANDBYS
-from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
+from ottla.coordinators.groups.streams.sticky_assignor import AssignorMember, AssignorSubtopology, assign_tasks
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, versioned_order
 from ottla.storage.state_machine.entries import Stored
@@ -18,19 +18,19 @@ from ottla.storage.state_machine.entries import Stored
 _NO_STANDBYS: Final = "0"
 
 
-def new_targets(
-    group: StreamsGroup, configured: Configured, settings: Mapping[str, str], updated: Member | None
+def compute_targets(
+    group: StreamsGroup, configured: Configured, settings: Mapping[str, str], updated_member: StreamsGroupMember | None
 ) -> dict[str, Tasks]:
-    """What each member should run; nothing while the topology is not ready. `updated` speaks, and may be new."""
+    """What each member should run; nothing while the topology is not ready. `updated_member` speaks, and may be new."""
     known = versioned_order(group.members)
-    ids = known if updated is None or updated.id in group.members else [*known, updated.id]
+    ids = known if updated_member is None or updated_member.id in group.members else [*known, updated_member.id]
     ids = hash_order(ids, string_hash, grown_table_size(len(ids)))
     if not configured.is_ready:
         return dict.fromkeys(ids, NO_TASKS)
     assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
-    members = group.members if updated is None else group.members.set(updated.id, updated)
-    runners = {each: Runner(members[each].process_id, group.target_of(each)) for each in ids}
-    widths = {each: Width(sub.tasks, sub.is_stateful) for each, sub in configured.subtopologies.items()}
+    members = group.members if updated_member is None else group.members.set(updated_member.id, updated_member)
+    runners = {each: AssignorMember(members[each].process_id, group.target_of(each)) for each in ids}
+    widths = {each: AssignorSubtopology(sub.tasks, sub.is_stateful) for each, sub in configured.subtopologies.items()}
     return assign_tasks(runners, widths, int(settings.get(STANDBYS, _NO_STANDBYS)))
 
 
@@ -38,5 +38,5 @@ def target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int
     """What is other than before, and for which epoch it was made."""
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
-            yield target_record(group.id, member_id, target)
-    yield target_epoch_record(group.id, epoch, now_ms)
+            yield target_assignment_record(group.id, member_id, target)
+    yield target_assignment_epoch_record(group.id, epoch, now_ms)

@@ -38,9 +38,9 @@ class OwnedTasks(NamedTuple):
     def overlaps(self, tasks: Tasks) -> bool:
         """Whether a task is among these, in the same role."""
         return (
-            _have_common(self.active, tasks.active)
-            or _have_common(self.standby, tasks.standby)
-            or _have_common(self.warmup, tasks.warmup)
+            _overlaps(self.active, tasks.active)
+            or _overlaps(self.standby, tasks.standby)
+            or _overlaps(self.warmup, tasks.warmup)
         )
 
     def includes(self, tasks: Tasks) -> bool:
@@ -56,14 +56,14 @@ NO_TASKS: Final = Tasks({}, {}, {})
 NOTHING_OWNED: Final = OwnedTasks({}, {}, {})
 
 
-def each_task(tasks: TaskIds | TaskEpochs) -> Iterator[TaskId]:
+def iterate_tasks(tasks: TaskIds | TaskEpochs) -> Iterator[TaskId]:
     """The tasks one by one."""
     return ((subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions)
 
 
-def _have_common(owned: TaskIds | TaskEpochs, tasks: TaskIds) -> bool:
-    return any(partition in owned.get(subtopology, ()) for subtopology, partition in each_task(tasks))
+def _overlaps(owned: TaskIds | TaskEpochs, tasks: TaskIds) -> bool:
+    return any(partition in owned.get(subtopology, ()) for subtopology, partition in iterate_tasks(tasks))
 
 
 def _includes(owned: TaskIds | TaskEpochs, tasks: TaskIds) -> bool:
-    return all(partition in owned.get(subtopology, ()) for subtopology, partition in each_task(tasks))
+    return all(partition in owned.get(subtopology, ()) for subtopology, partition in iterate_tasks(tasks))

@@ -7,7 +7,7 @@ from typing import Final
 from ottla.coordinators.groups.timers import TimerKey, session_timer
 
 REBALANCE: Final = "give up tasks"
-FIRST_TARGET: Final = "make a first target"
+INITIAL_DELAY: Final = "make a first target"
 
 Timers = list[tuple[TimerKey, int | None]]
 
@@ -17,9 +17,9 @@ def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
     return TimerKey(REBALANCE, group_id, member_id)
 
 
-def first_target_timer(group_id: str) -> TimerKey:
+def initial_delay_timer(group_id: str) -> TimerKey:
     """Return the key for the initial delay of a group."""
-    return TimerKey(FIRST_TARGET, group_id)
+    return TimerKey(INITIAL_DELAY, group_id)
 
 
 def cancelled_timers(group_id: str, member_id: str) -> Timers:

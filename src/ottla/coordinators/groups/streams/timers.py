@@ -12,8 +12,8 @@ from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.leaving import fence
 from ottla.coordinators.groups.streams.member import MemberState
 from ottla.coordinators.groups.streams.settings import assignment_interval_ms, session_timeout_ms
-from ottla.coordinators.groups.streams.targets import new_targets, target_records
-from ottla.coordinators.groups.streams.timer_keys import FIRST_TARGET, REBALANCE, Timers, rebalance_timer
+from ottla.coordinators.groups.streams.targets import compute_targets, target_records
+from ottla.coordinators.groups.streams.timer_keys import INITIAL_DELAY, REBALANCE, Timers, rebalance_timer
 from ottla.coordinators.groups.timers import TimerKey, session_timer
 from ottla.storage.state_machine.decision import Decision
 
@@ -29,7 +29,7 @@ def expire_member(state: GroupsState, key: TimerKey, context: Context) -> Decisi
     return fence(group, member, None)
 
 
-def make_first_target(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:
+def end_initial_delay(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:
     """End the initial delay and compute the first target; the next heartbeat does if the topics are not known yet."""
     group = state.groups.get(key.group)
     if not isinstance(group, StreamsGroup) or not group.is_delayed:
@@ -38,7 +38,7 @@ def make_first_target(state: GroupsState, key: TimerKey, context: Context) -> De
     is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
     if group.is_empty or group.epoch <= group.target_epoch or not is_due or group.configured is None:
         return Decision((), None, state=after)
-    targets = new_targets(group, group.configured, group.settings, None)
+    targets = compute_targets(group, group.configured, group.settings, None)
     return Decision(list(target_records(group, targets, group.epoch, context.now_ms)), None, state=after)
 
 
@@ -58,6 +58,6 @@ def timers_on_loaded(state: GroupsState, context: Context) -> Timers:
 
 EXPIRE_BY_TIMER: Final[Mapping[str, Callable[[GroupsState, TimerKey, Context], Decision[None]]]] = {
     REBALANCE: expire_member,
-    FIRST_TARGET: make_first_target,
+    INITIAL_DELAY: end_initial_delay,
 }
 """The rules for timers that only streams groups have. `behaviour` dispatches session timeouts by the kind of group."""

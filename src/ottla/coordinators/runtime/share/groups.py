@@ -14,8 +14,8 @@ from typing import Any
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.describing import delete_group
 from ottla.coordinators.groups.share import states as rules
-from ottla.coordinators.groups.share.heartbeat import NewStates
-from ottla.coordinators.groups.share.partitions import Wanted
+from ottla.coordinators.groups.share.heartbeat import StatesToInitialize
+from ottla.coordinators.groups.share.partitions import PartitionsByTopic
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.share.sharing import Sharing
@@ -57,18 +57,18 @@ class ShareGroups:
 
     # -- making states --
 
-    def initialize(self, states: NewStates) -> None:
+    def initialize(self, states: StatesToInitialize) -> None:
         """Have states made that a group needs; whoever waits for them comes again."""
         self._spawn(self._make(states))
 
-    async def _make(self, states: NewStates) -> None:
+    async def _make(self, states: StatesToInitialize) -> None:
         await self._initialize(states)
 
-    async def alter(self, group_id: str, topics: Sequence[Any]) -> rules.Altered:
+    async def alter(self, group_id: str, topics: Sequence[Any]) -> rules.OffsetAlteration:
         """Set where a group without members begins; the answer has what went wrong with each partition."""
         context = self._context()
         altered = await self._groups.of(group_id).ask(
-            "AlterShareGroupOffsets", lambda state: rules.begin_alter(state, group_id, topics, context)
+            "AlterShareGroupOffsets", lambda state: rules.alter_offsets(state, group_id, topics, context)
         )
         failed = await self._initialize(altered.states) if altered.states.offsets else {}
         for topic in altered.topics:
@@ -78,7 +78,7 @@ class ShareGroups:
                     part.error_code, part.error_message = error.code, error.message
         return altered
 
-    async def _initialize(self, states: NewStates) -> dict[Where, ApiError]:
+    async def _initialize(self, states: StatesToInitialize) -> dict[Where, ApiError]:
         asked = [
             (
                 Key(states.group_id, topic_id, number),
@@ -92,10 +92,12 @@ class ShareGroups:
         topics = {topic_id: list(offsets) for topic_id, offsets in states.offsets.items()}
         if failed:
             logger.error("states of %s could not be made: %s", states.group_id, next(iter(failed.values())))
-        await self._note("InitializeStates", rules.failed if failed else rules.made, states.group_id, topics)
+        await self._note(
+            "InitializeStates", rules.record_failed if failed else rules.record_initialized, states.group_id, topics
+        )
         return failed
 
-    async def _note(self, name: str, decide: Callable[..., Any], group_id: str, topics: Wanted) -> None:
+    async def _note(self, name: str, decide: Callable[..., Any], group_id: str, topics: PartitionsByTopic) -> None:
         context = self._context()
         try:
             shard = self._groups.of(group_id)
@@ -113,7 +115,7 @@ class ShareGroups:
         context = self._context()
         try:
             shard = self._groups.of(group_id)
-            states = await shard.ask("DeleteStates", lambda state: rules.begin_delete(state, group_id, context))
+            states = await shard.ask("DeleteStates", lambda state: rules.delete_states(state, group_id, context))
             failed = await self._delete_states(group_id, states or {})
             for error in failed.values():
                 raise error
@@ -127,15 +129,17 @@ class ShareGroups:
         """Let a group without members forget topics; what went wrong with each partition."""
         context = self._context()
         deletion = await self._groups.of(group_id).ask(
-            "DeleteShareGroupOffsets", lambda state: rules.begin_delete_offsets(state, group_id, names, context)
+            "DeleteShareGroupOffsets", lambda state: rules.delete_offsets(state, group_id, names, context)
         )
         failed = await self._delete_states(group_id, deletion.states)
         gone = set(deletion.states) - {topic_id for topic_id, _ in failed}
         if gone:
-            await self._note("StatesDeleted", rules.deleted, group_id, {each: deletion.states[each] for each in gone})
+            await self._note(
+                "StatesDeleted", rules.record_deleted, group_id, {each: deletion.states[each] for each in gone}
+            )
         return deletion, failed
 
-    async def _delete_states(self, group_id: str, states: Wanted) -> dict[Where, ApiError]:
+    async def _delete_states(self, group_id: str, states: PartitionsByTopic) -> dict[Where, ApiError]:
         keys = [Key(group_id, topic_id, number) for topic_id, numbers in states.items() for number in numbers]
         results = await self._sharing.states.ask_all(
             DELETE, [(key, deleting.PartitionData(partition=key.partition)) for key in keys]
@@ -146,9 +150,9 @@ class ShareGroups:
 
     async def initialized(self, group_id: str) -> dict[bytes, list[int]]:
         """The partitions of a group that have a state."""
-        return rules.initialized(self._groups.of(group_id).state, group_id)
+        return rules.initialized_partitions(self._groups.of(group_id).state, group_id)
 
-    async def summaries(self, group_id: str, topics: Wanted) -> dict[Where, Any]:
+    async def summaries(self, group_id: str, topics: PartitionsByTopic) -> dict[Where, Any]:
         """Where share partitions start: a summary or an ApiError for each."""
         keys = [Key(group_id, topic_id, number) for topic_id, numbers in topics.items() for number in numbers]
         results = await self._sharing.states.ask_all(

@@ -11,9 +11,9 @@ from typing import Any
 from bench.harness.kafka_jars import java, kafka_libs
 from immutables import Map
 
-from ottla.coordinators.groups.consumer.assignor import Group, Reader
+from ottla.coordinators.groups.consumer.assignor import AssignorMember, GroupSpec
 from ottla.coordinators.groups.consumer.member import Target
-from ottla.coordinators.groups.consumer.regexes import compiled
+from ottla.coordinators.groups.consumer.regexes import compile_regex
 from ottla.coordinators.groups.consumer.targets import ASSIGNORS
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.metadata.image.image import Image
@@ -120,10 +120,10 @@ class Walk:
             ],
         }
 
-    def group(self) -> Group:
+    def group(self) -> GroupSpec:
         names = hash_order(self.members, string_hash, grown_table_size(len(self.members)))
         readers = {
-            name: Reader(
+            name: AssignorMember(
                 dict.fromkeys(sorted(self.members[name][1])), self.targets.get(name, {}), self.members[name][0]
             )
             for name in names
@@ -134,12 +134,12 @@ class Walk:
             for topic, numbers in target.items()
             for number in numbers
         )
-        return Group(readers, self.partitions, self.is_uniform, assigned)
+        return GroupSpec(readers, self.partitions, self.is_uniform, assigned)
 
     def assign(self) -> dict[str, dict[str, list[int]]]:
         group = self.group()
         found = ASSIGNORS[self.assignor](group)
-        self.targets = {name: found.get(name, {}) for name in group.readers}
+        self.targets = {name: found.get(name, {}) for name in group.members}
         return {
             name: {show_id(topic): list(numbers) for topic, numbers in target.items()} for name, target in found.items()
         }
@@ -207,7 +207,9 @@ def test_regular_expressions_are_kafkas(tmp_path: Path) -> None:
     differing = {}
     for regex, theirs in zip(REGEXES, answers, strict=True):
         try:
-            mine: dict[str, Any] = {"matches": [name for name in NAMES if compiled(regex).fullmatch(name) is not None]}
+            mine: dict[str, Any] = {
+                "matches": [name for name in NAMES if compile_regex(regex).fullmatch(name) is not None]
+            }
         except InvalidRegularExpression as error:
             told = error.message or ""
             prefix = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "

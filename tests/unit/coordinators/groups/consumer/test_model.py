@@ -124,7 +124,7 @@ def is_reader(consumer: SimulatedConsumer, topic: str) -> bool:
 
 def recorded(group: ConsumerGroup) -> dict[str, object]:
     """What of a group is in its records, or follows from it."""
-    plain = replace(group, refresh_deadline=REFRESH_DUE, matching=None, new_topics_version=-1)
+    plain = replace(group, refresh_deadline=REFRESH_DUE, regex_resolution=None, new_topics_version=-1)
     return {field.name: getattr(plain, field.name) for field in fields(plain)}
 
 

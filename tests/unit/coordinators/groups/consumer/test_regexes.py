@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinators.groups.consumer import regexes
-from ottla.coordinators.groups.consumer.group import Matching
+from ottla.coordinators.groups.consumer.group import RegexResolution
 from ottla.protocol.errors import InvalidRegularExpression
 from ottla.protocol.messages.records.consumer_group_records import ConsumerGroupRegularExpressionKey
 from tests.unit.coordinators.groups.consumer.consumers import SimulatedConsumer
@@ -16,10 +16,10 @@ def test_the_first_answer_does_not_wait_for_the_topics() -> None:
     world = World({"t1": 1, "t2": 2, "other": 1}, **AT_ONCE)
     reply = world.join("a", None, subscribed_topic_regex="t[0-9]")
     assert (reply.member_epoch, world.assigned(reply)) == (1, {})
-    assert world.group().matching is not None
+    assert world.group().regex_resolution is not None
     world.pass_time(0)
-    assert world.group().matching is None
-    assert world.group().resolved["t[0-9]"].topics == {"t1", "t2"}
+    assert world.group().regex_resolution is None
+    assert world.group().resolved_regexes["t[0-9]"].topics == {"t1", "t2"}
     reply = world.beat("a", 1)
     assert (reply.member_epoch, world.assigned(reply)) == (2, {"t1": [0], "t2": [0, 1]})
 
@@ -48,7 +48,7 @@ def test_new_topics_are_found_but_not_more_often_than_allowed() -> None:
         a.beat()
         world.pass_time(1)
     assert world.group().epoch == before
-    assert world.group().resolved["t.*"].version == world.image.offset
+    assert world.group().resolved_regexes["t.*"].version == world.image.offset
 
 
 def test_an_expression_is_forgotten_with_its_last_member() -> None:
@@ -57,9 +57,9 @@ def test_an_expression_is_forgotten_with_its_last_member() -> None:
     world.join("b", None, subscribed_topic_regex="t.*")
     world.pass_time(1)
     world.leave("a")
-    assert "t.*" in world.group().resolved
+    assert "t.*" in world.group().resolved_regexes
     world.leave("b")
-    assert not world.group().resolved
+    assert not world.group().resolved_regexes
     keys = [entry.key for entry in world.written if entry.value is None]
     assert any(isinstance(key, ConsumerGroupRegularExpressionKey) for key in keys)
 
@@ -69,7 +69,7 @@ def test_topics_that_the_member_may_not_see_are_not_found() -> None:
     world.hidden = {"t2"}
     world.join("a", None, subscribed_topic_regex="t.*")
     world.pass_time(1)
-    assert world.group().resolved["t.*"].topics == {"t1"}
+    assert world.group().resolved_regexes["t.*"].topics == {"t1"}
 
 
 def test_names_and_expressions_add_up() -> None:
@@ -86,7 +86,7 @@ def test_a_group_that_is_gone_needs_no_topics() -> None:
     world.join("a", None, subscribed_topic_regex="t.*")
     world.leave("a")
     world.pass_time(1)
-    assert not world.group().resolved
+    assert not world.group().resolved_regexes
 
 
 def test_an_expression_that_is_none_is_refused() -> None:
@@ -104,8 +104,8 @@ def test_an_expression_that_is_none_is_refused() -> None:
 def test_hostile_expressions_take_bounded_steps(regex: str) -> None:
     """Each step holds expressions against so many names that instructions times characters stay below a limit."""
     names = tuple(f"{'a' * 200}{number}" for number in range(300))
-    matching = Matching((regex,), names, {}, 1, 1, lambda names: names)
-    cost = regexes.compiled(regex).programsize + 1
+    matching = RegexResolution((regex,), names, {}, 1, 1, lambda names: names)
+    cost = regexes.compile_regex(regex).programsize + 1
     most = regexes._STEP_COST // (cost * 200) + 1
     steps = 0
     while matching.names:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ottla.coordinators.groups.share.simple_assignor import Reader, assign
+from ottla.coordinators.groups.share.simple_assignor import AssignorMember, assign
 from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_hash, uuid_hash
 from tests.unit.coordinators.groups.consumer.test_against_kafka import STEPS, WALKS, Walk, ask_kafka, show_id
 
@@ -20,7 +20,7 @@ class ShareWalk(Walk):
         for name in names:
             topics = self.members[name][1]
             ordered = hash_order(sorted(topics), uuid_hash, grown_table_size(len(topics)))
-            readers[name] = Reader(ordered, self.targets.get(name, {}))
+            readers[name] = AssignorMember(ordered, self.targets.get(name, {}))
         partitions = {topic: range(number) for topic, number in self.partitions.items()}
         found = assign(readers, partitions, uniform=self.is_uniform)
         self.targets = {name: found.get(name, {}) for name in names}

@@ -9,7 +9,7 @@ import pytest
 from ottla.coordinators.groups.describing import delete_group
 from ottla.coordinators.groups.share import states
 from ottla.coordinators.groups.share.group import ShareGroup
-from ottla.coordinators.groups.share.heartbeat import Beat, NewStates, check_heartbeat, heartbeat
+from ottla.coordinators.groups.share.heartbeat import HeartbeatReply, StatesToInitialize, check_heartbeat, heartbeat
 from ottla.protocol.errors import GroupIdNotFound, NonEmptyGroup, UnknownMemberId
 from ottla.protocol.messages.rpc.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestPartition,
@@ -26,27 +26,27 @@ class ShareWorld(World):
         super().__init__(topics, **settings)
         self.configure(GROUP, share_assignment_interval_ms="0")
 
-    def say(self, member: str, epoch: int, *topics: str) -> Beat:
+    def say(self, member: str, epoch: int, *topics: str) -> HeartbeatReply:
         request = ShareGroupHeartbeatRequest(
             group_id=GROUP, member_id=member, member_epoch=epoch, subscribed_topic_names=list(topics) or None
         )
         check_heartbeat(request)
         context = self.context()
         reply = self.decide(lambda state: heartbeat(state, request, context))
-        assert isinstance(reply, Beat)
+        assert isinstance(reply, HeartbeatReply)
         return reply
 
-    def made(self, wanted: NewStates) -> None:
+    def made(self, wanted: StatesToInitialize) -> None:
         context = self.context()
         topics = {topic_id: list(offsets) for topic_id, offsets in wanted.offsets.items()}
-        self.decide(lambda state: states.made(state, GROUP, topics, context))
+        self.decide(lambda state: states.record_initialized(state, GROUP, topics, context))
 
-    def failed(self, wanted: NewStates) -> None:
+    def failed(self, wanted: StatesToInitialize) -> None:
         context = self.context()
         topics = {topic_id: list(offsets) for topic_id, offsets in wanted.offsets.items()}
-        self.decide(lambda state: states.failed(state, GROUP, topics, context))
+        self.decide(lambda state: states.record_failed(state, GROUP, topics, context))
 
-    def read_by(self, beat: Beat) -> dict[str, list[int]]:
+    def read_by(self, beat: HeartbeatReply) -> dict[str, list[int]]:
         assert beat.response.assignment is not None
         return {self.name_of(each.topic_id): each.partitions for each in beat.response.assignment.topic_partitions}
 
@@ -61,14 +61,14 @@ def test_a_partition_is_assigned_when_its_state_is_there() -> None:
     world = ShareWorld({"t": 2})
     beat = world.say("a", 0, "t")
     assert world.read_by(beat) == {}
-    assert beat.states == NewStates(GROUP, 2, {world.id_of("t"): {0: -1, 1: -1}})
+    assert beat.states == StatesToInitialize(GROUP, 2, {world.id_of("t"): {0: -1, 1: -1}})
     assert world.say("a", 2).states is None, "they are on their way"
     world.made(beat.states)
     beat = world.say("a", 2)
     assert (beat.response.member_epoch, world.read_by(beat)) == (3, {"t": [0, 1]})
     world.set_topic("t", 3)
     beat = world.say("a", 3)
-    assert beat.states == NewStates(GROUP, 4, {world.id_of("t"): {2: -1}})
+    assert beat.states == StatesToInitialize(GROUP, 4, {world.id_of("t"): {2: -1}})
     world.made(beat.states)
     assert world.read_by(world.say("a", 4)) == {"t": [0, 1, 2]}
 
@@ -121,12 +121,12 @@ def test_a_group_is_deleted_in_two_steps() -> None:
     assert beat.states is not None
     world.made(beat.states)
     with pytest.raises(NonEmptyGroup):
-        world.decide(lambda state: states.begin_delete(state, GROUP, world.context()))
+        world.decide(lambda state: states.delete_states(state, GROUP, world.context()))
     world.say("a", -1)
-    wanted = world.decide(lambda state: states.begin_delete(state, GROUP, world.context()))
+    wanted = world.decide(lambda state: states.delete_states(state, GROUP, world.context()))
     assert wanted == {world.id_of("t"): [0, 1]}
     world.reload()
-    again = world.decide(lambda state: states.begin_delete(state, GROUP, world.context()))
+    again = world.decide(lambda state: states.delete_states(state, GROUP, world.context()))
     assert again == wanted, "the states may be there yet"
     world.decide(lambda state: delete_group(state, GROUP))
     assert GROUP not in world.state.groups
@@ -137,13 +137,13 @@ def test_offsets_are_set_for_groups_without_members_only() -> None:
     asked = AlterShareGroupOffsetsRequestTopic(
         topic_name="t", partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=1, start_offset=7)]
     )
-    altered = world.decide(lambda state: states.begin_alter(state, GROUP, [asked], world.context()))
-    assert altered.states == NewStates(GROUP, 1, {world.id_of("t"): {1: 7}})
+    altered = world.decide(lambda state: states.alter_offsets(state, GROUP, [asked], world.context()))
+    assert altered.states == StatesToInitialize(GROUP, 1, {world.id_of("t"): {1: 7}})
     world.made(altered.states)
     beat = world.say("a", 0, "t")
     assert beat.states is not None
     assert beat.states.offsets == {world.id_of("t"): {0: -1}}, "the other has its state"
     with pytest.raises(NonEmptyGroup):
-        world.decide(lambda state: states.begin_alter(state, GROUP, [asked], world.context()))
+        world.decide(lambda state: states.alter_offsets(state, GROUP, [asked], world.context()))
     with pytest.raises(GroupIdNotFound):
-        world.decide(lambda state: states.begin_delete_offsets(state, "nobody", ["t"], world.context()))
+        world.decide(lambda state: states.delete_offsets(state, "nobody", ["t"], world.context()))

@@ -11,7 +11,7 @@ from bench.harness.kafka_jars import java, kafka_libs
 from immutables import Map
 
 from ottla.coordinators.groups.streams.configuring import configure
-from ottla.coordinators.groups.streams.sticky_assignor import Runner, Width, assign_tasks
+from ottla.coordinators.groups.streams.sticky_assignor import AssignorMember, AssignorSubtopology, assign_tasks
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
 from ottla.coordinators.groups.streams.topology import recorded, topology_of
 from ottla.metadata.image.image import Image
@@ -51,7 +51,7 @@ class Walk:
         self.targets: dict[str, Tasks] = {}
         most = self.source.choice([3, 12, 40])
         self.subtopologies = {
-            str(number): Width(self.source.randint(1, most), self.source.random() < 0.6)
+            str(number): AssignorSubtopology(self.source.randint(1, most), self.source.random() < 0.6)
             for number in range(self.source.choice([1, 2, 4, 12]))
         }
 
@@ -94,7 +94,7 @@ class Walk:
 
     def assign(self) -> dict[str, Any]:
         names = hash_order(self.members, string_hash, grown_table_size(len(self.members)))
-        runners = {name: Runner(self.members[name], self.targets.get(name, NO_TASKS)) for name in names}
+        runners = {name: AssignorMember(self.members[name], self.targets.get(name, NO_TASKS)) for name in names}
         self.targets = assign_tasks(runners, self.subtopologies, self.standbys)
         return {
             name: {

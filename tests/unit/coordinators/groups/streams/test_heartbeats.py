@@ -4,8 +4,8 @@ import pytest
 
 from ottla.coordinators.groups.describing import delete_group
 from ottla.coordinators.groups.state import CommittedPartition
-from ottla.coordinators.groups.streams.heartbeat import Heard
-from ottla.coordinators.groups.streams.partition_counts import Status
+from ottla.coordinators.groups.streams.heartbeat import HeartbeatReply
+from ottla.coordinators.groups.streams.partition_counts import StreamsStatus
 from ottla.protocol.errors import GroupMaxSizeReached, InvalidRequest, NonEmptyGroup, StaleMemberEpoch, UnknownMemberId
 from ottla.protocol.messages.records.streams_group_records import StreamsGroupMetadataKey
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint
@@ -26,11 +26,11 @@ def world() -> World:
     return World({"lines": 3}, group_streams_initial_rebalance_delay_ms=0, group_streams_assignment_interval_ms=0)
 
 
-def statuses(heard: Heard) -> list[Status]:
-    return [Status(each.status_code) for each in heard.response.status or ()]
+def statuses(heard: HeartbeatReply) -> list[StreamsStatus]:
+    return [StreamsStatus(each.status_code) for each in heard.response.status or ()]
 
 
-def settled(world: World, member: str = "a") -> Heard:
+def settled(world: World, member: str = "a") -> HeartbeatReply:
     """A group with one member and its topics."""
     create_missing(world, join(world, member))
     return say(world, member, group_of(world).members[member].epoch)
@@ -38,7 +38,7 @@ def settled(world: World, member: str = "a") -> Heard:
 
 def test_tasks_come_when_the_internal_topics_are_there(world: World) -> None:
     first = join(world, "a")
-    assert statuses(first) == [Status.MISSING_INTERNAL_TOPICS]
+    assert statuses(first) == [StreamsStatus.MISSING_INTERNAL_TOPICS]
     assert first.response.active_tasks == []
     assert {topic.name: topic.num_partitions for topic in first.missing} == {
         "words-repartition": 3,
@@ -54,20 +54,20 @@ def test_tasks_come_when_the_internal_topics_are_there(world: World) -> None:
 
 def test_missing_sources_are_told_and_nothing_is_made(world: World) -> None:
     heard = join(world, "a", word_count("nowhere"))
-    assert statuses(heard) == [Status.MISSING_SOURCE_TOPICS]
+    assert statuses(heard) == [StreamsStatus.MISSING_SOURCE_TOPICS]
     assert not heard.missing
 
 
 def test_an_internal_topic_of_another_width_is_told(world: World) -> None:
     world.set_topic("counts-changelog", 2)
     heard = join(world, "a")
-    assert statuses(heard) == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    assert statuses(heard) == [StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS]
     assert not heard.missing
 
 
 def test_who_brings_an_older_topology_is_told_and_another_one_is_refused(world: World) -> None:
     create_missing(world, join(world, "a", word_count(epoch=2)))
-    assert Status.STALE_TOPOLOGY in statuses(join(world, "b", word_count(epoch=1)))
+    assert StreamsStatus.STALE_TOPOLOGY in statuses(join(world, "b", word_count(epoch=1)))
     with pytest.raises(InvalidRequest, match="Topology updates are not supported yet"):
         join(world, "c", word_count("other", epoch=2))
 
@@ -75,10 +75,10 @@ def test_who_brings_an_older_topology_is_told_and_another_one_is_refused(world: 
 def test_the_first_target_waits_for_more_members() -> None:
     world = World({"lines": 3, "words-repartition": 3, "counts-changelog": 3})
     first = join(world, "a")
-    assert statuses(first) == [Status.ASSIGNMENT_DELAYED]
+    assert statuses(first) == [StreamsStatus.ASSIGNMENT_DELAYED]
     assert first.response.member_epoch == 1
     world.pass_time(2_000)
-    assert statuses(join(world, "b")) == [Status.ASSIGNMENT_DELAYED]
+    assert statuses(join(world, "b")) == [StreamsStatus.ASSIGNMENT_DELAYED]
     world.pass_time(1_000)
     group = group_of(world)
     assert group.target_epoch == group.epoch
@@ -126,10 +126,10 @@ def test_who_does_not_let_go_in_time_is_fenced(world: World) -> None:
 def test_a_wish_to_stop_is_told_to_all_until_the_last_is_gone(world: World) -> None:
     settled(world)
     join(world, "b")
-    assert Status.SHUTDOWN_APPLICATION in statuses(
+    assert StreamsStatus.SHUTDOWN_APPLICATION in statuses(
         say(world, "a", group_of(world).members["a"].epoch, shutdown_application=True)
     )
-    assert Status.SHUTDOWN_APPLICATION in statuses(say(world, "b", group_of(world).members["b"].epoch))
+    assert StreamsStatus.SHUTDOWN_APPLICATION in statuses(say(world, "b", group_of(world).members["b"].epoch))
     say(world, "a", -1)
     say(world, "b", -1)
     assert statuses(join(world, "c")) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.coordinators.groups.streams.checking import check_heartbeat
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.groups.streams.heartbeat import Heard, heartbeat
+from ottla.coordinators.groups.streams.heartbeat import HeartbeatReply, heartbeat
 from ottla.protocol.errors import ApiError, FencedMemberEpoch, UnknownMemberId
 from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     CopartitionGroup,
@@ -43,7 +43,7 @@ def word_count(source: str = "lines", *, epoch: int = 0) -> Topology:
     )
 
 
-def say(world: World, member: str, epoch: int, **fields: Any) -> Heard:
+def say(world: World, member: str, epoch: int, **fields: Any) -> HeartbeatReply:
     """A heartbeat as it is decided upon."""
     request = StreamsGroupHeartbeatRequest(
         **{"group_id": GROUP, "member_id": member, "member_epoch": epoch, **fields},
@@ -51,11 +51,11 @@ def say(world: World, member: str, epoch: int, **fields: Any) -> Heard:
     context = world.context(0)
     check_heartbeat(request)
     heard = world.decide(lambda state: heartbeat(state, request, context))
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, HeartbeatReply)
     return heard
 
 
-def join(world: World, member: str, topology: Topology | None = None, **fields: Any) -> Heard:
+def join(world: World, member: str, topology: Topology | None = None, **fields: Any) -> HeartbeatReply:
     """A first heartbeat."""
     return say(
         world,
@@ -79,7 +79,7 @@ def group_of(world: World) -> StreamsGroup:
     return group
 
 
-def create_missing(world: World, heard: Heard) -> None:
+def create_missing(world: World, heard: HeartbeatReply) -> None:
     """What a broker does with the topics that a heartbeat found missing."""
     for topic in heard.missing:
         if world.image.topic(topic.name) is None:

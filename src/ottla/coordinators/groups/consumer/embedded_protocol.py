@@ -23,7 +23,7 @@ _LATEST: Final = 3
 _version = struct.Struct(">h")
 
 
-def version_of(data: bytes) -> int:
+def read_version(data: bytes) -> int:
     """The version of a message; raises ProtocolError if it has none."""
     if len(data) < _version.size:
         raise ProtocolError(f"an embedded message of {len(data)} bytes")
@@ -35,13 +35,13 @@ def version_of(data: bytes) -> int:
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """A member's subscription; raises ProtocolError."""
-    found, _ = decode_from(ConsumerProtocolSubscription, version_of(data), memoryview(data)[_version.size :])
+    found, _ = decode_from(ConsumerProtocolSubscription, read_version(data), memoryview(data)[_version.size :])
     return found
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """A member's partitions; raises ProtocolError."""
-    found, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data)[_version.size :])
+    found, _ = decode_from(ConsumerProtocolAssignment, read_version(data), memoryview(data)[_version.size :])
     return found
 
 

@@ -11,22 +11,22 @@ from enum import Enum
 from typing import TypeVar
 
 from ottla.coordinators.groups.consumer import regexes
-from ottla.coordinators.groups.consumer.group import Matching
-from ottla.coordinators.groups.consumer.group_lookup import Found
-from ottla.coordinators.groups.consumer.joining import Speaker, replacement, with_speaker
-from ottla.coordinators.groups.consumer.member import Member, MemberState, Target
+from ottla.coordinators.groups.consumer.group import RegexResolution
+from ottla.coordinators.groups.consumer.group_lookup import GroupLookup
+from ottla.coordinators.groups.consumer.joining import RequestingMember, replacement_records, with_requester
+from ottla.coordinators.groups.consumer.member import ConsumerGroupMember, MemberState, Target
 from ottla.coordinators.groups.consumer.reconciling import Reported, reconcile
 from ottla.coordinators.groups.consumer.records import (
-    current_record,
+    current_assignment_record,
     epoch_record,
     member_record,
     partition_metadata_tombstone,
     regex_tombstone,
-    target_epoch_record,
-    target_record,
+    target_assignment_epoch_record,
+    target_assignment_record,
 )
-from ottla.coordinators.groups.consumer.settings import assignment_interval_ms, assignor_of, assignors
-from ottla.coordinators.groups.consumer.targets import new_targets
+from ottla.coordinators.groups.consumer.settings import assignment_interval_ms, available_assignors, choose_assignor
+from ottla.coordinators.groups.consumer.targets import compute_targets
 from ottla.coordinators.groups.consumer.timer_keys import Timers, rebalance_timer
 from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.epoch_group import RefreshDeadline
@@ -38,7 +38,7 @@ from ottla.storage.state_machine.entries import Stored
 R = TypeVar("R")
 
 
-class _Regex(Enum):
+class _RegexChange(Enum):
     """What became of a member's expression."""
 
     SAME = 0
@@ -47,47 +47,56 @@ class _Regex(Enum):
     """It is known already what the new one matches."""
 
 
-class Advance:
+class MemberTransition:
     """One member's word, and all that follows from it."""
 
-    def __init__(self, state: GroupsState, found: Found, speaker: Speaker, updated: Member, context: Context) -> None:
+    def __init__(
+        self,
+        state: GroupsState,
+        lookup: GroupLookup,
+        requester: RequestingMember,
+        updated: ConsumerGroupMember,
+        context: Context,
+    ) -> None:
         self.state = state
-        self.found = found
-        self.group = found.group
+        self.lookup = lookup
+        self.group = lookup.group
         """As it was before."""
-        self.speaker = speaker
+        self.requester = requester
         self.member = updated
         self.context = context
-        self.records: list[Stored] = list(found.records)
-        self.timers: Timers = list(found.timers)
+        self.records: list[Stored] = list(lookup.records)
+        self.timers: Timers = list(lookup.timers)
         self.epoch = self.group.epoch
         self.after = self.group
         """The group with the member as it is now, and with no expression that nobody uses."""
-        self.is_changed = False
+        self.is_subscription_changed = False
         """Whether what the member reads is other than before."""
         self.is_bumped = False
         self._refresh: RefreshDeadline | None = None
-        self._matching: Matching | None = None
+        self._matching: RegexResolution | None = None
         self._rejoined = ""
-        if speaker.replaced is not None:
-            self.records += replacement(self.group, speaker.replaced, speaker.member)
+        if requester.replaced is not None:
+            self.records += replacement_records(self.group, requester.replaced, requester.member)
 
     def subscribe(self, *, is_classic: bool = False) -> None:
         """Write down what the member wants; raise the group's epoch if it or the topics changed."""
-        group, old, new = self.group, self.speaker.member, self.member
+        group, old, new = self.group, self.requester.member, self.member
         if new != old:
             self.records.append(member_record(group.id, new))
-        if new != old or self.speaker.replaced is not None:
-            self.after = with_speaker(group, self.speaker.replaced, new)
+        if new != old or self.requester.replaced is not None:
+            self.after = with_requester(group, self.requester.replaced, new)
         names_changed = new.topics != old.topics
         regex = self._regex_change()
-        self.is_changed = names_changed or regex is not _Regex.SAME
+        self.is_subscription_changed = names_changed or regex is not _RegexChange.SAME
         # An expression that is not resolved yet raises the epoch when it is.
-        bumps = names_changed or regex is _Regex.CHANGED_AND_RESOLVED or (is_classic and self.is_changed)
+        bumps = (
+            names_changed or regex is _RegexChange.CHANGED_AND_RESOLVED or (is_classic and self.is_subscription_changed)
+        )
         if bumps or group.must_refresh(self.context.now_ms):
             self._update_epoch(bumps)
 
-    def targeted(self) -> tuple[int, Target]:
+    def update_target(self) -> tuple[int, Target]:
         """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
         group, context = self.group, self.context
         is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
@@ -95,26 +104,26 @@ class Advance:
             return group.target_epoch, group.target_of(self.member)
         after = replace(self.after, epoch=self.epoch)
         is_new = self.member.id not in group.members
-        targets = new_targets(
+        targets = compute_targets(
             after,
             context.image,
-            assignors(context)[assignor_of(after.preferred_assignor(), context)],
-            newcomer=self.member if is_new else None,
+            available_assignors(context)[choose_assignor(after.preferred_assignor(), context)],
+            new_member=self.member if is_new else None,
         )
         self.records += [
-            target_record(group.id, member_id, target)
+            target_assignment_record(group.id, member_id, target)
             for member_id, target in targets.items()
             if group.targets.get(member_id) != target
         ]
-        self.records.append(target_epoch_record(group.id, self.epoch, context.now_ms))
+        self.records.append(target_assignment_epoch_record(group.id, self.epoch, context.now_ms))
         return self.epoch, targets[self.member.id]
 
     def reconcile(self, reported: Reported) -> None:
         """Take the member one step towards the target."""
-        epoch, target = self.targeted()
-        self.step(epoch, target, reported, subscription_changed=self.is_changed)
+        epoch, target = self.update_target()
+        self.reconcile_to(epoch, target, reported, subscription_changed=self.is_subscription_changed)
 
-    def step(self, epoch: int, target: Target, reported: Reported, *, subscription_changed: bool) -> None:
+    def reconcile_to(self, epoch: int, target: Target, reported: Reported, *, subscription_changed: bool) -> None:
         """Take the member one step towards a given target."""
         old = self.member
         if not subscription_changed and old.is_reconciled_to(epoch):
@@ -131,54 +140,56 @@ class Advance:
         if new == old:
             return
         self.member = new
-        self.records.append(current_record(self.group.id, new))
+        self.records.append(current_assignment_record(self.group.id, new))
         if not new.is_classic:
             must_revoke = new.state is MemberState.UNREVOKED_PARTITIONS
             until = self.context.now_ms + new.rebalance_timeout_ms if must_revoke else None
             self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
-    def decision(self, reply: R) -> Decision[R]:
+    def to_decision(self, reply: R) -> Decision[R]:
         """All of it."""
-        return Decision(self.records, reply, state=self._changed(), answers=self.found.answers, timers=self.timers)
+        return Decision(
+            self.records, reply, state=self._unrecorded_changes(), answers=self.lookup.answers, timers=self.timers
+        )
 
-    def forget_rejoining(self, member_id: str) -> None:
+    def clear_rejoin(self, member_id: str) -> None:
         """A classic member that was told to join again has."""
         self._rejoined = member_id
 
-    def _changed(self) -> GroupsState | None:
+    def _unrecorded_changes(self) -> GroupsState | None:
         """The state with what is not recorded of the group, if that changed."""
         group = self.group
         if self._refresh is not None:
             group = replace(group, refresh_deadline=self._refresh)
         if self._matching is not None:
-            group = replace(group, matching=self._matching)
-        if self._rejoined in group.rejoining:
-            group = replace(group, rejoining=group.rejoining.delete(self._rejoined))
-        if group is self.group or not self.found.is_known:
+            group = replace(group, regex_resolution=self._matching)
+        if self._rejoined in group.rejoin_deadlines:
+            group = replace(group, rejoin_deadlines=group.rejoin_deadlines.delete(self._rejoined))
+        if group is self.group or not self.lookup.is_existing:
             return None
         return self.state.with_group(group)
 
-    def _regex_change(self) -> _Regex:
-        group, old, new = self.group, self.speaker.member.regex, self.member.regex
-        change = _Regex.SAME
+    def _regex_change(self) -> _RegexChange:
+        group, old, new = self.group, self.requester.member.regex, self.member.regex
+        change = _RegexChange.SAME
         is_new = False
         if old != new:
-            change = _Regex.CHANGED
-            if old and group.regexes.get(old) == 1:
+            change = _RegexChange.CHANGED
+            if old and group.regex_counts.get(old) == 1:
                 self.records.append(regex_tombstone(group.id, old))
-                if old in self.after.resolved:
-                    self.after = replace(self.after, resolved=self.after.resolved.delete(old))
+                if old in self.after.resolved_regexes:
+                    self.after = replace(self.after, resolved_regexes=self.after.resolved_regexes.delete(old))
             if new:
-                if new not in group.regexes:
-                    regexes.compiled(new)
+                if new not in group.regex_counts:
+                    regexes.compile_regex(new)
                     is_new = True
-                elif new in group.resolved:
-                    change = _Regex.CHANGED_AND_RESOLVED
+                elif new in group.resolved_regexes:
+                    change = _RegexChange.CHANGED_AND_RESOLVED
             elif old:
-                change = _Regex.CHANGED_AND_RESOLVED
-        used = self.after.regexes
-        if regexes.needs_look(group, used, self.context, is_new=is_new):
-            self._matching = regexes.begin(used, self.context)
+                change = _RegexChange.CHANGED_AND_RESOLVED
+        used = self.after.regex_counts
+        if regexes.needs_resolution(group, used, self.context, is_new=is_new):
+            self._matching = regexes.begin_resolution(used, self.context)
             self.timers.append((regexes.resolution_timer(group.id), self.context.now_ms))
         return change
 
