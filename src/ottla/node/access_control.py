@@ -1,4 +1,4 @@
-"""The authorizer and the quotas of a node, as its settings say, kept up with the cluster's metadata."""
+"""The authorizer and client quotas of a node, kept up to date with the cluster's metadata."""
 
 from __future__ import annotations
 
@@ -42,19 +42,14 @@ def standard_authorizer(settings: NodeSettings) -> StandardAuthorizer | None:
 
 
 class AccessControl:
-    """Puts rules and quotas into force as the metadata bring them."""
+    """Applies ACLs and quotas from the metadata."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        connections: Connections,
-        runtime: Runtime,
-    ) -> None:
+    def __init__(self, settings: NodeSettings, connections: Connections, runtime: Runtime) -> None:
         self._standard = standard_authorizer(settings)
         self.authorizer: Authorizer | None = self._standard
-        """A plug-in is put here when it has been loaded."""
+        """Kafka's authorizer, or a plug-in once it is loaded; None allows everything."""
         self._throttled: list[tuple[Dispatch[Any], Throttling]] = []
-        """Where clients are held to their quotas, and by what."""
+        """The dispatchers on which quotas are enforced, with what enforces them."""
         self._connections = connections
         self._spawn = runtime.spawn
         self._now_ms = now_ms = runtime.now_ms
@@ -63,30 +58,29 @@ class AccessControl:
             _windows(settings, "controller.quota"),
             Windows(settings.number("metrics.num.samples"), settings.number("metrics.sample.window.ms")),
         )
-        self._of_names: dict[str, Mapping[str, float]] = {}
-        """The quotas of hosts that are given by name."""
+        self._named_host_quotas: dict[str, Mapping[str, float]] = {}
         self._addresses: dict[str, str] = {}
-        """By which addresses these hosts are held to them."""
-        # A node that is broker and controller counts its clients once, as Kafka's does: both have the same sensors.
-        self._of_broker = BrokerThrottling(self._quotas, now_ms)
-        self._of_controller = ControllerThrottling(self._quotas, now_ms)
+        """Host name → the address on which its quota is enforced."""
+        # Broker and controller share the quotas, as in Kafka, where both roles of a node share the sensors.
+        self._broker_throttling = BrokerThrottling(self._quotas, now_ms)
+        self._controller_throttling = ControllerThrottling(self._quotas, now_ms)
 
     @property
     def throttling(self) -> Throttling:
-        """What counts the changes that clients have the controller make."""
-        return self._of_controller
+        """Charges the quotas of clients for changes that the controller makes for them."""
+        return self._controller_throttling
 
-    def throttle(self, of_broker: Dispatch[Any], of_controller: Dispatch[Any]) -> None:
-        """Hold the clients of both kinds of listeners to their quotas, from now on."""
-        self._throttled += [(of_broker, self._of_broker), (of_controller, self._of_controller)]
-        self.hold_to_quotas()
+    def enforce_on(self, broker: Dispatch[Any], controller: Dispatch[Any]) -> None:
+        """Enforce quotas on the requests of both kinds of listeners."""
+        self._throttled += [(broker, self._broker_throttling), (controller, self._controller_throttling)]
+        self._update_enforcement()
 
     def exempt_time(self) -> float:
-        """The time of requests that are exempt from request quotas, as a percentage of a thread's time."""
+        """Return the time spent on requests exempt from request quotas, as a percentage of a thread's time."""
         return self._quotas.exempt.measure(self._now_ms())[0]
 
     def on_update(self, update: Update) -> None:
-        """The cluster's metadata have changed."""
+        """Apply changed ACLs and quotas."""
         if self._standard is not None:
             for change in update.changes.acls:
                 if change.old is not None:
@@ -94,11 +88,11 @@ class AccessControl:
                 if change.new is not None:
                     self._standard.add(change.key, change.new)
         if update.changes.quotas:
-            for each in update.changes.quotas:
-                self._set(each.key, each.new)
-            self.hold_to_quotas()
+            for quota in update.changes.quotas:
+                self._set_quota(quota.key, quota.new)
+            self._update_enforcement()
 
-    def _set(self, entity: QuotaEntity, given: Mapping[str, float] | None) -> None:
+    def _set_quota(self, entity: QuotaEntity, given: Mapping[str, float] | None) -> None:
         host = host_of(entity)
         if host is None:
             self._quotas.set(entity, given)
@@ -107,29 +101,29 @@ class AccessControl:
         if address is not None:
             self._quotas.set(quota_entity({IP: address}), given)
         elif given is not None:
-            self._of_names[host] = given
-            self._spawn(self._limit_named(host))
+            self._named_host_quotas[host] = given
+            self._spawn(self._set_named_host_quota(host))
         else:
-            self._of_names.pop(host, None)
+            self._named_host_quotas.pop(host, None)
             address = self._addresses.pop(host, None)
             if address is not None:
                 self._quotas.set(quota_entity({IP: address}), None)
 
-    async def _limit_named(self, host: str) -> None:
-        """Hold a host to the quota that its name was given, by the address that it had when it was first given one."""
+    async def _set_named_host_quota(self, host: str) -> None:
+        """Set the quota of a host name for its address. Later changes use the address of the first lookup."""
         address = self._addresses.get(host) or await address_of(host)
-        given = self._of_names.get(host)
+        given = self._named_host_quotas.get(host)
         if given is None:
-            return  # it was removed meanwhile
+            return  # removed during the lookup
         if address is None:
-            logger.warning("the quota of host %s is not in force: the host has no address", host)
+            logger.warning("the quota of host %s is not enforced: the name does not resolve to an address", host)
             return
         self._addresses[host] = address
         self._quotas.set(quota_entity({IP: address}), given)
-        self.hold_to_quotas()
+        self._update_enforcement()
 
-    def hold_to_quotas(self) -> None:
-        """Count what clients use, as long as any of them has a quota: nobody else pays for it."""
+    def _update_enforcement(self) -> None:
+        """Meter clients only while at least one quota is set, so that clusters without quotas pay nothing."""
         for dispatch, throttling in self._throttled:
             dispatch.throttling = throttling if self._quotas.is_active else None
         self._connections.throttle_ms = self._connect if self._quotas.connections.is_active else None

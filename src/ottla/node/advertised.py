@@ -1,4 +1,4 @@
-"""What a node tells the controller of itself, as broker and as controller alike: where it listens, what it supports."""
+"""What a node registers with the controller, as a broker or as a controller: its listeners and features."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -9,39 +9,39 @@ from ottla.protocol.features import FeatureRange
 M = TypeVar("M", covariant=True)
 
 
-class MakesListener(Protocol[M]):
-    """A message's own struct of a listener."""
+class ListenerFactory(Protocol[M]):
+    """Constructs a message's struct for a listener."""
 
     def __call__(self, *, name: str, host: str, port: int, security_protocol: int) -> M: ...
 
 
-class MakesFeature(Protocol[M]):
-    """A message's own struct of a feature's levels."""
+class FeatureFactory(Protocol[M]):
+    """Constructs a message's struct for a feature."""
 
     def __call__(self, *, name: str, min_supported_version: int, max_supported_version: int) -> M: ...
 
 
-def listeners_told(
+def advertised_listeners(
     endpoints: Iterable[ListenerEndpoint],
     ports: Mapping[str, int],
     protocols: Mapping[str, int],
-    make: MakesListener[M],
+    create: ListenerFactory[M],
 ) -> list[M]:
-    """Where others reach the node; a port of 0 is the one that the system chose."""
+    """Return the node's advertised listeners; port 0 becomes the port that the system chose."""
     return [
-        make(
-            name=each.name,
-            host=each.host or "localhost",
-            port=each.port or ports.get(each.name, 0),
-            security_protocol=protocols[each.name],
+        create(
+            name=endpoint.name,
+            host=endpoint.host or "localhost",
+            port=endpoint.port or ports.get(endpoint.name, 0),
+            security_protocol=protocols[endpoint.name],
         )
-        for each in endpoints
+        for endpoint in endpoints
     ]
 
 
-def features_told(supported: Mapping[str, FeatureRange], make: MakesFeature[M]) -> list[M]:
-    """The levels of each feature that this node can run."""
+def advertised_features(supported: Mapping[str, FeatureRange], create: FeatureFactory[M]) -> list[M]:
+    """Return the levels of each feature that this node supports."""
     return [
-        make(name=name, min_supported_version=least, max_supported_version=most)
+        create(name=name, min_supported_version=least, max_supported_version=most)
         for name, (least, most) in supported.items()
     ]

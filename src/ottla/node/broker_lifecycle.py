@@ -1,7 +1,7 @@
-"""A broker's life in the cluster: registered, caught up, unfenced; at its end shut down with the controller's leave.
+"""The life cycle of a broker: registration, heartbeats until it is unfenced and afterwards, controlled shutdown.
 
-Heartbeats go on whoever is the active controller. One is sent at once when a new controller is known, when the
-connection to it broke, and when another broker waits for all to know that it leaves; else each goes out in its time.
+A heartbeat is sent every `broker.heartbeat.interval.ms`, and at once when a controller is elected, when the connection
+to the controller breaks, and when another broker in controlled shutdown waits until all brokers know.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.loader import Update
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.node.advertised import features_told, listeners_told
+from ottla.node.advertised import advertised_features, advertised_listeners
 from ottla.protocol.errors import (
     ApiError,
     BrokerIdNotRegistered,
@@ -42,22 +42,22 @@ _RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 1.0
 _SHUTDOWN_S: Final = 30.0
 _NO_CONTROLLER_S: Final = 3.0
-_FINAL: Final = (UnsupportedVersion, InconsistentClusterId, InvalidRegistration)
-"""Refusals that no waiting changes: the node is not one of this cluster, or cannot be."""
+_PERMANENT_ERRORS: Final = (UnsupportedVersion, InconsistentClusterId, InvalidRegistration)
+"""Registration errors that a retry cannot fix: the broker does not belong to this cluster, or is not compatible."""
 
 
 class RegistrationFailed(Exception):
-    """The cluster does not take this broker in; the message says why."""
+    """The controller refused this broker, or did not answer in time."""
 
 
 class Ask(Protocol):
-    """The way to the active controller."""
+    """Sends a request to the active controller."""
 
     async def __call__(self, request: Any, *, timeout_s: float | None = None) -> Any: ...
 
 
-class Lifecycle:
-    """Registers the broker and keeps it in service."""
+class BrokerLifecycle:
+    """Registers the broker and sends its heartbeats."""
 
     def __init__(
         self,
@@ -80,20 +80,21 @@ class Lifecycle:
         self._session_s = settings.number("broker.session.timeout.ms") / 1000
         self._interval_s = settings.number("broker.heartbeat.interval.ms") / 1000
         self.incarnation = random_id()
-        """This life of the broker, which the controller knows it by before it has an epoch."""
+        """The incarnation id: identifies this process to the controller before it has a broker epoch."""
         self.epoch = -1
         self.is_fenced = True
 
     @property
     def silence_s(self) -> float:
-        """How long no heartbeat has been answered, if that is longer than the cluster waits for a broker; else 0."""
+        """The time since the last answered heartbeat, if it exceeds `broker.session.timeout.ms`; otherwise 0."""
         silence_s = monotonic() - self._answered_at
         return silence_s if silence_s > self._session_s else 0.0
 
     async def start(self, on_ready: Callable[[], None]) -> None:
-        """Return when the broker is in service; raises RegistrationFailed.
+        """Return when the broker is unfenced. Raise RegistrationFailed if it cannot register.
 
-        `on_ready` is called when nothing is missing but the controller's leave: from then on others may be told of it.
+        `on_ready` is called once the broker has caught up with its own registration: any later heartbeat may unfence
+        it, and clients may then learn of it.
         """
         await self._register(patience_s=self._settings.number("initial.broker.registration.timeout.ms") / 1000)
         pause_s, is_ready = _RETRY_S, False
@@ -104,14 +105,14 @@ class Lifecycle:
             try:
                 await self._beat()
             except ApiError as error:
-                logger.info("a heartbeat was not answered: %s", error)
+                logger.info("heartbeat failed; retrying: %s", error)
             if self.is_fenced:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 1.5, self._interval_s)
         self._beating = asyncio.ensure_future(self._keep_beating())
 
     async def stop(self) -> int:
-        """Leave the cluster with the controller's leave, so that others take over first; returns the broker's epoch."""
+        """Run a controlled shutdown, in which leadership moves to other brokers. Return the broker epoch."""
         if self._beating is not None:
             self._beating.cancel()
         if self.epoch < 0:
@@ -121,89 +122,97 @@ class Lifecycle:
                 while not (await self._beat(want_shut_down=True, timeout_s=_NO_CONTROLLER_S)).should_shut_down:
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError:
-            logger.warning("the controller did not let this broker go within %d s", _SHUTDOWN_S)
+            logger.warning("controlled shutdown did not finish within %d s; shutting down anyway", _SHUTDOWN_S)
         except ApiError as error:
-            logger.warning("this broker leaves without the controller's leave: %s", error)
+            logger.warning("controlled shutdown failed; shutting down anyway: %s", error)
         return self.epoch
 
     @property
     def _has_read_registration(self) -> bool:
-        """Whether the metadata that were read are of this life of the broker: the controller unfences nobody before."""
+        """Whether the applied metadata has this registration. The controller unfences a broker only after that."""
         registered = self._metadata.image.brokers.get(self._settings.node_id)
         return registered is not None and registered.epoch == self.epoch
 
-    def beat_now(self) -> None:
-        """Send the next heartbeat without delay."""
+    def send_heartbeat_soon(self) -> None:
+        """Send the next heartbeat without waiting for its interval."""
         self._wake.set()
 
     def on_update(self, update: Update) -> None:
-        """A broker that shuts down waits until all others have read of it, which they tell by their heartbeats."""
+        """Send a heartbeat if a broker is in controlled shutdown: it waits until all heartbeats show that they know."""
         if any(broker.in_controlled_shutdown and not broker.fenced for broker in update.image.brokers.values()):
-            self.beat_now()
+            self.send_heartbeat_soon()
 
     def on_settings(self, old: NodeSettings, new: NodeSettings) -> None:
-        """The controller is to know at once where no more replicas go."""
+        """Report changes of `cordoned.log.dirs` at once."""
         if old.cordoned_log_dirs != new.cordoned_log_dirs:
-            self.beat_now()
+            self.send_heartbeat_soon()
 
     async def _register(self, *, patience_s: float | None = None) -> None:
-        """Register, however long it takes, or for as long as there is patience for it."""
+        """Register the broker; retry until it succeeds, or for `patience_s`."""
         deadline = None if patience_s is None else monotonic() + patience_s
-        pause_s, told = _RETRY_S, ""
+        pause_s, logged_error = _RETRY_S, ""
         while True:
             try:
                 answer: BrokerRegistrationResponse = await self._ask(self._registration(), timeout_s=self._session_s)
                 break
             except ApiError as error:
-                if isinstance(error, _FINAL):
-                    raise RegistrationFailed(f"the cluster refuses this broker: {error} ({error.name})") from error
+                if isinstance(error, _PERMANENT_ERRORS):
+                    raise RegistrationFailed(
+                        f"the controller refused to register this broker: {error} ({error.name}). Check that node.id,"
+                        " the cluster id of the directories and the version of this node match the cluster"
+                    ) from error
                 if deadline is not None and monotonic() > deadline:
                     raise RegistrationFailed(
-                        f"this broker could not be registered within {patience_s:g} s: {error} ({error.name})"
+                        f"this broker could not register within {patience_s:g} s"
+                        f" (initial.broker.registration.timeout.ms): {error} ({error.name}). Check that the controllers"
+                        " are running and that this node can reach them"
                     ) from error
-                if error.name != told:
-                    logger.warning("this broker could not be registered, and goes on trying: %s", error)
-                    told = error.name
+                if error.name != logged_error:
+                    logger.warning("registration failed; retrying: %s", error)
+                    logged_error = error.name
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_RETRY_S)
         self.epoch = answer.broker_epoch
         self._answered_at = monotonic()
-        logger.info("this broker is registered with epoch %d", self.epoch)
+        logger.info("broker %d is registered with epoch %d", self._settings.node_id, self.epoch)
 
     def _registration(self) -> BrokerRegistrationRequest:
         settings = self._settings
-        directories = [each for each in self._logs.directories if each.is_online]
+        directories = [directory for directory in self._logs.directories if directory.is_online]
+        directory_ids = [directory.meta.directory_id for directory in directories]
         return BrokerRegistrationRequest(
             broker_id=settings.node_id,
             cluster_id=self._cluster_id,
             incarnation_id=self.incarnation,
-            listeners=listeners_told(settings.advertised, self._ports, settings.protocols, Listener),
-            features=features_told(settings.supported_features, Feature),
+            listeners=advertised_listeners(settings.advertised, self._ports, settings.protocols, Listener),
+            features=advertised_features(settings.supported_features, Feature),
             rack=settings.rack,
-            log_dirs=[each.meta.directory_id for each in directories if each.meta.directory_id is not None],
-            previous_broker_epoch=min((each.broker_epoch or -1 for each in directories), default=-1),
+            log_dirs=[
+                directory.meta.directory_id for directory in directories if directory.meta.directory_id is not None
+            ],
+            previous_broker_epoch=min((directory.broker_epoch or -1 for directory in directories), default=-1),
         )
 
     def _cordoned(self) -> list[bytes] | None:
-        """The directories that take no new replicas (KIP-1066), once this life of the broker has read its settings."""
+        """The directories that take no new replicas (KIP-1066); None until the broker has read its dynamic settings."""
         if not self._has_read_registration or self._metadata.image.features.metadata_version < CORDONED_LOG_DIRS:
             return None
-        cordoned = (each.meta.directory_id for each in self._logs.directories if each.is_cordoned)
-        return [each for each in cordoned if each is not None]
+        cordoned = (directory.meta.directory_id for directory in self._logs.directories if directory.is_cordoned)
+        return [directory_id for directory_id in cordoned if directory_id is not None]
 
     async def _keep_beating(self) -> None:
         is_answered = True
         while True:
-            await self._rest(_RETRY_S if self.is_fenced else self._interval_s)
+            await self._wait(_RETRY_S if self.is_fenced else self._interval_s)
             try:
                 await self._beat()
                 is_answered = True
             except (StaleBrokerEpoch, BrokerIdNotRegistered) as error:
-                logger.warning("the controller does not know this broker any more: %s", error)
+                logger.warning("the controller no longer knows this broker; registering again: %s", error)
                 await self._register_again()
             except ApiError as error:
                 if is_answered:
-                    logger.warning("heartbeats are not answered: %s", error)
+                    logger.warning("heartbeats fail; the broker is fenced if this lasts: %s", error)
                 is_answered = False
 
     async def _register_again(self) -> None:
@@ -214,21 +223,21 @@ class Lifecycle:
             logger.error("%s", failed)
             await asyncio.sleep(_LONGEST_RETRY_S)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         self._wake.clear()
 
     async def _beat(self, *, want_shut_down: bool = False, timeout_s: float | None = None) -> BrokerHeartbeatResponse:
-        offline = [each.meta.directory_id for each in self._logs.directories if not each.is_online]
+        offline = [directory.meta.directory_id for directory in self._logs.directories if not directory.is_online]
         answer: BrokerHeartbeatResponse = await self._ask(
             BrokerHeartbeatRequest(
                 broker_id=self._settings.node_id,
                 broker_epoch=self.epoch,
                 current_metadata_offset=self._metadata.applied_offset - 1,
                 want_shut_down=want_shut_down,
-                offline_log_dirs=[each for each in offline if each is not None],
+                offline_log_dirs=[directory_id for directory_id in offline if directory_id is not None],
                 cordoned_log_dirs=self._cordoned(),
             ),
             timeout_s=self._session_s if timeout_s is None else timeout_s,

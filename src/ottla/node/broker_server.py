@@ -18,7 +18,7 @@ from ottla.metadata.image.image import Image
 from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import Broker
 from ottla.metadata.runtime.publisher import MetadataPublisher
-from ottla.node.broker_lifecycle import Lifecycle
+from ottla.node.broker_lifecycle import BrokerLifecycle
 from ottla.node.controller_access import ControllerAccess
 from ottla.node.controller_link import HEARTBEATS
 from ottla.node.coordinators import Coordinators, new_member_id
@@ -60,7 +60,7 @@ class BrokerServer:
         self._dynamic = dynamic
         self._controller = controller
         self._workers = workers
-        self.lifecycle: Lifecycle | None = None
+        self.lifecycle: BrokerLifecycle | None = None
         """None until the broker registers."""
         self._is_registered = False
         """Whether the metadata has the registration of this process."""
@@ -104,16 +104,16 @@ class BrokerServer:
 
     # -- lifecycle --
 
-    def create_lifecycle(self, cluster_id: str, ports: Mapping[str, int]) -> Lifecycle:
+    def create_lifecycle(self, cluster_id: str, ports: Mapping[str, int]) -> BrokerLifecycle:
         """Create the lifecycle of this process, and send heartbeats at once whenever the controller may change."""
         controller = self._controller
-        lifecycle = self.lifecycle = Lifecycle(
+        lifecycle = self.lifecycle = BrokerLifecycle(
             self._settings, cluster_id, self._logs, self._metadata, ports, controller.ask
         )
         self._dynamic.on_change.append(lifecycle.on_settings)
         self._metadata.subscribers.append(lifecycle.on_update)
-        controller.on_leader.append(lifecycle.beat_now)
-        controller.link.on_lost.append(lambda lane: lifecycle.beat_now() if lane == HEARTBEATS else None)
+        controller.on_leader.append(lifecycle.send_heartbeat_soon)
+        controller.link.on_lost.append(lambda lane: lifecycle.send_heartbeat_soon() if lane == HEARTBEATS else None)
         return lifecycle
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class BrokerServer:
         """Take replicas offline after a log directory failed, and report it to the controller. Safe in any thread."""
         self._runtime.loop.call_soon_threadsafe(self.partitions.take_offline)
         if self.lifecycle is not None:
-            self._runtime.loop.call_soon_threadsafe(self.lifecycle.beat_now)
+            self._runtime.loop.call_soon_threadsafe(self.lifecycle.send_heartbeat_soon)
 
     # -- metadata --
 

@@ -130,7 +130,7 @@ class ControllerAccess:
         active one."""
         answer = await self._decide(call, request, is_from_broker=isinstance(call.exchange, Enclosed))
         if self.broker_liveness is not None and isinstance(request, BrokerHeartbeatRequest):
-            self.broker_liveness.heard(call, request)
+            self.broker_liveness.on_heartbeat(call, request)
         return answer
 
     async def _decide(self, call: Call[Any], request: Any, *, is_from_broker: bool) -> Any:

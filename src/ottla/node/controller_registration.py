@@ -1,4 +1,4 @@
-"""A controller tells the active one where it is and what it supports, so that clients and other nodes can know."""
+"""Registers this node's controller with the active controller: its listeners and the features it supports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.image.loader import Update
-from ottla.node.advertised import features_told, listeners_told
+from ottla.node.advertised import advertised_features, advertised_listeners
 from ottla.protocol.errors import ApiError, by_code
 from ottla.protocol.messages.rpc.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import CONTROLLER_REGISTRATION
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerRegistration:
-    """Registers this node's controller, whenever the metadata do not have it as it is in this life."""
+    """Registers this node's controller whenever the metadata lacks the registration of this process."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class ControllerRegistration:
         self._is_under_way = False
 
     def on_update(self, update: Update) -> None:
-        """Look whether the new image has this controller."""
+        """Register if the new image lacks this controller's registration."""
         image = update.image
         if self._is_under_way or image.features.metadata_version < CONTROLLER_REGISTRATION:
             return
-        known = image.controllers.get(self._settings.node_id)
-        if known is None or known.incarnation_id != self._incarnation:
+        registered = image.controllers.get(self._settings.node_id)
+        if registered is None or registered.incarnation_id != self._incarnation:
             self._is_under_way = True
             self._spawn(self._register())
 
@@ -50,14 +50,16 @@ class ControllerRegistration:
         request = ControllerRegistrationRequest(
             controller_id=settings.node_id,
             incarnation_id=self._incarnation,
-            listeners=listeners_told(settings.advertised_controllers, self._ports, settings.protocols, Listener),
-            features=features_told(settings.supported_features, Feature),
+            listeners=advertised_listeners(settings.advertised_controllers, self._ports, settings.protocols, Listener),
+            features=advertised_features(settings.supported_features, Feature),
         )
         try:
             answer = await self._ask(request)
             if answer.error_code:
                 raise by_code(answer.error_code)(answer.error_message)
         except ApiError as error:
-            logger.warning("this controller could not be registered: %s", error)
+            logger.warning(
+                "controller %d could not register; it retries with the next metadata: %s", settings.node_id, error
+            )
         finally:
             self._is_under_way = False

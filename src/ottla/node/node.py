@@ -154,7 +154,7 @@ class Node:
             watch=self.observation.requests.watch,
             levels_changed=self.observation.request_log.refresh,
         )
-        self._access_control.throttle(broker, controller)
+        self._access_control.enforce_on(broker, controller)
         self._server.bind(broker, controller)
 
     async def stop(self) -> None:
@@ -231,7 +231,7 @@ class Node:
             now_ms=runtime.now_ms,
         )
         liveness = access.broker_liveness = BrokerLivenessMonitor(
-            settings, controller, quorum, self._metadata, runtime, is_own_life=self._broker.is_own_registration
+            settings, controller, quorum, self._metadata, runtime, is_own_registration=self._broker.is_own_registration
         )
         liveness.watch(self._server.listeners)
         registration = ControllerRegistration(settings, self.ports, access.ask, runtime.spawn)

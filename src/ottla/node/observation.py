@@ -37,7 +37,7 @@ from ottla.metadata.image.values import Topic
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum_driver import QuorumDriver
-from ottla.node.broker_lifecycle import Lifecycle
+from ottla.node.broker_lifecycle import BrokerLifecycle
 from ottla.node.http_server import Answer, HttpServer
 from ottla.node.replication import Replication
 from ottla.node.topic_states import TopicStates
@@ -68,7 +68,7 @@ class Observation:
         self._pulse: Pulse | None = None
         self._topics: Topics | None = None
         self._expirations: Expirations | None = None
-        self._lifecycle: Lifecycle | None = None
+        self._lifecycle: BrokerLifecycle | None = None
         self._metadata: MetadataPublisher | None = None
         self._quorum: QuorumDriver | None = None
         self._states: TopicStates | None = None
@@ -162,7 +162,7 @@ class Observation:
             for topic in topics:
                 self._expirations.forget(topic.name, len(topic.partitions))
 
-    def watch_lifecycle(self, lifecycle: Lifecycle) -> None:
+    def watch_lifecycle(self, lifecycle: BrokerLifecycle) -> None:
         self._lifecycle = lifecycle
 
     def begin(self) -> None:

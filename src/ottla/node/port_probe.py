@@ -1,8 +1,8 @@
-"""Whether anything listens where a node was: a process that died refuses connections, at once.
+"""Probes whether a process still listens on a port: the system refuses connections to a process that died.
 
-A process that is dying closes its sockets one after the other. Whoever knocks because a connection has ended may still
-be let in by the socket that the process listened on, and is thrown out when that is closed too: so it counts only if
-one may stay for a moment.
+A dying process closes its sockets one after the other. A probe that starts because a connection closed may still be
+accepted by the listening socket and then reset when that socket closes too. So a connection counts only if it stays
+open for a moment.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 from typing import Final
 
 _TIMEOUT_S: Final = 1.0
-_STAY_S: Final = 0.05
+_STABLE_S: Final = 0.05
 _TRIES: Final = 3
-"""A node that throws everybody out is there: it may have too many connections."""
+"""A node that accepts and closes each connection is alive: it may have reached its connection limit."""
 
 
 async def is_refused(host: str, port: int) -> bool | None:
-    """True where connections are refused, False where one is accepted; None where that cannot be told."""
+    """Return True if the port refuses connections, False if it accepts them, None if neither happens."""
     for _ in range(_TRIES):
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -27,16 +27,16 @@ async def is_refused(host: str, port: int) -> bool | None:
         except (OSError, TimeoutError):
             return None
         try:
-            if await _may_stay(reader):
+            if await _stays_open(reader):
                 break
         finally:
             writer.close()
     return False
 
 
-async def _may_stay(reader: asyncio.StreamReader) -> bool:
+async def _stays_open(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(_STAY_S):
+        async with asyncio.timeout(_STABLE_S):
             await reader.read(1)
     except TimeoutError:
         return True

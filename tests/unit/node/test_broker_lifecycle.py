@@ -10,7 +10,7 @@ import pytest
 from ottla.metadata.controller.decision import apply_records
 from ottla.metadata.image.image import Image
 from ottla.node import broker_lifecycle
-from ottla.node.broker_lifecycle import Lifecycle, RegistrationFailed
+from ottla.node.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from ottla.node.settings_loader import load_settings
 from ottla.protocol.errors import (
     ApiError,
@@ -59,10 +59,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_lifecycle, "_LONGEST_RETRY_S", 0.01)
 
 
-def life(controller: Controller) -> Lifecycle:
+def life(controller: Controller) -> BrokerLifecycle:
     logs: Any = SimpleNamespace(directories=[])
     metadata: Any = SimpleNamespace(applied_offset=1, image=Image())
-    return Lifecycle(load_settings(None, SETTINGS), "a-cluster", logs, metadata, {}, controller.ask)
+    return BrokerLifecycle(load_settings(None, SETTINGS), "a-cluster", logs, metadata, {}, controller.ask)
 
 
 def run(scenario: Coroutine[Any, Any, Any]) -> Any:
@@ -81,11 +81,11 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_a_broker_is_in_service_once_it_is_unfenced() -> None:
+def test_a_broker_starts_when_it_is_unfenced() -> None:
     fenced, unfenced = BrokerHeartbeatResponse(is_fenced=True), BrokerHeartbeatResponse(is_fenced=False)
     controller = Controller(heartbeats=[fenced, NotController("gone"), fenced, unfenced])
 
-    async def scenario() -> Lifecycle:
+    async def scenario() -> BrokerLifecycle:
         broker = life(controller)
         await broker.start(_ready)
         return broker
@@ -95,7 +95,7 @@ def test_a_broker_is_in_service_once_it_is_unfenced() -> None:
     assert controller.count(BrokerHeartbeatRequest) == 4
 
 
-def test_clients_are_let_in_when_only_the_leave_of_the_controller_is_missing() -> None:
+def test_listeners_open_when_the_broker_can_be_unfenced() -> None:
     """Before it has read the metadata nobody is to wait for this node; once it is unfenced everybody may come."""
     fenced, unfenced = BrokerHeartbeatResponse(is_fenced=True), BrokerHeartbeatResponse(is_fenced=False)
     controller = Controller(heartbeats=[fenced, fenced, fenced, unfenced])
@@ -118,7 +118,7 @@ def registered(*, epoch: int) -> Image:
     return apply_records(Image(), [RegisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
 
 
-def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warning(
+def test_registration_retries_while_the_previous_session_lasts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refusals: list[Any] = [DuplicateBrokerRegistration("still there")] * 5
@@ -130,20 +130,20 @@ def test_a_broker_whose_last_life_still_has_a_session_tries_again_with_one_warni
 
 
 @pytest.mark.parametrize("error", [UnsupportedVersion("no such version"), InconsistentClusterId("another cluster")])
-def test_a_broker_that_cannot_be_of_the_cluster_gives_up_at_once(error: ApiError) -> None:
+def test_a_refused_registration_is_not_retried(error: ApiError) -> None:
     controller = Controller(registrations=[error])
     with pytest.raises(RegistrationFailed, match=error.message):
         run(life(controller).start(_ready))
     assert controller.count(BrokerRegistrationRequest) == 1
 
 
-def test_a_broker_gives_up_when_there_is_no_controller_for_too_long() -> None:
+def test_registration_without_a_controller_times_out() -> None:
     with pytest.raises(RegistrationFailed, match=r"within 0\.1 s"):
         run(life(Controller(registrations=[NotController("none")])).start(_ready))
 
 
 @pytest.mark.parametrize("error", [StaleBrokerEpoch("old"), BrokerIdNotRegistered("unknown")])
-def test_a_broker_that_is_not_known_any_more_registers_again(error: ApiError) -> None:
+def test_an_unregistered_broker_registers_again(error: ApiError) -> None:
     unfenced = BrokerHeartbeatResponse(is_fenced=False)
     controller = Controller(
         registrations=[BrokerRegistrationResponse(broker_epoch=7), BrokerRegistrationResponse(broker_epoch=12)],
@@ -162,7 +162,7 @@ def test_a_broker_that_is_not_known_any_more_registers_again(error: ApiError) ->
     assert first == second, "it is the same life"
 
 
-def test_heartbeats_that_nobody_answers_are_told_once_and_make_the_broker_silent(
+def test_unanswered_heartbeats_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     controller = Controller()
@@ -172,7 +172,7 @@ def test_heartbeats_that_nobody_answers_are_told_once_and_make_the_broker_silent
         await broker.start(_ready)
         controller.heartbeats = [NotController("nobody")]
         await until(lambda: broker.silence_s > 0.2)
-        assert caplog.text.count("heartbeats are not answered") == 1
+        assert caplog.text.count("heartbeats fail") == 1
         controller.heartbeats = [BrokerHeartbeatResponse(is_fenced=False)]
         await until(lambda: broker.silence_s == 0)
         controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
@@ -181,7 +181,7 @@ def test_heartbeats_that_nobody_answers_are_told_once_and_make_the_broker_silent
     run(scenario())
 
 
-def test_a_broker_waits_for_leave_to_stop_but_not_for_ever() -> None:
+def test_controlled_shutdown_has_a_timeout() -> None:
     waits, goes = BrokerHeartbeatResponse(should_shut_down=False), BrokerHeartbeatResponse(should_shut_down=True)
     controller = Controller()
 
@@ -198,7 +198,7 @@ def test_a_broker_waits_for_leave_to_stop_but_not_for_ever() -> None:
     run(scenario())
 
 
-def test_a_broker_that_was_never_registered_leaves_nothing() -> None:
+def test_an_unregistered_broker_stops_without_a_controlled_shutdown() -> None:
     controller = Controller()
 
     async def scenario() -> int:
@@ -208,7 +208,7 @@ def test_a_broker_that_was_never_registered_leaves_nothing() -> None:
     assert controller.asked == []
 
 
-def test_a_heartbeat_goes_out_at_once_when_there_is_reason_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_can_be_sent_before_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SETTINGS, "broker.heartbeat.interval.ms", "100000")
     monkeypatch.setitem(SETTINGS, "broker.session.timeout.ms", "900000")
     controller = Controller()
@@ -226,7 +226,7 @@ def test_a_heartbeat_goes_out_at_once_when_there_is_reason_to(monkeypatch: pytes
         update.image.brokers = {2: gone, 3: leaving}
         broker.on_update(update)
         await until(lambda: controller.count(BrokerHeartbeatRequest) == before + 1)
-        broker.beat_now()
+        broker.send_heartbeat_soon()
         await until(lambda: controller.count(BrokerHeartbeatRequest) == before + 2)
         controller.heartbeats = [BrokerHeartbeatResponse(should_shut_down=True)]
         await broker.stop()

@@ -37,7 +37,7 @@ class World:
         voters: dict[int, int] | None = None,
         port: int = 0,
         own: dict[str, str] | None = None,
-        is_own_life: bool = True,
+        is_own_registration: bool = True,
     ) -> None:
         self.now_ms = NOW_MS
         self.image = image_of(port)
@@ -55,13 +55,13 @@ class World:
         self.spawned: list[Coroutine[Any, Any, None]] = []
         settings = load_settings(None, {"ottla.broker.disconnect.grace.ms": str(grace_ms), **(own or {})})
         runtime: Any = SimpleNamespace(spawn=self.spawned.append, now_ms=lambda: self.now_ms)
-        self.broker_liveness = BrokerLivenessMonitor(
+        self.monitor = BrokerLivenessMonitor(
             settings,
             self.controller,
             quorum,
             metadata,
             runtime,
-            is_own_life=lambda _: is_own_life,
+            is_own_registration=lambda _: is_own_registration,
         )
 
     def beat(self, broker: int, connection: Connection, *, epoch: int = 7, software: str = "ottla") -> None:
@@ -71,7 +71,7 @@ class World:
         self.controller.heartbeats.record_heartbeat(broker, epoch, 1, self.now_ms)
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
-        self.broker_liveness.heard(call, request)
+        self.monitor.heard(call, request)
         self.run()
 
     def _fence_at_once(self) -> None:
@@ -87,7 +87,7 @@ class World:
             asyncio.run(self.spawned.pop(0))
 
     async def look(self) -> None:
-        self.broker_liveness.activated()
+        self.monitor.activated()
         (work,) = self.spawned
         await work
 
@@ -108,24 +108,24 @@ def connection(*, is_closed: bool = False) -> Any:
     return SimpleNamespace(is_closed=is_closed)
 
 
-def test_a_broker_whose_connection_ends_has_a_short_grace() -> None:
+def test_a_closed_connection_leaves_a_short_grace_period() -> None:
     world, first = World(), connection()
     world.beat(2, first)
     world.beat(3, connection())
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     assert world.gone_after(SHORT_MS - 1) == []
     assert world.gone_after(SHORT_MS) == [2]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_voter_that_closed_its_connection_and_listens_no_more_has_no_grace(is_there: bool) -> None:
+def test_a_dead_voter_gets_no_grace_period(is_there: bool) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         if is_there:
             listening.listen()
         world, first = World(voters={1: 9, 2: listening.getsockname()[1]}), connection()
         world.beat(2, first)
-        world.broker_liveness.closed(first)
+        world.monitor.on_connection_closed(first)
         (knocking,) = world.spawned
         asyncio.run(knocking)
     assert world.gone_after(0) == ([] if is_there else [2])
@@ -134,21 +134,21 @@ def test_a_voter_that_closed_its_connection_and_listens_no_more_has_no_grace(is_
 
 
 @pytest.mark.parametrize("was_found", [True, False])
-def test_a_broker_that_was_found_at_its_address_and_listens_no_more_has_no_grace(was_found: bool) -> None:
+def test_a_dead_broker_with_a_trusted_address_gets_no_grace_period(was_found: bool) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         world, first = World(port=listening.getsockname()[1]), connection()
         if was_found:
             listening.listen()
         world.beat(2, first)
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     world.run()
     assert world.gone_after(0) == ([2] if was_found else [])
     assert world.fenced_at_once == was_found
     assert world.gone_after(SHORT_MS) == [2], "unless it is heard of again"
 
 
-def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
+def test_a_brokers_address_is_probed_until_it_is_reached() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         world, first = World(port=listening.getsockname()[1]), connection()
@@ -160,52 +160,52 @@ def test_a_broker_is_looked_for_at_its_address_until_it_was_found() -> None:
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):
             listening.accept()
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     world.run()
     assert world.gone_after(0) == [2]
 
 
-def test_a_broker_that_is_heard_again_keeps_its_session() -> None:
+def test_another_heartbeat_keeps_the_session() -> None:
     world, first, second = World(), connection(), connection()
     world.beat(2, first)
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     world.beat(2, second)
     assert world.gone_after(SESSION_MS - 1) == []
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     assert world.gone_after(SESSION_MS - 1) == [], "the connection of before does not count any more"
 
 
-def test_software_that_does_not_reconnect_at_once_has_a_longer_grace() -> None:
+def test_other_software_gets_a_longer_grace_period() -> None:
     world, first = World(), connection()
     world.beat(2, first, software="apache-kafka-java")
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     assert world.gone_after(LONG_MS - 1) == []
     assert world.gone_after(LONG_MS) == [2]
 
 
-def test_the_connection_of_an_earlier_life_says_nothing_of_this_one() -> None:
+def test_the_connection_of_an_earlier_epoch_does_not_count() -> None:
     world, old = World(), connection()
     world.beat(2, old, epoch=6)
     world.controller.heartbeats.record_heartbeat(2, 7, 1, NOW_MS)
-    world.broker_liveness.closed(old)
+    world.monitor.on_connection_closed(old)
     assert world.gone_after(SESSION_MS - 1) == []
 
 
-def test_a_connection_that_ended_before_its_heartbeat_was_decided_counts_too() -> None:
+def test_a_connection_that_closed_before_the_decision_counts() -> None:
     world = World()
     world.beat(2, connection(is_closed=True))
     assert world.gone_after(SHORT_MS) == [2]
 
 
-def test_it_can_be_switched_off() -> None:
+def test_the_monitor_can_be_disabled() -> None:
     world, first = World(grace_ms=-1), connection()
     world.beat(2, first)
-    world.broker_liveness.closed(first)
-    world.broker_liveness.activated()
+    world.monitor.on_connection_closed(first)
+    world.monitor.on_activated()
     assert (world.gone_after(SESSION_MS - 1), world.spawned) == ([], [])
 
 
-def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
+def test_a_new_controller_probes_silent_brokers() -> None:
     """Broker 2 votes, and nothing listens where it did; broker 3 is only a broker, and is there."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -226,7 +226,7 @@ def test_a_new_controller_looks_for_brokers_that_it_does_not_hear_of() -> None:
     assert world.gone_after(SESSION_MS - 1) == [2]
 
 
-def test_an_address_for_clients_that_refuses_gives_a_longer_grace() -> None:
+def test_a_refusal_at_an_untrusted_address_leaves_a_longer_grace_period() -> None:
     world = World(port=free_port())
 
     async def scenario() -> None:
@@ -241,28 +241,28 @@ def test_an_address_for_clients_that_refuses_gives_a_longer_grace() -> None:
 
 
 @pytest.mark.parametrize("is_active", [True, False])
-def test_only_the_active_controller_acts_on_it(is_active: bool) -> None:
+def test_only_the_active_controller_shortens_sessions(is_active: bool) -> None:
     world, first = World(), connection()
     world.beat(2, first)
     world.controller.is_active = is_active
-    world.broker_liveness.closed(first)
+    world.monitor.on_connection_closed(first)
     assert world.gone_after(SHORT_MS) == ([2] if is_active else [])
 
 
 @pytest.mark.parametrize("grace_ms", [SHORT_MS, -1])
-@pytest.mark.parametrize("is_own_life", [True, False])
-def test_a_new_controller_does_not_wait_for_the_last_life_of_its_own_broker(is_own_life: bool, grace_ms: int) -> None:
+@pytest.mark.parametrize("is_own_registration", [True, False])
+def test_a_new_controller_fences_the_previous_process_of_its_node(is_own_registration: bool, grace_ms: int) -> None:
     """That process is gone, or this one could not be here."""
-    world = World(own={"node.id": "2"}, is_own_life=is_own_life, grace_ms=grace_ms)
-    world.broker_liveness.activated()
-    assert world.gone_after(0) == ([] if is_own_life else [2])
-    assert world.fenced_at_once == (not is_own_life)
+    world = World(own={"node.id": "2"}, is_own_registration=is_own_registration, grace_ms=grace_ms)
+    world.monitor.on_activated()
+    assert world.gone_after(0) == ([] if is_own_registration else [2])
+    assert world.fenced_at_once == (not is_own_registration)
     for looking in world.spawned:
         looking.close()
 
 
-def test_a_controller_that_is_no_broker_says_nothing_of_one_with_its_id() -> None:
+def test_a_node_without_a_broker_fences_no_broker_of_its_id() -> None:
     roles = {"process.roles": "controller", "controller.quorum.bootstrap.servers": "127.0.0.1:9"}
-    world = World(own={"node.id": "2", **roles}, is_own_life=False, grace_ms=-1)
-    world.broker_liveness.activated()
+    world = World(own={"node.id": "2", **roles}, is_own_registration=False, grace_ms=-1)
+    world.monitor.on_activated()
     assert world.gone_after(SESSION_MS - 1) == []

@@ -222,7 +222,7 @@ def test_a_broker_that_cannot_run_the_clusters_version_says_so_and_ends(tmp_path
         [*OTTLA, "serve", str(cluster.nodes[1].properties)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "the cluster refuses this broker" in done.stderr
+    assert "the controller refused to register this broker" in done.stderr
     assert "Traceback" not in done.stderr
 
 
