@@ -187,9 +187,7 @@ class BrokerLifecycle:
             listeners=advertised_listeners(settings.advertised, self._ports, settings.protocols, Listener),
             features=advertised_features(settings.supported_features, Feature),
             rack=settings.rack,
-            log_dirs=[
-                directory.meta.directory_id for directory in directories if directory.meta.directory_id is not None
-            ],
+            log_dirs=[directory_id for directory_id in directory_ids if directory_id is not None],
             previous_broker_epoch=min((directory.broker_epoch or -1 for directory in directories), default=-1),
         )
 

@@ -1,4 +1,4 @@
-"""Brokers that are gone, as their connections tell."""
+"""The monitor ends the sessions of brokers whose connections show that they are dead."""
 
 import asyncio
 import socket
@@ -26,7 +26,7 @@ NOW_MS = 100_000
 
 
 class World:
-    """An active controller with brokers 2 and 3 in service, and the time as the test has it."""
+    """An active controller with brokers 2 and 3 in service, on simulated time."""
 
     controller: Any
 
@@ -71,7 +71,7 @@ class World:
         self.controller.heartbeats.record_heartbeat(broker, epoch, 1, self.now_ms)
         exchange = Request(connection, memoryview(b""), 0)
         call: Any = SimpleNamespace(client=client, exchange=exchange)
-        self.monitor.heard(call, request)
+        self.monitor.on_heartbeat(call, request)
         self.run()
 
     def _fence_at_once(self) -> None:
@@ -87,7 +87,7 @@ class World:
             asyncio.run(self.spawned.pop(0))
 
     async def look(self) -> None:
-        self.monitor.activated()
+        self.monitor.on_activated()
         (work,) = self.spawned
         await work
 
