@@ -182,7 +182,7 @@ class Broker:
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
-            departures=UnavailableLeaders("PLAINTEXT", self._knock, lambda: self.hung_up, runtime),
+            unavailable_leaders=UnavailableLeaders("PLAINTEXT", self._knock, lambda: self.hung_up, runtime),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
@@ -231,7 +231,7 @@ class Broker:
             delta.apply(record)
         delta.finish(offset=old.offset + len(records), epoch=1, timestamp=self.clock.ms)
         self.partitions.apply(delta.changes)
-        self.node.departures.apply(delta.changes)
+        self.node.unavailable_leaders.apply(delta.changes)
         self.groups.apply(delta.changes)
 
     def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:

@@ -205,7 +205,7 @@ class BrokerServer:
                 slots=settings.fetch_session_slots, random_id=lambda: runtime.random.randrange(1, 1 << 31)
             ),
             moves=self._moves,
-            departures=self.unavailable_leaders,
+            unavailable_leaders=self.unavailable_leaders,
             producer_ids=coordinators.producer_ids,
             transactions=coordinators.transactions,
             groups=coordinators.groups,

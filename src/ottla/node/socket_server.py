@@ -12,7 +12,7 @@ from ottla.broker.network.listener import Connections, Listener
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch
-from ottla.broker.requests.request_workers import Pools
+from ottla.broker.requests.request_workers import WorkerPools
 from ottla.broker.requests.router import RequestRouter
 from ottla.config.node_settings import NodeSettings
 from ottla.node.listener_security import ListenerSecurity
@@ -27,7 +27,7 @@ class SocketServer:
         self._loop = runtime.loop
         self._security = security
         self._router = RequestRouter(security.client_of)
-        self.pools = Pools(self._router.route, settings, runtime)
+        self.pools = WorkerPools(self._router.route, settings, runtime)
         self.connections = Connections()
         self.listeners: list[Listener] = []
         self.ports: dict[str, int] = {}

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.broker.requests.call import Call, CloseConnection
-from ottla.broker.requests.forwarded import on_behalf
+from ottla.broker.requests.on_behalf import call_on_behalf
 from ottla.config.node_settings import NodeSettings
 from ottla.protocol.errors import ApiError, TopicAlreadyExists, by_code
 from ottla.protocol.messages.apis import BY_KEY, ApiKey
@@ -85,7 +85,7 @@ class TopicCreation:
         """A call by which the client of another asks for topics, in the newest version that the controller reads."""
         newest = BY_KEY[ApiKey.CREATE_TOPICS].latest_stable
         served = (self._controller.controller_versions() or {}).get(ApiKey.CREATE_TOPICS)
-        return on_behalf(call, ApiKey.CREATE_TOPICS, newest if served is None else min(newest, served[1]))
+        return call_on_behalf(call, ApiKey.CREATE_TOPICS, newest if served is None else min(newest, served[1]))
 
     def create_for_streams(
         self, call: Call[Any], topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int

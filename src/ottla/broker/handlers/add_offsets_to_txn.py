@@ -9,7 +9,7 @@ from ottla.broker.authorization.group_guards import guard_add_offsets
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.shards import partition_for
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
@@ -34,7 +34,7 @@ def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) 
     if not request.transactional_id:
         raise InvalidRequest("a transactional id must not be empty")
     where = TopicPartition(GROUPS_TOPIC, group_partition(call.node, request.group_id))
-    return coordinated(
+    return submit_to_coordinator(
         transactions.shards.of(request.transactional_id),
         CallTicket(call, request),
         lambda state: add(

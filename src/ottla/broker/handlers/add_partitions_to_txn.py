@@ -64,7 +64,7 @@ def add_partitions_to_txn(call: Call[BrokerNode], request: AddPartitionsToTxnReq
     )
     for number, transaction in enumerate(transactions):
         _handle(call, transaction, gathering, number)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:

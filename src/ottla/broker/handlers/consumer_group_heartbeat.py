@@ -10,7 +10,7 @@ from typing import Final
 from ottla.broker.authorization.group_guards import guard_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.consumer.checking import check_heartbeat
@@ -42,4 +42,4 @@ def consumer_group_heartbeat(
     context = context_of(call)
     check_heartbeat(request, context)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, CallTicket(call, request), lambda state: heartbeat(state, request, context))
+    return submit_to_coordinator(shard, CallTicket(call, request), lambda state: heartbeat(state, request, context))

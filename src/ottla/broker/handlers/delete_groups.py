@@ -40,7 +40,7 @@ def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later
                 shard.submit("DeleteGroups", partial(_delete, group_id), part)
         except ApiError as error:
             part.fail(error)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _delete(group_id: str, state: GroupsState) -> Decision[DeletableGroupResult]:

@@ -46,7 +46,7 @@ def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> L
             call.node.groups.of(group_id).submit("DescribeGroups", partial(_describe, group_id, call.version), part)
         except ApiError as error:
             part.fail(error)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _describe(group_id: str, version: int, state: GroupsState) -> Decision[DescribedGroup]:

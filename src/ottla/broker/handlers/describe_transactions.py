@@ -35,7 +35,7 @@ def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsR
     )
     for number, transactional_id in enumerate(request.transactional_ids):
         _look(call, transactional_id, gathering, number)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _look(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[TransactionState], number: int) -> None:

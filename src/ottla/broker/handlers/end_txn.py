@@ -12,7 +12,7 @@ from ottla.broker.authorization.group_guards import guard_end_txn
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.ending import end
 from ottla.coordinators.transactions.state import EPOCH_BUMPING
@@ -34,7 +34,7 @@ def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
     transactions = call.node.transactions
     if not request.transactional_id:
         raise InvalidRequest("a transactional id must not be empty")
-    return coordinated(
+    return submit_to_coordinator(
         transactions.shards.of(request.transactional_id),
         CallTicket(call, request),
         lambda state: end(

@@ -77,6 +77,6 @@ def _register(
                 call.node.groups.of(group_id).submit(api.name, partial(decide, group_id), part)
             except ApiError as error:
                 part.fail(error)
-        return gathering.begun()
+        return gathering.all_requested()
 
     return describe_groups

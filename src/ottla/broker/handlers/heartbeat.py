@@ -6,7 +6,7 @@ from ottla.broker.authorization.access_checks import of_group
 from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups import classic_protocol
@@ -23,7 +23,7 @@ def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | Hear
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
     try:
-        return coordinated(
+        return submit_to_coordinator(
             shard, CallTicket(call, request), lambda state: classic_protocol.heartbeat(state, request, context)
         )
     except CoordinatorLoading:

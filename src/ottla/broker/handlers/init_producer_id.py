@@ -13,7 +13,7 @@ from ottla.broker.authorization.data_guards import guard_init_producer_id
 from ottla.broker.handlers.transaction_errors import told
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.transactions.producing import Expected, check_init, init
 from ottla.protocol.errors import ApiError, InvalidRequest
@@ -74,7 +74,7 @@ async def _wait_and_decide(
 def _decide(call: Call[BrokerNode], request: InitProducerIdRequest, transactional_id: str, timeout_ms: int) -> Later:
     transactions = call.node.transactions
     expected = None if request.producer_id == _NONE else Expected(request.producer_id, request.producer_epoch)
-    return coordinated(
+    return submit_to_coordinator(
         transactions.shards.of(transactional_id),
         CallTicket(call, request),
         lambda state: init(state, transactions.context(), transactional_id, timeout_ms, expected),

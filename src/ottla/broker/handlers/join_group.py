@@ -12,7 +12,7 @@ from ottla.broker.authorization.access_checks import of_group
 from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic.joining import check_join
@@ -39,7 +39,7 @@ def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
     check_join(request, context)
     ticket = _JoinTicket(call, request)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, ticket, lambda state: join_group(state, request, ticket, context))
+    return submit_to_coordinator(shard, ticket, lambda state: join_group(state, request, ticket, context))
 
 
 class _JoinTicket(CallTicket):

@@ -12,7 +12,7 @@ from ottla.broker.authorization.access_checks import of_group
 from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic_protocol import leave_group
@@ -51,7 +51,7 @@ def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
         request.members = [MemberIdentity(member_id=request.member_id)]
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, _LeaveTicket(call, request), lambda state: leave_group(state, request, context))
+    return submit_to_coordinator(shard, _LeaveTicket(call, request), lambda state: leave_group(state, request, context))
 
 
 class _LeaveTicket(CallTicket):

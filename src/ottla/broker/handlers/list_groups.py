@@ -41,4 +41,4 @@ def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later
             shard.submit("ListGroups", look, part)
         except ApiError as error:
             part.fail(error)
-    return gathering.begun()
+    return gathering.all_requested()

@@ -71,19 +71,19 @@ def metadata(
     call: Call[BrokerNode], request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Answer from the image; where a leader hung up a moment ago, a little later."""
-    if call.node.departures.look() and _names_missing(call, request):
+    if call.node.unavailable_leaders.look() and _names_missing(call, request):
         return _answer_later(call, request)
     return _answer(call, request)
 
 
 async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
-    await call.node.departures.settle(lambda: _names_missing(call, request))
+    await call.node.unavailable_leaders.settle(lambda: _names_missing(call, request))
     return await answered(call, partial(_answer, call, request))
 
 
 def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
     """Whether the answer would name a leader of which it is open what became of it."""
-    image, is_missing = call.node.image, call.node.departures.is_missing
+    image, is_missing = call.node.image, call.node.unavailable_leaders.is_missing
     topics: Iterable[Topic | None]
     if request.topics is None or (call.version == 0 and not request.topics):
         topics = image.topics.values()
@@ -135,7 +135,7 @@ def _name_of(image: Image, topic_id: bytes) -> str | None:
 
 def _named(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:
     is_kafkas = call.client.software_name == _KAFKAS_OWN
-    return image.alive_brokers if is_kafkas else call.node.departures.named(image)
+    return image.alive_brokers if is_kafkas else call.node.unavailable_leaders.named(image)
 
 
 def _asked_topics(
@@ -203,7 +203,7 @@ def _partition(call: Call[BrokerNode], number: int, partition: Partition) -> Met
     if image.endpoint(leader, listener) is None:
         is_known = image.broker(leader) is not None
         error, leader = (ListenerNotFound if is_known and version >= 6 else LeaderNotAvailable).code, -1
-    elif call.node.departures.is_gone(leader):
+    elif call.node.unavailable_leaders.is_gone(leader):
         error, leader = LeaderNotAvailable.code, -1
     elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
         error = ReplicaNotAvailable.code

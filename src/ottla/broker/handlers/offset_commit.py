@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.broker.authorization.group_guards import guard_offset_commit
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import commit_offsets
@@ -45,4 +45,6 @@ def offset_commit(call: Call[BrokerNode], request: OffsetCommitRequest) -> Later
     """Let the group's coordinator decide."""
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, CallTicket(call, request), lambda state: commit_offsets(state, request, context))
+    return submit_to_coordinator(
+        shard, CallTicket(call, request), lambda state: commit_offsets(state, request, context)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.authorization.group_guards import guard_offset_delete
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.offsets import delete_offsets
@@ -21,4 +21,6 @@ def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later
         raise InvalidGroupId("offsets of a group without a name cannot be deleted")
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, CallTicket(call, request), lambda state: delete_offsets(state, request, context))
+    return submit_to_coordinator(
+        shard, CallTicket(call, request), lambda state: delete_offsets(state, request, context)
+    )

@@ -56,7 +56,7 @@ def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
             shard.submit("OffsetFetch", _Fetching(group, context, require_stable), part)
         except ApiError as error:
             part.fail(error)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 class _Fetching:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.authorization.group_guards import guard_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
-from ottla.broker.requests.coordinated import CallTicket
+from ottla.broker.requests.coordinator_calls import CallTicket
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.share.heartbeat import HeartbeatReply, check_heartbeat, check_member_id, heartbeat

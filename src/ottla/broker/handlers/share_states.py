@@ -80,7 +80,7 @@ def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[Key, Any]
             sharing.shards.of(key.text).submit(step.name, decide, part)
         except ApiError as error:
             part.fail(error)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _refused(step: Step, partition: int, error: ApiError) -> Any:

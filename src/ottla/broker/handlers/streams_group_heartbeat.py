@@ -14,7 +14,7 @@ from ottla.broker.authorization.actions import Kind, Operation
 from ottla.broker.authorization.streams_guards import guard_streams_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.context import Context
@@ -76,7 +76,9 @@ def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbe
     context = context_of(call)
     check_heartbeat(request)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, _Ticket(call, request, context), lambda state: heartbeat(state, request, context))
+    return submit_to_coordinator(
+        shard, _Ticket(call, request, context), lambda state: heartbeat(state, request, context)
+    )
 
 
 class _Ticket(CallTicket):

@@ -11,7 +11,7 @@ from ottla.broker.authorization.access_checks import of_group
 from ottla.broker.authorization.actions import Operation
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.group_context import context_of
 from ottla.coordinators.groups.classic_protocol import sync_group
@@ -31,4 +31,4 @@ def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
         raise InvalidGroupId("a group that has members must have a name")
     context, ticket = context_of(call), CallTicket(call, request)
     shard = call.node.groups.of(request.group_id)
-    return coordinated(shard, ticket, lambda state: sync_group(state, request, ticket, context))
+    return submit_to_coordinator(shard, ticket, lambda state: sync_group(state, request, ticket, context))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
-from ottla.broker.requests.coordinated import CallTicket, coordinated
+from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.shard import Shard
 from ottla.coordinators.runtime.transactions.checks import Ability, Refused
@@ -232,7 +232,7 @@ def commit_when_verified(
     if call.version >= _FIRST_COMMIT_TO_ABORT:
         ability = Ability.ADDS if call.version >= _FIRST_COMMIT_TO_ADD else Ability.ABORTS
     if ability is not Ability.ADDS and not call.node.transactions.is_verifying:
-        return coordinated(shard, ticket, decide)
+        return submit_to_coordinator(shard, ticket, decide)
     producers, producer_id, epoch = partition.log.producers, request.producer_id, request.producer_epoch
     guard = producers.start_verification(
         producer_id, epoch, NO_SEQUENCE, names_epochs=ability is Ability.ADDS, now_ms=call.node.now_ms()

@@ -45,7 +45,7 @@ def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -
             each.transaction_version,
         )
         _write(call, marker, _partitions(each), gathering, number)
-    return gathering.begun()
+    return gathering.all_requested()
 
 
 def _write(

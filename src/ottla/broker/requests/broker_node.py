@@ -1,4 +1,4 @@
-"""What the handlers of a broker act on. The server puts it together; handlers never reach beyond it."""
+"""The services of a broker that its handlers use. The node wires them; handlers use nothing else of it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from ottla.storage.directories.disk_space import Space, space_of
 
 
 def _nothing(*_: object) -> None:
-    """What a broker does that lacks a service."""
+    """Do nothing: the default of a service that a broker lacks."""
 
 
 async def _no_controller(*_: object) -> Any:
-    raise NotController("this broker knows no controller")
+    raise NotController("this broker has no connection to a controller")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,72 +50,72 @@ class BrokerNode:
     partitions: Partitions
     sessions: SessionCache
     moves: Moves
-    departures: UnavailableLeaders
-    """Brokers that are gone, or seem to be."""
+    unavailable_leaders: UnavailableLeaders
+    """Brokers that left the cluster or seem to have failed."""
     producer_ids: ProducerIds
     groups: Shards[GroupsState]
-    """The group coordinators here."""
+    """The group coordinators of this broker."""
     transactions: Transactions
-    """The transaction coordinators here, and this broker's part in transactions."""
+    """The transaction coordinators of this broker, and its part in other transactions."""
     sharing: Sharing
-    """The share coordinators here, and what this broker leads of share partitions."""
+    """The share coordinators of this broker, and the share partitions that it leads."""
     share_groups: ShareGroups
-    """What takes both coordinators of a share group."""
+    """Operations on share groups that need both of their coordinators."""
     completions: Completions
     timer: Timer
     expirations: Expirations = field(default_factory=Expirations)
     now_ms: Callable[[], int]
     setting: Callable[[str], Any]
-    """A setting of this broker as it is now, read into its type, by Kafka's name."""
+    """Returns the current value of a setting, parsed into its type, by Kafka's name."""
     new_member_id: Callable[[], str]
-    """The random part of a classic group member's id."""
+    """Returns the random part of a classic group member's id."""
     random: Random
     supported_features: Mapping[str, tuple[int, int]]
     served: Sequence[Api] = ()
-    """The APIs that clients are told of."""
+    """The APIs that ApiVersions advertises."""
     unstable_versions: bool = False
     levels_changed: Callable[[], None] = lambda: None
-    """Called when loggers were given other levels, for those who do more than log."""
+    """Called when log levels changed, for services that depend on them."""
     fetch_max_bytes: int = 57_671_680
     max_described_partitions: int = 2000
     space_of: Callable[[str], Space] = space_of
     create_missing_topics: Callable[[Call[BrokerNode], Sequence[str]], None] | None = None
-    """Asks the controller for topics that a client named, in its name; None where that is switched off."""
+    """Asks the controller, in the client's name, for topics that a request names; None if automatic creation is off."""
     ask_controller: Callable[[Any], Awaitable[Any]]
-    """The answer of the active controller, wherever it is, to a request of this broker's own."""
+    """Returns the active controller's response to a request of this broker's own."""
     decide: Callable[[Call[BrokerNode], Any], Awaitable[Any]] = _no_controller
     """Forwards a client's request to the active controller, and returns its response."""
     create_internal_topic: Callable[[str], None] = _nothing
-    """Asks the controller for a topic that a coordinator of this broker needs; it may be on its way already."""
+    """Asks the controller for a topic that a coordinator of this broker needs."""
     create_streams_topics: Callable[[Call[BrokerNode], Sequence[CreatableTopic], int, int], Mapping[str, str]] = (
         lambda *_: {}
     )
-    """Asks for internal topics of a streams group in a member's name; returns why some failed within a time before now
-    (both in ms)."""
+    """Asks the controller, in a member's name, for internal topics of a streams group. Takes how long a failure is
+    remembered and the time, both in milliseconds; returns why some topics failed within that time."""
     given: Mapping[str, str] = field(default_factory=dict)
     """The broker's configuration file."""
     check_broker_settings: Callable[[str, Mapping[str, str]], None] = _nothing
-    """Raises InvalidRequest unless this broker could run with settings set on it (by its id) or on all ("")."""
+    """Raises InvalidRequest if this broker could not run with settings of one broker (by id) or of all brokers ("")."""
     assignors: Mapping[str, Assignor] = field(default_factory=dict)
-    """Those of consumer groups that the operator has brought along, by what the setting has for them."""
+    """The operator's assignors for consumer groups, by their names in the setting."""
     telemetry: Instances = field(default_factory=lambda: Instances(lambda: uuid4().bytes))
     """The clients that push metrics."""
     pushed: PushedMetrics = field(default_factory=lambda: PushedMetrics(0))
-    """What they pushed."""
+    """The metrics that clients pushed."""
     authorizer: Authorizer | None = None
-    """Decides what clients may do; without one they may do everything."""
+    """Decides what clients may do; None if they may do everything."""
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
-    """Calls a function that takes long in a thread, and waits for what it returns."""
+    """Runs a slow function in a thread, and returns its result."""
     leader_throttle: ReplicationThrottle | None = None
-    """What limits the fetches of followers that are not in sync."""
+    """Limits the fetches of followers that are not in sync."""
     reads_by_rack: bool = False
-    """Whether consumers are sent to replicas in their racks."""
+    """Whether consumers are directed to replicas in their racks."""
     kraft_version: Callable[[], int] = lambda: 0
     """The version of the quorum's own records."""
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
-    """API → versions that the active controller serves, if it is another node's and known."""
+    """Returns API → versions of the active controller; None if it is on this node or unknown."""
 
     @property
     def image(self) -> Image:
-        """The cluster's metadata as this broker knows them."""
+        """The metadata of the cluster, as far as this broker has read it."""
         return self.partitions.image

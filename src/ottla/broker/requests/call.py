@@ -1,4 +1,4 @@
-"""What a handler gets beside the request itself: who asks, how, and a way to answer later."""
+"""Calls: a request with its client, its node and the way to answer it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N = TypeVar("N")
 
 
 class Exchange(Protocol):
-    """One request on a connection, as the network hands it over: bytes, and exactly one outcome."""
+    """One request as the network passes it on: bytes, and exactly one outcome."""
 
     frame: memoryview | None
     note: object
@@ -34,7 +34,7 @@ class Exchange(Protocol):
 
 
 class Answering(Protocol):
-    """What turns the response of a handler into the outcome of its request."""
+    """Turns the response of a handler into the outcome of its request."""
 
     def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
         """Encode a response and send it."""
@@ -46,7 +46,7 @@ class Answering(Protocol):
 
 
 class Client:
-    """Who is at the other end of a connection; kept as long as it lasts."""
+    """The client of a connection, kept as long as the connection lasts."""
 
     __slots__ = (
         "address",
@@ -68,19 +68,19 @@ class Client:
         self.listener = listener
         self.principal = ANONYMOUS
         self.has_token = False
-        """Whether it proved who it is with a delegation token."""
+        """Whether the client authenticated with a delegation token."""
         self.authentication: Authentication | None = None
-        """How far it is with SASL; None where there is none."""
+        """The SASL authentication; None on a listener without SASL."""
         self.software_name = "unknown"
         self.software_version = "unknown"
         self.security_protocol = "PLAINTEXT"
         self.connection_id = ""
-        """Both addresses and a number, as Kafka names connections."""
+        """Both addresses and a number, in Kafka's format."""
         self.is_forwarded = False
-        """Whether a broker handed on the request: then the connection is the broker's, and the rest is the client's."""
+        """Whether a broker forwarded the request: the connection is then the broker's, the rest is the client's."""
 
     def forwarded(self) -> Client:
-        """A client behind this one, which is a broker: of the connection, everything is the same."""
+        """Return a client whose request this client, a broker, forwarded over its own connection."""
         client = Client(self.address, self.listener)
         client.software_name, client.software_version = self.software_name, self.software_version
         client.security_protocol, client.connection_id = self.security_protocol, self.connection_id
@@ -89,18 +89,18 @@ class Client:
 
 
 class Nothing:
-    """The outcome of a request that wants no answer."""
+    """The type of NOTHING: the request is not answered."""
 
 
 NOTHING: Final = Nothing()
 
 
 class CloseConnection(Exception):
-    """A handler's way to end the connection instead of an answer."""
+    """Raised by a handler to close the connection instead of answering."""
 
 
 class Call(Generic[N]):
-    """One request being handled. `node` is what handlers act on: the broker's or controller's services."""
+    """One request being handled. `node` holds the services of the broker or controller that handles it."""
 
     __slots__ = (
         "_answering",
@@ -118,7 +118,7 @@ class Call(Generic[N]):
     )
 
     request: Any
-    """What the client asked for; None where its bytes cannot be read."""
+    """The decoded request; None if its version is unknown."""
 
     def __init__(
         self,
@@ -139,9 +139,9 @@ class Call(Generic[N]):
         self.client_id = client_id
         self.client = client
         self.amend: Callable[[Any], Any] | None = None
-        """What a guard has done to the answer before it is sent: it adds what the client may not touch."""
+        """Set by a guard, to add errors to the response for what the client may not touch."""
         self.answers: Answers
-        """What an authorizer that takes its time has decided about this request; not there before it was asked."""
+        """What a slow authorizer has decided about this request; unset before the authorizer is asked."""
         self._exchange = exchange
         self._answering = answering
 
@@ -154,11 +154,11 @@ class Call(Generic[N]):
         self._answering.finish_failed(self, error)
 
     def learn(self, answers: Answers) -> None:
-        """The authorizer has answered."""
+        """Add what the authorizer decided."""
         self.answers = {**getattr(self, "answers", {}), **answers}
 
     def keep_bytes(self) -> None:
-        """Keep the request's record bytes beyond the handler's return."""
+        """Keep the request's records valid after the handler returns."""
         self._exchange.keep()
 
     @property
@@ -172,7 +172,7 @@ class Call(Generic[N]):
 
 
 class Later:
-    """The outcome of a handler that will call `answer` when it can."""
+    """The type of LATER: the handler will call `answer`."""
 
 
 LATER: Final = Later()

@@ -1,4 +1,4 @@
-"""What the handlers of a controller's listener act on. The server puts it together; handlers never reach beyond it."""
+"""The services of a controller that the handlers of its listeners use. The node wires them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class ControllerNode:
     supported_features: Mapping[str, tuple[int, int]]
     kraft_version: Callable[[], int]
     leader_id: Callable[[], int]
-    """The active controller; -1 while there is none."""
+    """Returns the id of the active controller; -1 while there is none."""
     authorizer: Authorizer | None = None
-    """Decides what clients and other nodes may do; without one they may do everything."""
+    """Decides what clients and other nodes may do; None if they may do everything."""
     served: Sequence[Api] = ()
-    """The APIs that clients are told of."""
+    """The APIs that ApiVersions advertises."""
     unstable_versions: bool = False
     levels_changed: Callable[[], None] = lambda: None
-    """Called when loggers were given other levels, for those who do more than log."""
+    """Called when log levels changed, for services that depend on them."""
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None
-    """A controller hands nothing on: what it serves, it serves itself."""
+    """Returns None: a controller forwards nothing, so that its own versions count."""
     decide: Callable[[Call[ControllerNode], Any], Awaitable[Any]]
     """Lets the controller of this node decide on a request, and returns its response; raises NotController if it is not
     the active one."""
     ask_quorum: Callable[[Call[ControllerNode], Any], None]
-    """Hands a request to consensus, which answers the call."""
+    """Passes a request to the quorum, which answers the call."""
     handle: Callable[[Exchange, Client], None] | None = None
-    """The way of every request, for those that come within another."""
+    """Handles a request that arrived in an envelope."""
 
     @property
     def image(self) -> Image:
-        """The cluster's metadata as this node knows them."""
+        """The metadata of the cluster, as far as this node has read it."""
         return self.current_image()

@@ -1,12 +1,12 @@
-"""From a frame to its handler and back: header, version, handler, answer, and what happens when one of them fails.
+"""Dispatch: decode a request, call its handler, encode the answer, and handle failures on the way.
 
-A node has a table of routes for each kind of listener. What a route needs is made on its first use. Handlers are plain
-functions that return a response, LATER (they call `call.answer`), or NOTHING; or coroutines, for work that waits for
-other nodes. An ApiError becomes the answer's error code here, once; any other exception is a bug: it is logged with its
-request and answered UNKNOWN_SERVER_ERROR.
+A node has a table of routes for each kind of listener. A route is built when it is first used. A handler is a function
+that returns a response, LATER (it will call `call.answer`) or NOTHING; or a coroutine, for work that waits for other
+nodes. An ApiError becomes the answer's error code here, once. Any other exception is a bug: it is logged with its
+request and answered with UNKNOWN_SERVER_ERROR.
 
-Requests that this node does not serve, and bytes that are no request, end the connection, as in Kafka. The one
-exception is ApiVersions, which is answered in version 0 whatever version was asked for.
+A request that this node does not serve, or that cannot be decoded, closes the connection, as in Kafka. The exception is
+ApiVersions: a request in an unknown version is answered in version 0.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _HEAD_BYTES = 10
 _length_and_correlation = struct.Struct(">ii").pack
 _with_tags = struct.Struct(">iiB").pack
 _SMALL_BYTES = 8192
-"""An answer in one piece that is smaller is copied behind its header: one piece takes fewer steps than two."""
+"""A smaller answer is copied behind its header, if it is one chunk: sending one chunk takes fewer steps than two."""
 
 
 class Throttling(Protocol):
-    """Holds clients to their quotas."""
+    """Enforces the quotas of clients."""
 
     def before(self, call: Call[Any], request: Any) -> None:
-        """A request is about to be handled."""
+        """Prepare a request that is about to be handled."""
         ...
 
     def after(self, call: Call[Any], response: Any, error: Exception | None = None) -> int:
-        """A request was handled, or failed with an error; returns for how long its connection is muted."""
+        """Charge a request that was handled or failed; return how long its connection is muted, in milliseconds."""
         ...
 
 
@@ -87,12 +87,12 @@ class Route:
         # A client must be able to read the answer before it knows what the node speaks.
         self.has_flexible_response = is_flexible(api.response, version) and api.key != ApiKey.API_VERSIONS
         self.guard: Guard | None = None
-        """Asks whether the client may do what it asks for; None where nobody restricts it."""
+        """Authorizes a request; None if every client may send it."""
         self.meter: Any = None
-        """The note of each request, unless `pick` chooses one for it."""
+        """Counts the requests, unless `pick` chooses another meter for one of them."""
         self.pick: Callable[[Any, Any], Any] | None = None
         self.look: Callable[[Any, Any], None] | None = None
-        """Is shown each response with its request's note, before it is encoded."""
+        """Called with the meter of a request and its response, before the response is encoded."""
 
 
 class Dispatch(Generic[N]):
@@ -115,37 +115,37 @@ class Dispatch(Generic[N]):
         self.listeners = listeners
         self.unstable = unstable
         self.throttling: Throttling | None = None
-        """Counts what clients use, while any of them has a quota."""
+        """Enforces quotas; None while no client has one."""
         self._has_guards = has_guards
         """Whether guards run before the handlers: only a node with an authorizer needs them."""
         self._spawn = spawn
         self._after = after
-        """Called when a handler has returned: completes what it made completable, ahead of new requests."""
+        """Called when a handler has returned, to complete delayed operations before the next request is handled."""
         self._watch = watch
-        """Is told of each route when it is first used, and may see to its requests being counted."""
+        """Called with each new route, to have its requests counted."""
         self._routes: dict[int, Route] = {}
         self._refused: Route | None = None
         self._client_ids: dict[bytes, str] = {}
 
     def serves(self, key: int, version: int) -> bool:
-        """Whether this node answers a version of an API."""
+        """Return whether this node serves a version of an API."""
         api = BY_KEY.get(key)
         if api is None or key not in self.endpoints or not api.listeners & self.listeners:
             return False
         return api.oldest <= version <= (api.latest if self.unstable else api.latest_stable)
 
     def handle(self, exchange: Exchange, client: Client, answers: Answers | None = None) -> None:
-        """Handle a request; exactly one outcome follows, now or later.
+        """Handle a request. It has exactly one outcome, now or later.
 
-        `answers` is what the authorizer has said about this request so far, where it was asked before.
+        `answers` holds what a slow authorizer has decided about this request so far.
         """
         frame = exchange.frame
         assert frame is not None
         try:
             call, request = self._open(frame, exchange, client)
         except ProtocolError as error:
-            logger.warning("%s on %s sent what is no request: %s", client.address, client.listener, error)
-            exchange.refuse(f"it sent what is no request: {error}")
+            logger.warning("%s sent a malformed request on listener %s: %s", client.address, client.listener, error)
+            exchange.refuse(f"it sent a malformed request: {error}")
             return
         except CloseConnection as reason:
             exchange.refuse(str(reason))
@@ -160,7 +160,7 @@ class Dispatch(Generic[N]):
             if route.guard is not None:
                 route.guard(call, request)
             result = route.handler(call, request)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the client is answered and the node survives)
+        except Exception as error:  # noqa: BLE001 (any failure is answered, and the node goes on)
             if isinstance(error, Unanswered):
                 exchange.keep()
                 self._spawn(self._ask(call, error))
@@ -176,7 +176,7 @@ class Dispatch(Generic[N]):
         self._after()
 
     def fail(self, exchange: Exchange, client: Client, error: ApiError) -> None:
-        """Answer a request with an error, without having it handled."""
+        """Answer a request with an error instead of handling it."""
         frame = exchange.frame
         assert frame is not None
         try:
@@ -188,9 +188,9 @@ class Dispatch(Generic[N]):
         self.finish_failed(call, error)
 
     def _open(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
-        """Read the header and the request behind it."""
+        """Decode the header and the body of a request."""
         if len(frame) < _HEAD_BYTES:
-            raise ProtocolError(f"{len(frame)} bytes are less than a header")
+            raise ProtocolError(f"{len(frame)} bytes are shorter than a request header")
         key, version, correlation_id, size = _head(frame)
         route = self._routes.get(key << 16 | version)
         if route is None:
@@ -200,7 +200,7 @@ class Dispatch(Generic[N]):
         if size >= 0:
             raw = bytes(frame[pos : pos + size])
             if len(raw) < size:
-                raise ProtocolError(f"client id of {size} bytes, {len(raw)} left", position=pos)
+                raise ProtocolError(f"the client id has {size} bytes, but only {len(raw)} are left", position=pos)
             pos += size
             client_id = self._client_ids.get(raw)
             if client_id is None:
@@ -213,8 +213,8 @@ class Dispatch(Generic[N]):
         call = Call(self.node, route, version, correlation_id, client_id, client, exchange, self)
         if route.version != version:
             call.request = None
-            return call, None  # the body is of a version that nobody here can read
-        # Bytes behind the request are passed over, as in Kafka: librdkafka sends some with Metadata v13.
+            return call, None  # the body is of an unknown version
+        # Bytes behind the body are ignored, as in Kafka: librdkafka sends some with Metadata v13.
         request, _ = route.read(frame, pos)
         call.request = request
         return call, request
@@ -229,8 +229,8 @@ class Dispatch(Generic[N]):
             return self._refused
         api = BY_KEY.get(key)
         name = f"{api.name} v{version}" if api else f"API {key} v{version}"
-        logger.warning("a client asked for %s, which is not served here", name)
-        raise CloseConnection(f"{name} is not served here")
+        logger.warning("a client sent %s, which this listener does not serve", name)
+        raise CloseConnection(f"this listener does not serve {name}")
 
     def _make(self, endpoint: Endpoint, version: int) -> Route:
         route = Route(endpoint, version)
@@ -241,14 +241,14 @@ class Dispatch(Generic[N]):
         return route
 
     def _remember(self, raw: bytes) -> str:
-        client_id = raw.decode(errors="replace")  # a name for people: not worth a connection
+        client_id = raw.decode(errors="replace")  # a malformed client id does not close the connection
         if len(self._client_ids) >= 10_000:
             self._client_ids.clear()
         self._client_ids[raw] = client_id
         return client_id
 
     async def _ask(self, call: Call[N], question: Unanswered) -> None:
-        """Let the authorizer decide, and handle the request again from its bytes: a guard may have changed it."""
+        """Wait for the authorizer, and handle the request again from its bytes, because a guard may have changed it."""
         try:
             call.learn(await question.answers())
         except asyncio.CancelledError:
@@ -274,9 +274,9 @@ class Dispatch(Generic[N]):
         self._after()
 
     def finish_failed(self, call: Call[N], error: Exception) -> None:
-        """Answer with an error, or end the connection where no answer is expected or possible."""
+        """Answer with an error, or close the connection if no answer is expected or possible."""
         if isinstance(error, NotController) and isinstance(call.exchange, Enclosed):
-            call.exchange.fail(error)  # for the broker that forwarded the request: it looks for the active controller
+            call.exchange.fail(error)  # for the broker that forwarded the request, not for its client
             return
         if not isinstance(error, ApiError | CloseConnection):
             logger.error("%s v%d failed: %r", call.route.api.name, call.version, call.request, exc_info=error)
@@ -295,9 +295,9 @@ class Dispatch(Generic[N]):
             self.finish(call, response, error)
 
     def finish(self, call: Call[N], response: Any, error: Exception | None = None) -> None:
-        """Encode an answer and send it. `error` is what the request failed with, if it failed as a whole.
+        """Encode an answer and send it. `error` is the failure of the request as a whole, if it failed.
 
-        Whatever goes wrong on the way, the request has exactly one outcome.
+        If that fails, the request still has exactly one outcome.
         """
         try:
             if call.amend is not None:
@@ -326,7 +326,7 @@ class Dispatch(Generic[N]):
             else:
                 head = _length_and_correlation(size + 4, call.correlation_id)
             if size < _SMALL_BYTES and len(chunks) == 2 and type(chunks[1]) is bytes:
-                chunks = [head + chunks[1]]  # nearly every answer without records
+                chunks = [head + chunks[1]]  # almost every answer without records
             else:
                 chunks[0] = head
             call.exchange.reply(chunks, mute_ms=throttle_ms)
@@ -334,7 +334,7 @@ class Dispatch(Generic[N]):
             self._give_up(call, defect)
 
     def _give_up(self, call: Call[N], defect: Exception) -> None:
-        """A defect kept an answer from being sent: answer UNKNOWN_SERVER_ERROR, or end the connection."""
+        """Answer UNKNOWN_SERVER_ERROR or close the connection, because a defect kept the answer from being sent."""
         route, exchange = call.route, call.exchange
         logger.error(
             "%s v%d has no answer that can be sent: %r", route.api.name, call.version, call.request, exc_info=defect
@@ -345,12 +345,12 @@ class Dispatch(Generic[N]):
             if response is not None and not isinstance(defect, SecondOutcome):
                 self._send_plainly(call, response)
                 return
-        except Exception as error:  # noqa: BLE001 (what is left is to end the connection)
-            logger.error("%s v%d cannot be answered with an error: %s", route.api.name, call.version, error)
-        exchange.abort(f"{route.api.name} failed in a way that leaves no answer; the node's log has the details")
+        except Exception as error:  # noqa: BLE001 (closing the connection is all that is left)
+            logger.error("%s v%d cannot be answered with an error either: %s", route.api.name, call.version, error)
+        exchange.abort(f"a bug kept {route.api.name} from being answered; the node's log has the details")
 
     def _send_plainly(self, call: Call[N], response: Any) -> None:
-        """Send an answer past quotas and metrics, of which one may be what failed."""
+        """Send an answer without quotas and metrics, because one of these may have failed."""
         chunks: list[Chunk] = []
         call.route.write(response, chunks.append)
         size = sum(map(len, chunks))
@@ -371,14 +371,14 @@ def _count_defect(exchange: Exchange) -> None:
 
 
 def _refuse_version(call: Call[Any], request: None) -> Any:
-    raise UnsupportedVersion(f"ApiVersions has no version {call.version} here")
+    raise UnsupportedVersion(f"ApiVersions v{call.version} is not served here")
 
 
-def _tell_versions(request: None, version: int, error: ApiError) -> ApiVersionsResponse:
-    """A client that came with a version from the future is told which versions of ApiVersions it may use."""
+def _served_api_versions(request: None, version: int, error: ApiError) -> ApiVersionsResponse:
+    """Tell a client that sent an unknown version of ApiVersions which versions it may send."""
     api = BY_KEY[ApiKey.API_VERSIONS]
-    known = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=api.oldest, max_version=api.latest_stable)
-    return ApiVersionsResponse(error_code=error.code, api_keys=[known])
+    served = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=api.oldest, max_version=api.latest_stable)
+    return ApiVersionsResponse(error_code=error.code, api_keys=[served])
 
 
-_REFUSED_API_VERSIONS = endpoint_of(ApiKey.API_VERSIONS, _refuse_version, failed=_tell_versions)
+_REFUSED_API_VERSIONS = endpoint_of(ApiKey.API_VERSIONS, _refuse_version, failed=_served_api_versions)

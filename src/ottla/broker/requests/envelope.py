@@ -21,13 +21,13 @@ _LENGTH_BYTES: Final = 4
 
 
 class _Answer(EnvelopeResponse):
-    """The answer to an envelope, with a throttle time that the message itself has no field for."""
+    """The response to an envelope, with a throttle time, for which the message has no field."""
 
     throttle_time_ms = 0
 
 
 class Forwarded:
-    """The note of an envelope that was opened: its outcome is recorded for the request inside."""
+    """The meter of an envelope that was opened: records the envelope's outcome for the request inside."""
 
     __slots__ = ("_inside",)
 
@@ -35,63 +35,63 @@ class Forwarded:
         self._inside = inside
 
     def record(self, request: object) -> None:
-        """The envelope has had its outcome, and the request inside with it."""
+        """Record the outcome of the envelope as the outcome of the request inside."""
         self._inside.record(request)
 
     def failed(self, codes: set[int]) -> None:
-        """The envelope's answer holds an error instead of the answer of the request inside."""
+        """Count an error of the envelope as an error of the request inside."""
         self._inside.failed(codes)
 
 
 class Enclosed:
-    """The request within an envelope, as the network would hand it over; its outcome is the envelope's answer."""
+    """The request inside an envelope. Its outcome becomes the envelope's answer."""
 
     def __init__(self, call: Call[ControllerNode], data: bytes) -> None:
         self._call = call
         self.frame: memoryview | None = memoryview(data)
         self.note: object = None
         self.mute_ms = 0
-        """For how long the connection that brought the envelope is muted: only by a client without rights."""
+        """How long the broker's connection is muted: only if the client lacks the right to act for the cluster."""
 
     @property
     def started_ns(self) -> int:
-        """When a worker took up the envelope; 0 if that is not known."""
+        """When a worker began to handle the envelope; 0 if unknown."""
         return int(getattr(self._call.exchange, "started_ns", 0))
 
     @property
     def handled_ns(self) -> int:
-        """When its handler returned; 0 while it runs."""
+        """When the handler of the envelope returned; 0 while it runs."""
         return int(getattr(self._call.exchange, "handled_ns", 0))
 
     def reply(self, chunks: list[Chunk], *, mute_ms: int = 0) -> None:
-        """Send the answer back, without the length that a frame would have. The client's broker mutes the client."""
+        """Send the answer back, without the length prefix of a frame. The broker mutes its client."""
         self._pass_on_note()
-        data = b"".join(cast("list[bytes]", chunks))  # nothing that is handed on answers with records from a file
+        data = b"".join(cast("list[bytes]", chunks))  # no forwarded request is answered with records from a file
         answer = _Answer(response_data=data[_LENGTH_BYTES:])
         answer.throttle_time_ms = self.mute_ms
         self._call.answer(answer)
 
     def skip(self, *, mute_ms: int = 0) -> None:
-        """No request that is handed on goes without an answer."""
+        """Answer with an error: every forwarded request expects an answer."""
         self.fail(UnknownServerError())
 
     def refuse(self, why: str) -> None:
-        """It cannot be read, or not here."""
+        """Answer that this node cannot decode the request."""
         self.fail(UnsupportedVersion(why))
 
     def abort(self, why: str) -> None:
-        """Its answer cannot be sent."""
+        """Answer with an error, because the answer cannot be sent."""
         self.fail(UnknownServerError(why))
 
     def keep(self) -> None:
-        """Its bytes are its own."""
+        """Do nothing: the bytes belong to this request already."""
 
     def fail(self, error: ApiError) -> None:
-        """Tell the broker instead of its client."""
+        """Answer the broker that forwarded the request, instead of its client."""
         self._pass_on_note()
         self._call.answer(EnvelopeResponse(error_code=error.code))
 
     def _pass_on_note(self) -> None:
-        """Let the envelope's outcome be that of the request inside, if it was understood."""
+        """Count the envelope as the request inside, if that could be decoded."""
         if self.note is not None:
             self._call.exchange.note = Forwarded(self.note)

@@ -1,4 +1,4 @@
-"""Requests that several coordinators have a part in: answered when the last of them has."""
+"""Requests that several coordinators answer together: the answer is sent when the last part is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = TypeVar("P")
 
 
 class Gathering(Generic[P]):
-    """The parts of an answer, in the order in which they were asked for."""
+    """Collects the parts of an answer, in the order of the request."""
 
     def __init__(self, size: int, finish: Callable[[Sequence[P]], None]) -> None:
         self._parts: list[P | None] = [None] * size
@@ -20,19 +20,19 @@ class Gathering(Generic[P]):
         self._finish = finish
 
     def part(self, number: int, failed: Callable[[ApiError], P]) -> Part[P]:
-        """The ticket of one part; its failure is a part, too."""
+        """Return the ticket for one part. `failed` builds the part from an error."""
         return Part(self, number, failed)
 
     def take(self, number: int, part: P) -> None:
-        """A part has come."""
-        assert self._parts[number] is None, "a part comes once"
+        """Add a part, and finish the answer if it is the last one."""
+        assert self._parts[number] is None, "each part is added once"
         self._parts[number] = part
         self._missing -= 1
         if not self._missing:
-            self._finish([each for each in self._parts if each is not None])
+            self._finish([part for part in self._parts if part is not None])
 
-    def begun(self) -> Later:
-        """All parts were asked for; if there are none, the answer is complete."""
+    def all_requested(self) -> Later:
+        """Call this when all parts were requested: an answer without parts is then complete."""
         if not self._parts:
             self._finish(())
         return LATER

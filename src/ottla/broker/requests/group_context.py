@@ -1,4 +1,4 @@
-"""What decisions about groups are told of a call."""
+"""The context of a call in which group coordinators decide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.coordinators.groups.context import Context
 
 
 def context_of(call: Call[BrokerNode]) -> Context:
-    """The surroundings of a request: who asks, and the broker as it is now."""
+    """Return the context of a call: its client, and the current state of the broker."""
     node = call.node
     return Context(
         now_ms=node.now_ms(),
@@ -28,14 +28,14 @@ def context_of(call: Call[BrokerNode]) -> Context:
 
 
 class _Visible:
-    """The topics that a client may describe. A group looks for topics long after the request was answered."""
+    """Finds out which topics a client may describe. A group asks this long after the request was answered."""
 
     def __init__(self, call: Call[BrokerNode]) -> None:
         self._call = call
         self._is_asking = False
 
     def __call__(self, names: Collection[str]) -> Collection[str] | None:
-        """Those of some topics that the client may describe; None while the authorizer is asked about them."""
+        """Return the topics that the client may describe; None while the authorizer has not answered yet."""
         if self._is_asking:
             return None
         try:

@@ -1,8 +1,7 @@
 """The workers of one role of a node, broker or controller: `num.io.threads` of them.
 
-Most requests are worked on by the event loop. What would keep it for too long, such as a batch that has to be
-decompressed, goes on in a thread, and keeps its worker meanwhile; so there are as many threads as workers. They are
-started when they are needed first.
+The event loop handles most requests. Slow work, such as decompressing a batch, runs in a thread, while its request
+keeps its worker. There are therefore as many threads as workers; each starts when it is first needed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ T = TypeVar("T")
 
 
 class WorkerThreads(Executor):
-    """Threads for calls that take long. Their number may change while they run."""
+    """Threads for slow calls. Their number may change while they run."""
 
     def __init__(self, size: int, name: str) -> None:
         self._size = size
@@ -42,7 +41,7 @@ class WorkerThreads(Executor):
         future: Future[T] = Future()
         with self._changed:
             if self._is_closed:
-                raise RuntimeError("the node is stopping; no more work is taken")
+                raise RuntimeError("the worker threads take no more calls, because the node is stopping")
             self._calls.append((future, partial(function, *arguments, **named)))
             if self._idle < len(self._calls) and len(self._threads) < self._size:
                 thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -52,13 +51,13 @@ class WorkerThreads(Executor):
         return future
 
     def resize(self, size: int) -> None:
-        """Have another number of threads: those that are too many end when they are done with their call."""
+        """Change the number of threads. Excess threads end when they are done with their call."""
         with self._changed:
             self._size = size
             self._changed.notify_all()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; wait for those under way."""
+        """Take no more calls, and wait for those that are running."""
         with self._changed:
             self._is_closed = True
             if cancel_futures:
@@ -78,14 +77,14 @@ class WorkerThreads(Executor):
                 continue
             try:
                 result = call()
-            except BaseException as error:  # noqa: BLE001 (it is raised where the result is awaited)
+            except BaseException as error:  # noqa: BLE001 (the caller that awaits the result gets it)
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del taken, future, call  # what a call worked on is not kept until the next one
+            del taken, future, call  # do not keep the objects of a call alive until the next one
 
     def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Wait for a call; None once this thread is to end."""
+        """Wait for a call; return None once this thread must end."""
         with self._changed:
             self._idle += 1
             while not (self._calls or self._is_closed or len(self._threads) > self._size):
@@ -93,7 +92,7 @@ class WorkerThreads(Executor):
             self._idle -= 1
             if len(self._threads) > self._size or not self._calls:
                 self._threads = {thread for thread in self._threads if thread is not current_thread()}
-                self._changed.notify()  # another may be waiting that can take the call
+                self._changed.notify()  # another waiting thread may take the call
                 return None
             return self._calls.popleft()
 
@@ -117,11 +116,11 @@ class RequestWorkers:
         self._spawn = runtime.spawn
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the coroutine of a request's handler; it occupies a worker while it runs, and not while it waits."""
+        """Run the coroutine of a handler. It occupies a worker while it runs, but not while it waits."""
         self._spawn(self.intake.follow(work))
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that takes long in a thread; the request keeps a worker for as long as the call takes."""
+        """Run a slow function in a thread. The request occupies a worker until the function returns."""
         await self.intake.acquire()
         try:
             return await self._loop.run_in_executor(self.threads, function, *arguments)
@@ -129,18 +128,18 @@ class RequestWorkers:
             self.intake.release()
 
     def resize(self, workers: int) -> None:
-        """Have another number of workers, and of threads."""
+        """Change the number of workers and threads."""
         if workers != self.intake.workers:
             self.threads.resize(workers)
             self.intake.resize(workers)
 
     def close(self) -> None:
-        """Wait for the threads; what they have not begun is given up."""
+        """Cancel the calls that have not begun, and wait for the others."""
         self.threads.shutdown(cancel_futures=True)
 
 
-class Pools:
-    """The workers of a node's roles: as in Kafka, those of its controller do not wait for those of its broker."""
+class WorkerPools:
+    """The workers of a node's roles. As in Kafka, the controller's do not wait for the broker's."""
 
     def __init__(
         self,

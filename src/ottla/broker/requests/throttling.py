@@ -6,7 +6,7 @@ fetch keeps its records, because they are already locked for the member.
 
 Replication is exempt from request quotas: fetches of followers, the quorum's own requests, changes of ISRs and
 transaction markers. Their time is counted as exempt and never mutes a connection. A request that fails with
-CLUSTER_AUTHORIZATION_FAILED is not exempt, whatever it asked for, and mutes the connection even if it was forwarded.
+CLUSTER_AUTHORIZATION_FAILED is never exempt, and mutes the connection even if it was forwarded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from ottla.broker.quotas.client_quotas import ClientQuotas
-from ottla.broker.requests.authentication import State
+from ottla.broker.requests.authentication import SaslState
 from ottla.broker.requests.call import NOTHING, Call, CloseConnection
 from ottla.broker.requests.envelope import Enclosed
 from ottla.protocol.errors import (
@@ -76,7 +76,7 @@ class Throttling:
         return throttle_ms
 
     def _charge(self, call: Call[Any], response: Any, error: Exception | None) -> int:
-        """Count the time that a request took; returns the throttle time in milliseconds."""
+        """Charge the time that a request took; return the throttle time in milliseconds."""
         if not self.quotas.requests.is_active or isinstance(response, CloseConnection):
             return 0
         if self._is_exempt(call, response, error):
@@ -104,7 +104,7 @@ class Throttling:
         return self.charge_for(call.api_key, call.version, *_owner(call))
 
     def charge_for(self, api_key: ApiKey, version: int, user: str, client_id: str) -> Charging | None:
-        """Do the same for a request that did not arrive on a connection."""
+        """Do the same as `charge_of` for a request that did not arrive on a connection."""
         strict_since = _STRICT_SINCE.get(api_key)
         if strict_since is None or not self.quotas.mutations.is_active:
             return None
@@ -146,12 +146,12 @@ class BrokerThrottling(Throttling):
         return max(throttle_ms, super()._charge(call, response, error))
 
     def _replicated(self, call: Call[Any], response: FetchResponse) -> FetchResponse:
-        """The answer to a follower, whose fetches are exempt."""
+        """Count a follower's fetch as exempt, and return its answer."""
         self._charge_exempt(call)
         return response
 
     def _fetched(self, call: Call[Any], request: FetchRequest, response: FetchResponse) -> FetchResponse:
-        """The answer to a consumer, or an empty one if it exceeds a quota; the larger throttle time counts."""
+        """Return the answer to a consumer, or an empty one if it exceeds a quota; the larger throttle time counts."""
         quotas, owner, now_ms = self.quotas, _owner(call), self._now_ms()
         throttle_ms = self._charge_time(call, now_ms) if quotas.requests.is_active else 0
         if response.error_code and response.error_code not in _SESSION_ERRORS:
@@ -223,7 +223,7 @@ class Charging:
         return max(0, self._throttle_ms - (self._now_ms() - self._throttled_at_ms))
 
     def __call__(self, partitions: int) -> None:
-        """Count; raises ThrottlingQuotaExceeded if clients of this version understand it."""
+        """Charge partitions; raise ThrottlingQuotaExceeded if clients of this version understand it."""
         now_ms = self._now_ms()
         share = self._quotas.mutations.of(*self._owner, now_ms)
         if share is None:
@@ -240,13 +240,15 @@ class Charging:
 
 
 def _is_authenticating(call: Call[Any]) -> bool:
-    """Whether a request belongs to SASL authentication, which no quota counts."""
+    """Return whether a request belongs to SASL authentication, which no quota counts."""
     authentication = call.client.authentication
-    return authentication is not None and (call.api_key in _AUTHENTICATION or authentication.state is not State.KNOWN)
+    return authentication is not None and (
+        call.api_key in _AUTHENTICATION or authentication.state is not SaslState.AUTHENTICATED
+    )
 
 
 def _percentage(call: Call[Any]) -> float:
-    """The time that the handler of a request took, as a percentage of a second."""
+    """Return the time that the handler of a request took, as a percentage of a second."""
     exchange = call.exchange
     started_ns = getattr(exchange, "started_ns", 0)
     if not started_ns:
@@ -256,12 +258,12 @@ def _percentage(call: Call[Any]) -> float:
 
 
 def _size_of(call: Call[Any], response: Any) -> int:
-    """The bytes of an answer on the wire."""
+    """Return the size of an answer on the wire in bytes."""
     chunks: list[Chunk] = []
     call.route.write(response, chunks.append)
     return sum(map(len, chunks)) + _LENGTH_BYTES
 
 
 def _owner(call: Call[Any]) -> tuple[str, str]:
-    """The user's name and the client id, by which quotas are found."""
+    """Return the user's name and the client id, which determine the quotas."""
     return call.client.principal.partition(":")[2], call.client_id or ""

@@ -78,7 +78,7 @@ def test_a_leader_that_is_gone_is_not_named_when_the_decision_takes_long(broker:
 
 def test_a_leader_that_closed_a_connection_and_still_listens_is_named(broker: Broker) -> None:
     lose_leader(broker, is_dead=False)
-    broker.node.departures.lost(2)
+    broker.node.unavailable_leaders.lost(2)
     broker.hung_up.clear()
     assert partition(broker, 13).leader_id == 2
 

@@ -9,7 +9,7 @@ from ottla.broker.requests.endpoint import registered
 from ottla.protocol.messages.apis import BROKER, ApiKey
 
 
-def on_behalf(call: Call[Any], key: ApiKey, version: int) -> Call[Any]:
+def call_on_behalf(call: Call[Any], key: ApiKey, version: int) -> Call[Any]:
     """Return a call in the name of the client of another call, with its client id and correlation id.
 
     The call has no response of its own for the client.
@@ -22,7 +22,7 @@ def on_behalf(call: Call[Any], key: ApiKey, version: int) -> Call[Any]:
         call.client_id,
         call.client,
         call.exchange,
-        _Unanswered(),
+        _NoAnswer(),
     )
 
 
@@ -31,11 +31,13 @@ def _route(key: ApiKey, version: int) -> Route:
     return Route(registered(BROKER)[key], version)
 
 
-class _Unanswered:
+class _NoAnswer:
     """Sends nothing to the client."""
 
     def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
-        raise AssertionError(f"{call.route.api.name} was sent on behalf of a client: its answer is not for the client")
+        raise AssertionError(f"{call.route.api.name} was sent on behalf of a client, which must not get its answer")
 
     def finish_failed(self, call: Call[Any], error: Exception, /) -> None:
-        raise AssertionError(f"{call.route.api.name} was sent on behalf of a client, which gets no error") from error
+        raise AssertionError(
+            f"{call.route.api.name} was sent on behalf of a client, which must not get its error"
+        ) from error

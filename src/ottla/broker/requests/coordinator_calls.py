@@ -1,4 +1,4 @@
-"""Requests that a coordinator of this broker decides on: the way from a call to it and back."""
+"""Requests that a coordinator of this broker decides on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 
 class CallTicket:
-    """A call as a coordinator sees it: something to answer, or to fail in the way of its API."""
+    """A call as its coordinator sees it: the coordinator answers it, or fails it with an error."""
 
     __slots__ = ("call", "request")
 
@@ -29,7 +29,7 @@ class CallTicket:
         self.call.answer(self.call.route.endpoint.failed(self.request, self.call.version, error))
 
 
-def coordinated(shard: Shard[S], ticket: CallTicket, decide: Callable[[S], Decision[Any]]) -> Later:
-    """Let a coordinator decide on a call; it is answered when the decision is committed."""
+def submit_to_coordinator(shard: Shard[S], ticket: CallTicket, decide: Callable[[S], Decision[Any]]) -> Later:
+    """Let a coordinator decide on a call. The call is answered when the decision is committed."""
     shard.submit(ticket.call.route.api.name, decide, ticket)
     return LATER
