@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.authorization.actions import AclKeeper
+from ottla.broker.authorization.actions import AclStore
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.envelope import Enclosed
 from ottla.broker.requests.throttling import Throttling
@@ -70,7 +70,7 @@ class ControllerAccess:
         """Counts changes to topics against the quotas of those who ask for them."""
         self.policies: Policies | None = None
         """Asked before the controller of this node decides."""
-        self.keeper: AclKeeper | None = None
+        self.keeper: AclStore | None = None
         """Keeps the ACLs, where they are not in the cluster's metadata."""
         self.broker_liveness: BrokerLivenessMonitor | None = None
         """Watches the connections over which brokers send heartbeats here."""
@@ -156,7 +156,7 @@ class ControllerAccess:
         return THIS_NODE if charge is None else THIS_NODE._replace(charge=charge)
 
     async def _change_acls(
-        self, keeper: AclKeeper, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest
+        self, keeper: AclStore, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest
     ) -> Any:
         """Let the authorizer on the active controller change the ACLs that it keeps."""
         if not self._require_controller().is_active:

@@ -50,8 +50,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla.broker.authorization.actions import Action, Operation
-from ottla.broker.authorization.actions import Kind as ResourceType
+from ottla.broker.authorization.actions import Action, Operation, ResourceType
 from ottla.coordinators.groups.consumer.assignor import AssignmentFailed
 from ottla.metadata.controller.acls import matches
 from ottla.metadata.controller.view import NewTopic

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla.broker.authorization.actions import Action, Answers, Kind, Operation, Unanswered
+from ottla.broker.authorization.actions import Action, Answers, Operation, ResourceType, Unanswered
 from ottla.metadata.image.values import Acl
 from ottla.plugins import AclFilter, RequestContext, ServerInfo
 from ottla.plugins.jvm import Failed, Jvm, NoAnswer, Refused
@@ -50,7 +50,7 @@ class Plugin(Protocol):
 
     def authorize(self, context: RequestContext, actions: Sequence[Action]) -> Awaitable[Sequence[bool]]: ...
 
-    def authorize_any(self, context: RequestContext, operation: Operation, kind: Kind) -> Awaitable[bool]: ...
+    def authorize_any(self, context: RequestContext, operation: Operation, kind: ResourceType) -> Awaitable[bool]: ...
 
     def acls(self, wanted: DeleteAclsFilter) -> Awaitable[Iterable[Acl]]: ...
 
@@ -94,7 +94,7 @@ class PluginAuthorizer:
         except KeyError:
             raise _Question(self, actions, partial(self._authorized, self._context(call), actions)) from None
 
-    def authorize_any(self, call: Any, operation: Operation, kind: Kind) -> bool:
+    def authorize_any(self, call: Any, operation: Operation, kind: ResourceType) -> bool:
         """Whether the operation is allowed on anything of a kind; raises Unanswered as well."""
         question = ("any", operation, kind)
         known: Answers = getattr(call, "answers", _NO_ANSWERS)
@@ -165,7 +165,7 @@ class PluginAuthorizer:
     async def _authorized(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
         return await self._asked(_booleans(self._plugin.authorize(context, actions), len(actions)), TIMEOUT_S)
 
-    async def _any_authorized(self, context: RequestContext, operation: Operation, kind: Kind) -> list[bool]:
+    async def _any_authorized(self, context: RequestContext, operation: Operation, kind: ResourceType) -> list[bool]:
         return [await self._asked(self._plugin.authorize_any(context, operation, kind), TIMEOUT_S) is True]
 
     async def _asked(self, answer: Awaitable[T], timeout_s: float) -> T:
@@ -251,7 +251,7 @@ class PythonAuthorizer:
     def authorize(self, context: RequestContext, actions: Sequence[Action]) -> Awaitable[Sequence[bool]]:
         return self._in_thread(self._plugin.authorize, context, actions)
 
-    async def authorize_any(self, context: RequestContext, operation: Operation, kind: Kind) -> bool:
+    async def authorize_any(self, context: RequestContext, operation: Operation, kind: ResourceType) -> bool:
         ask = getattr(self._plugin, "authorize_by_resource_type", None)
         return False if ask is None else await self._in_thread(ask, context, operation, kind) is True
 
@@ -313,7 +313,7 @@ class JavaAuthorizer:
         results = await self._ask(_AUTHORIZE, _sent(context), actions)
         return [result == 1 for result in results]
 
-    async def authorize_any(self, context: RequestContext, operation: Operation, kind: Kind) -> bool:
+    async def authorize_any(self, context: RequestContext, operation: Operation, kind: ResourceType) -> bool:
         return bool(await self._ask(_AUTHORIZE_ANY, _sent(context), operation, kind) == 1)
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:

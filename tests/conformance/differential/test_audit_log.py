@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Operation
+from ottla.broker.authorization.actions import ResourceType as AclResourceType
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
@@ -106,21 +107,21 @@ def same_audit(both: Both, *requests: tuple[Asked, int]) -> None:
 
 TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
     "no rules": lambda topic: [],
-    "only read": lambda topic: [Rule(Kind.TOPIC, topic, Operation.READ)],
-    "somebody else": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
+    "only read": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.READ)],
+    "somebody else": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
     "several that allow": lambda topic: [
-        Rule(Kind.TOPIC, topic, Operation.ALL),
-        Rule(Kind.TOPIC, topic, Operation.READ, host="127.0.0.1"),
-        Rule(Kind.TOPIC, topic, Operation.READ, principal="User:*"),
-        Rule(Kind.TOPIC, topic[:-2], Operation.READ, pattern=PREFIXED),
-        Rule(Kind.TOPIC, "*", Operation.DESCRIBE),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, topic, Operation.READ, host="127.0.0.1"),
+        Rule(AclResourceType.TOPIC, topic, Operation.READ, principal="User:*"),
+        Rule(AclResourceType.TOPIC, topic[:-2], Operation.READ, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, "*", Operation.DESCRIBE),
     ],
     "several that deny": lambda topic: [
-        Rule(Kind.TOPIC, topic, Operation.ALL),
-        Rule(Kind.TOPIC, topic, Operation.WRITE, DENY),
-        Rule(Kind.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
-        Rule(Kind.TOPIC, topic[:-1], Operation.ALL, DENY, principal="User:*", pattern=PREFIXED),
-        Rule(Kind.TOPIC, "*", Operation.READ, DENY),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, topic, Operation.WRITE, DENY),
+        Rule(AclResourceType.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, topic[:-1], Operation.ALL, DENY, principal="User:*", pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, "*", Operation.READ, DENY),
     ],
 }
 
@@ -141,7 +142,7 @@ def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> 
         named = parts if not epoch else []
         return fetch(12, *named, session=side.memory["session"], session_epoch=epoch)(side)
 
-    with rules(audited, Rule(Kind.TOPIC, closed, Operation.READ, DENY)):
+    with rules(audited, Rule(AclResourceType.TOPIC, closed, Operation.READ, DENY)):
         for side in audited.sides:
             side.memory |= {"epoch": 0, "session": 0}
         for epoch in range(3):
@@ -158,22 +159,24 @@ def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> 
 def test_requests_about_groups(audited: Both) -> None:
     coordinators_ready(audited)
     topic = audited.new_topic()
-    for given in ([], [Rule(Kind.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
+    for given in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
         with rules(audited, *given):
             same_audit(audited, *about_group("closed", topic), (ListGroupsRequest(), 4))
 
 
 @pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
 def test_requests_about_the_cluster(audited: Both, more: tuple[Operation, ...]) -> None:
-    with rules(audited, *keep_control(), *(Rule(Kind.CLUSTER, CLUSTER_NAME, operation) for operation in more)):
+    with rules(
+        audited, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
+    ):
         same_audit(audited, *about_cluster())
 
 
 def test_requests_that_make_topics_and_producers(audited: Both) -> None:
     given = [
-        Rule(Kind.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
-        Rule(Kind.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
-        Rule(Kind.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
+        Rule(AclResourceType.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
         *keep_control(),
     ]
     topics = [
@@ -195,7 +198,7 @@ def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tupl
     """The level that a node starts with, Kafka's own; it can be set while the node runs."""
     both, node = audited_nodes
     topic, open_topic = both.new_topic(), both.new_topic()
-    with rules(both, Rule(Kind.TOPIC, topic, Operation.WRITE)):
+    with rules(both, Rule(AclResourceType.TOPIC, topic, Operation.WRITE)):
         set_level(node, "INFO")
         try:
             before = node.words.stat().st_size

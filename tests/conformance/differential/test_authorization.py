@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Operation
+from ottla.broker.authorization.actions import ResourceType as AclResourceType
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc import describe_configs as described
 from ottla.protocol.messages.rpc import incremental_alter_configs as altered_configs
@@ -184,7 +185,9 @@ def removal(rule: Rule) -> DeleteAclsFilter:
 
 TOPIC_RULES: dict[str, Callable[[str], list[Rule]]] = {
     **{
-        f"only {operation.name.lower()}": lambda topic, operation=operation: [Rule(Kind.TOPIC, topic, operation)]  # type: ignore[misc]
+        f"only {operation.name.lower()}": lambda topic, operation=operation: [
+            Rule(AclResourceType.TOPIC, topic, operation)
+        ]  # type: ignore[misc]
         for operation in (
             Operation.ALL,
             Operation.READ,
@@ -197,32 +200,32 @@ TOPIC_RULES: dict[str, Callable[[str], list[Rule]]] = {
             Operation.ALTER_CONFIGS,
         )
     },
-    "somebody else": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
-    "anybody": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, principal="User:*")],
-    "from elsewhere": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, host="192.0.2.1")],
-    "from here": lambda topic: [Rule(Kind.TOPIC, topic, Operation.ALL, host="127.0.0.1")],
+    "somebody else": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.ALL, principal=SOMEBODY)],
+    "anybody": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.ALL, principal="User:*")],
+    "from elsewhere": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.ALL, host="192.0.2.1")],
+    "from here": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.ALL, host="127.0.0.1")],
     "all but read": lambda topic: [
-        Rule(Kind.TOPIC, topic, Operation.ALL),
-        Rule(Kind.TOPIC, topic, Operation.READ, DENY),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, topic, Operation.READ, DENY),
     ],
     "all but describe": lambda topic: [
-        Rule(Kind.TOPIC, topic, Operation.ALL),
-        Rule(Kind.TOPIC, topic, Operation.DESCRIBE, DENY, "User:*"),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, topic, Operation.DESCRIBE, DENY, "User:*"),
     ],
     "a prefix allows": lambda topic: [
-        Rule(Kind.TOPIC, topic[:-1], Operation.READ, pattern=PREFIXED),
-        Rule(Kind.TOPIC, topic, Operation.ALTER, principal=SOMEBODY),
+        Rule(AclResourceType.TOPIC, topic[:-1], Operation.READ, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALTER, principal=SOMEBODY),
     ],
     "a prefix denies": lambda topic: [
-        Rule(Kind.TOPIC, topic, Operation.ALL),
-        Rule(Kind.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, topic[:-2], Operation.WRITE, DENY, pattern=PREFIXED),
     ],
-    "the whole name as a prefix": lambda topic: [Rule(Kind.TOPIC, topic, Operation.WRITE, pattern=PREFIXED)],
-    "a longer prefix": lambda topic: [Rule(Kind.TOPIC, f"{topic}x", Operation.WRITE, pattern=PREFIXED)],
-    "all topics": lambda topic: [Rule(Kind.TOPIC, "*", Operation.READ)],
+    "the whole name as a prefix": lambda topic: [Rule(AclResourceType.TOPIC, topic, Operation.WRITE, pattern=PREFIXED)],
+    "a longer prefix": lambda topic: [Rule(AclResourceType.TOPIC, f"{topic}x", Operation.WRITE, pattern=PREFIXED)],
+    "all topics": lambda topic: [Rule(AclResourceType.TOPIC, "*", Operation.READ)],
     "all topics denied": lambda topic: [
-        Rule(Kind.TOPIC, "*", Operation.READ, DENY),
-        Rule(Kind.TOPIC, topic, Operation.ALL),
+        Rule(AclResourceType.TOPIC, "*", Operation.READ, DENY),
+        Rule(AclResourceType.TOPIC, topic, Operation.ALL),
     ],
 }
 
@@ -356,7 +359,7 @@ def test_what_may_be_done_with_a_topic(guarded: Both, name: str) -> None:
 
 def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarded: Both) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
-    with rules(guarded, Rule(Kind.TOPIC, topic, Operation.READ)):
+    with rules(guarded, Rule(AclResourceType.TOPIC, topic, Operation.READ)):
         for version in (3, 12):
             request = produce(version, (topic, 0, batch()), (open_topic, 0, batch()), acks=0)
             assert guarded.tell(request, version) == ("closed", "closed")
@@ -366,12 +369,12 @@ def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarde
 def test_topics_are_made_by_those_who_may(guarded: Both) -> None:
     names = ("mine-1", "mine-2", "theirs-1", "free-1")
     given = [
-        Rule(Kind.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
-        Rule(Kind.TOPIC, "mine-9", Operation.DESCRIBE),
-        Rule(Kind.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
-        Rule(Kind.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+        Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
+        Rule(AclResourceType.TOPIC, "mine-9", Operation.DESCRIBE),
+        Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
+        Rule(AclResourceType.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
     ]
     asked = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     asked += [CreatableTopic(name="theirs-2", num_partitions=1, replication_factor=1)] * 2
@@ -397,9 +400,9 @@ def test_topics_are_deleted_by_those_who_may(guarded: Both, operation: Operation
         return DeleteTopicsRequest(topics=states, timeout_ms=5000)
 
     given = [
-        *(Rule(Kind.TOPIC, topic, operation) for topic in topics),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+        *(Rule(AclResourceType.TOPIC, topic, operation) for topic in topics),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
     ]
     with rules(guarded, *given):
         names = [topics[0], "nowhere"]
@@ -446,7 +449,7 @@ def about_group(group: str, topic: str) -> list[tuple[Asked, int]]:
 
 def test_a_group_is_for_those_who_may(guarded: Both) -> None:
     topic = guarded.new_topic()
-    with rules(guarded, Rule(Kind.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
+    with rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
         for request, version in about_group("closed", topic):
             guarded.same(request, version, messages=Messages.LOOSELY)
 
@@ -454,7 +457,7 @@ def test_a_group_is_for_those_who_may(guarded: Both) -> None:
 def test_transactional_ids_and_idempotence(guarded: Both) -> None:
     topic = guarded.new_topic()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    with rules(guarded, Rule(Kind.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
+    with rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
         for version in (3, 12, 13):
             guarded.same(produce(version, (topic, 0, data), transactional_id="closed"), version)
         for version in (0, 4):
@@ -465,24 +468,24 @@ def test_transactional_ids_and_idempotence(guarded: Both) -> None:
 
 IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
     "no rules for topics": ([], True),
-    "all topics denied": ([Rule(Kind.TOPIC, "*", Operation.WRITE, DENY)], False),
+    "all topics denied": ([Rule(AclResourceType.TOPIC, "*", Operation.WRITE, DENY)], False),
     "one topic allowed": (
-        [Rule(Kind.TOPIC, "*", Operation.READ), Rule(Kind.TOPIC, "one", Operation.WRITE)],
+        [Rule(AclResourceType.TOPIC, "*", Operation.READ), Rule(AclResourceType.TOPIC, "one", Operation.WRITE)],
         True,
     ),
     "one topic allowed and denied": (
         [
-            Rule(Kind.TOPIC, "*", Operation.READ),
-            Rule(Kind.TOPIC, "one", Operation.WRITE),
-            Rule(Kind.TOPIC, "on", Operation.ALL, DENY, pattern=PREFIXED),
+            Rule(AclResourceType.TOPIC, "*", Operation.READ),
+            Rule(AclResourceType.TOPIC, "one", Operation.WRITE),
+            Rule(AclResourceType.TOPIC, "on", Operation.ALL, DENY, pattern=PREFIXED),
         ],
         False,
     ),
     "a prefix allowed, a longer one denied": (
         [
-            Rule(Kind.TOPIC, "*", Operation.READ),
-            Rule(Kind.TOPIC, "on", Operation.WRITE, pattern=PREFIXED),
-            Rule(Kind.TOPIC, "one", Operation.WRITE, DENY, pattern=PREFIXED),
+            Rule(AclResourceType.TOPIC, "*", Operation.READ),
+            Rule(AclResourceType.TOPIC, "on", Operation.WRITE, pattern=PREFIXED),
+            Rule(AclResourceType.TOPIC, "one", Operation.WRITE, DENY, pattern=PREFIXED),
         ],
         True,
     ),
@@ -506,9 +509,9 @@ def test_who_may_write_anything_may_write_idempotently(guarded: Both, name: str)
 def keep_control() -> list[Rule]:
     """Rules for the cluster under which the nodes go on, and this client can remove rules again."""
     return [
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
+        Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
     ]
 
 
@@ -560,7 +563,9 @@ def about_cluster() -> list[tuple[Asked, int]]:
     ids=str,
 )
 def test_what_may_be_done_with_the_cluster(guarded: Both, more: tuple[Operation, ...]) -> None:
-    with rules(guarded, *keep_control(), *(Rule(Kind.CLUSTER, CLUSTER_NAME, operation) for operation in more)):
+    with rules(
+        guarded, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
+    ):
         for request, version in about_cluster():
             guarded.same(request, version, ignoring=VARYING)
 
@@ -584,7 +589,7 @@ VARYING = (
 
 def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: Both) -> None:
     """Through a broker or at a controller; and who may not alter it changes none."""
-    denied = Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
+    denied = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
     with rules(guarded, *keep_control()):
         guarded.same(CreateAclsRequest(creations=[creation(denied)]), 3)
         deadline = time.monotonic() + 20
@@ -599,7 +604,7 @@ def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: Both) -> None:
 def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: Both) -> None:
     """To alter the cluster is not to alter its settings, wherever one asks."""
     with rules(guarded, *keep_control()):
-        others = Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
+        others = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
         with rules(guarded, others):
             for request in (AlterClientQuotasRequest(), UpdateFeaturesRequest(validate_only=True)):
                 for listener in ("PLAINTEXT", "CONTROLLER"):
@@ -608,16 +613,16 @@ def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: Both) -> Non
 
 def test_rules_are_told_by_filter(guarded: Both) -> None:
     given = [
-        Rule(Kind.TOPIC, "told", Operation.READ),
-        Rule(Kind.TOPIC, "tol", Operation.WRITE, DENY, SOMEBODY, "192.0.2.7", PREFIXED),
-        Rule(Kind.TOPIC, "*", Operation.DESCRIBE),
-        Rule(Kind.GROUP, "told", Operation.READ),
-        Rule(Kind.TRANSACTIONAL_ID, "told", Operation.WRITE),
+        Rule(AclResourceType.TOPIC, "told", Operation.READ),
+        Rule(AclResourceType.TOPIC, "tol", Operation.WRITE, DENY, SOMEBODY, "192.0.2.7", PREFIXED),
+        Rule(AclResourceType.TOPIC, "*", Operation.DESCRIBE),
+        Rule(AclResourceType.GROUP, "told", Operation.READ),
+        Rule(AclResourceType.TRANSACTIONAL_ID, "told", Operation.WRITE),
     ]
     with rules(guarded, *given):
         for fields in (
             {},
-            {"resource_type_filter": Kind.TOPIC},
+            {"resource_type_filter": AclResourceType.TOPIC},
             {"resource_name_filter": "told"},
             {"resource_name_filter": "told", "pattern_type_filter": MATCH},
             {"resource_name_filter": "told", "pattern_type_filter": PREFIXED},
@@ -626,7 +631,7 @@ def test_rules_are_told_by_filter(guarded: Both) -> None:
             {"host_filter": "192.0.2.7"},
             {"operation": Operation.WRITE},
             {"permission_type": DENY},
-            {"resource_type_filter": Kind.USER},
+            {"resource_type_filter": AclResourceType.USER},
         ):
             for version in (1, 2, 3):
                 guarded.same(everything(**fields), version)
@@ -634,10 +639,10 @@ def test_rules_are_told_by_filter(guarded: Both) -> None:
 
 def test_rules_that_cannot_be(guarded: Both) -> None:
     bad = [
-        Rule(Kind.CLUSTER, "another", Operation.ALTER),
-        Rule(Kind.TOPIC, "", Operation.READ),
-        Rule(Kind.TOPIC, "fine", Operation.READ),
-        Rule(Kind.TOPIC, "fine", Operation.READ, principal="nocolon"),
+        Rule(AclResourceType.CLUSTER, "another", Operation.ALTER),
+        Rule(AclResourceType.TOPIC, "", Operation.READ),
+        Rule(AclResourceType.TOPIC, "fine", Operation.READ),
+        Rule(AclResourceType.TOPIC, "fine", Operation.READ, principal="nocolon"),
     ]
     for each in bad[:2]:
         guarded.same(CreateAclsRequest(creations=[creation(each)]), 3, messages=Messages.LOOSELY)
@@ -649,16 +654,16 @@ def test_rules_that_cannot_be(guarded: Both) -> None:
 
 def test_rules_are_removed_by_filter(guarded: Both) -> None:
     given = [
-        Rule(Kind.TOPIC, "gone-1", Operation.READ),
-        Rule(Kind.TOPIC, "gone-1", Operation.WRITE),
-        Rule(Kind.GROUP, "gone-1", Operation.READ),
+        Rule(AclResourceType.TOPIC, "gone-1", Operation.READ),
+        Rule(AclResourceType.TOPIC, "gone-1", Operation.WRITE),
+        Rule(AclResourceType.GROUP, "gone-1", Operation.READ),
     ]
     before = count_rules(guarded)[0]
     guarded.same(CreateAclsRequest(creations=[creation(each) for each in given]), 2)
     wait_for_rules(guarded, before + 3)
     filters = [
         DeleteAclsFilter(
-            resource_type_filter=Kind.TOPIC,
+            resource_type_filter=AclResourceType.TOPIC,
             resource_name_filter="gone-1",
             pattern_type_filter=MATCH,
             principal_filter=None,
@@ -667,7 +672,7 @@ def test_rules_are_removed_by_filter(guarded: Both) -> None:
             permission_type=ANY,
         ),
         removal(given[2]),
-        removal(Rule(Kind.TOPIC, "never", Operation.READ)),
+        removal(Rule(AclResourceType.TOPIC, "never", Operation.READ)),
     ]
     guarded.same(DeleteAclsRequest(filters=filters), 3)
     wait_for_rules(guarded, before)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Operation, ResourceType
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.principal import DefaultPrincipal
 from ottla.protocol.messages.rpc.add_raft_voter import AddRaftVoterRequest
@@ -265,7 +265,7 @@ def test_a_forwarded_request_is_charged_to_its_client_and_mutes_the_clients_brok
 
 def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: Both) -> None:
     """The client of the envelope has no quota: what mutes its connection is the request inside."""
-    with rules(slow, Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALL)):
+    with rules(slow, Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL)):
         set_quotas(slow, (SLOW, "request_percentage", None))
         for request, version in (
             (LISTED, 0),
@@ -278,8 +278,8 @@ def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: Both) ->
 
 def test_a_refused_request_of_a_node_counts(slow: Both) -> None:
     given = (
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.ALL),
-        Rule(Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, DENY, ME),
+        Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL),
+        Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, DENY, ME),
     )
     with slow.elsewhere() as other:
         other.same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)

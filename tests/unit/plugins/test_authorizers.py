@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bench.harness.kafka_jars import class_path
 
-from ottla.broker.authorization.actions import SUPPORTED, Kind
+from ottla.broker.authorization.actions import SUPPORTED_OPERATIONS, ResourceType
 from ottla.protocol.errors import (
     ClusterAuthorizationFailed,
     InvalidRequest,
@@ -111,13 +111,13 @@ def test_operations_are_told_and_topics_that_may_not_be_seen_are_left_out(tmp_pa
             ask_alone(node, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         wanted = MetadataRequest(topics=None, include_topic_authorized_operations=True)
         answer = ask_alone(node, wanted, 9)
-        every_topic_operation = sum(1 << operation for operation in SUPPORTED[Kind.TOPIC])
+        every_topic_operation = sum(1 << operation for operation in SUPPORTED_OPERATIONS[ResourceType.TOPIC])
         assert {topic.name: topic.topic_authorized_operations for topic in answer.topics} == {
             "open": every_topic_operation,
             "open-2": every_topic_operation,
         }
         described = ask_alone(node, DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
-        every_cluster_operation = sum(1 << operation for operation in SUPPORTED[Kind.CLUSTER])
+        every_cluster_operation = sum(1 << operation for operation in SUPPORTED_OPERATIONS[ResourceType.CLUSTER])
         assert described.cluster_authorized_operations == every_cluster_operation
 
 

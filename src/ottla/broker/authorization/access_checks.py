@@ -1,11 +1,11 @@
-"""Asks the authorizer, for guards and handlers.
+"""Questions of guards and handlers to the authorizer.
 
-A guard is called with each request of its API before the handler, on nodes that have an authorizer. It raises if the
-client may not ask this at all; or it takes what the client may not touch out of the request, and has it put into the
-answer with its error (`call.amend`). So handlers know nothing of rules, and nodes without rules do not pay for them.
+On nodes that have an authorizer, an API's guard runs before the handler. It raises if the client may not send the
+request at all. Otherwise it removes denied items from the request, and adds them to the response with their error
+(`call.amend`). So handlers know nothing of ACLs, and nodes without ACLs do not pay for them.
 
-An authorizer in another thread or process answers later: its question is an exception (`Unanswered`), after which the
-guard, the handler or the amendment is repeated with the answers. So all three ask before they change anything.
+An authorizer in another thread or process decides later. It raises `Unanswered`, and the guard, the handler or the
+amendment runs again when the decisions are known. So all three ask before they change anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Action, Kind, Operation, Unanswered
+from ottla.broker.authorization.actions import CLUSTER_NAME, Action, Operation, ResourceType, Unanswered
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import Guard
 from ottla.protocol.errors import (
@@ -26,84 +26,101 @@ from ottla.protocol.errors import (
 
 T = TypeVar("T")
 
-TOPIC_REFUSED: Final = TopicAuthorizationFailed.code
-GROUP_REFUSED: Final = GroupAuthorizationFailed.code
+TOPIC_DENIED: Final = TopicAuthorizationFailed.code
+GROUP_DENIED: Final = GroupAuthorizationFailed.code
 
 
-def may(
-    call: Call[Any], operation: Operation, kind: Kind, name: str = CLUSTER_NAME, *, log_if_denied: bool = True
+def is_allowed(
+    call: Call[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str = CLUSTER_NAME,
+    *,
+    log_if_denied: bool = True,
 ) -> bool:
-    """Whether the client may do one thing."""
+    """Return whether the client may perform an operation on a resource."""
     authorizer = call.node.authorizer
     if authorizer is None:
         return True
-    action = Action(operation, kind, name, log_if_denied=log_if_denied)
+    action = Action(operation, resource_type, name, log_if_denied=log_if_denied)
     return bool(authorizer.authorize(call, [action])[0])
 
 
-def allowed(
-    call: Call[Any], operation: Operation, kind: Kind, names: Iterable[str], *, log_if_denied: bool = True
+def filter_allowed(
+    call: Call[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+    *,
+    log_if_denied: bool = True,
 ) -> Collection[str]:
-    """The names with which the client may do something; each is asked about once, with the number of its references."""
+    """Return the names that the client may use; the authorizer gets each once, with the number of its references."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
-    return allowed_of(call, operation, kind, counts, log_if_denied=log_if_denied)
+    return filter_allowed_counted(call, operation, resource_type, counts, log_if_denied=log_if_denied)
 
 
-def allowed_of(
-    call: Call[Any], operation: Operation, kind: Kind, counts: Mapping[str, int], *, log_if_denied: bool = True
+def filter_allowed_counted(
+    call: Call[Any],
+    operation: Operation,
+    resource_type: ResourceType,
+    counts: Mapping[str, int],
+    *,
+    log_if_denied: bool = True,
 ) -> Collection[str]:
-    """As `allowed`, for names whose references are counted."""
+    """Return the names that the client may use, as `filter_allowed` does; the references are counted already."""
     authorizer = call.node.authorizer
     if authorizer is None or not counts:
         return counts.keys()
-    actions = [Action(operation, kind, name, count, True, log_if_denied) for name, count in counts.items()]
+    actions = [Action(operation, resource_type, name, count, True, log_if_denied) for name, count in counts.items()]
     results = authorizer.authorize(call, actions)
     if False not in results:
         return counts.keys()
     return {action.name for action, result in zip(actions, results, strict=True) if result}
 
 
-def split(
+def split_allowed(
     call: Call[Any],
     operation: Operation,
-    kind: Kind,
+    resource_type: ResourceType,
     items: Iterable[T],
-    name_of: Callable[[T], str],
+    name_of: Callable[[T], str | None],
     *,
     log_if_denied: bool = True,
 ) -> tuple[list[T], list[T]]:
-    """What may be touched, and what may not."""
-    given = list(items)
-    names = [name_of(item) for item in given]
-    good_names = allowed(call, operation, kind, names, log_if_denied=log_if_denied)
-    good = [item for item, name in zip(given, names, strict=True) if name in good_names]
-    if len(good) == len(given):
-        return good, []
-    return good, [item for item, name in zip(given, names, strict=True) if name not in good_names]
+    """Return the items that the client may use, those without a name among them, and the denied ones."""
+    listed = list(items)
+    names = [name_of(item) for item in listed]
+    asked = (name for name in names if name is not None)
+    allowed_names = filter_allowed(call, operation, resource_type, asked, log_if_denied=log_if_denied)
+    allowed: list[T] = []
+    denied: list[T] = []
+    for item, name in zip(listed, names, strict=True):
+        (allowed if name is None or name in allowed_names else denied).append(item)
+    return allowed, denied
 
 
 def require_cluster(call: Call[Any], operation: Operation) -> None:
-    """Raise unless the client may do something with the cluster."""
-    if not may(call, operation, Kind.CLUSTER):
-        raise ClusterAuthorizationFailed("Cluster authorization failed.")
+    """Raise ClusterAuthorizationFailed unless the client may perform an operation on the cluster."""
+    if not is_allowed(call, operation, ResourceType.CLUSTER):
+        raise authorization_error(ResourceType.CLUSTER)
 
 
 def require_group(call: Call[Any], operation: Operation, group_id: str) -> None:
-    """Raise unless the client may do something with a group."""
-    if not may(call, operation, Kind.GROUP, group_id):
-        raise GroupAuthorizationFailed("Group authorization failed.")
+    """Raise GroupAuthorizationFailed unless the client may perform an operation on a group."""
+    if not is_allowed(call, operation, ResourceType.GROUP, group_id):
+        raise authorization_error(ResourceType.GROUP)
 
 
 def require_transactional_id(call: Call[Any], operation: Operation, transactional_id: str) -> None:
-    """Raise unless the client may do something with a transactional id."""
-    if not may(call, operation, Kind.TRANSACTIONAL_ID, transactional_id):
-        raise TransactionalIdAuthorizationFailed("Transactional Id authorization failed.")
+    """Raise TransactionalIdAuthorizationFailed unless the client may perform an operation on a transactional id."""
+    if not is_allowed(call, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        raise authorization_error(ResourceType.TRANSACTIONAL_ID)
 
 
-async def answered(call: Call[Any], ask: Callable[[], T]) -> T:
-    """What `ask` yields when the authorizer has answered its questions; it changes nothing before its last one."""
+async def ask_authorizer(call: Call[Any], ask: Callable[[], T]) -> T:
+    """Call `ask` until the authorizer has answered all its questions; `ask` changes nothing before its last one."""
     while True:
         try:
             return ask()
@@ -111,19 +128,19 @@ async def answered(call: Call[Any], ask: Callable[[], T]) -> T:
             call.learn(await question.answers())
 
 
-def when_answered(call: Call[Any], act: Callable[[], object]) -> None:
-    """Act, now or as soon as the authorizer has answered; `act` changes nothing before its last question.
+def run_when_decided(call: Call[Any], act: Callable[[], object]) -> None:
+    """Call `act` now, or when the authorizer has answered; `act` changes nothing before its last question.
 
-    If the authorizer cannot decide, everything is refused.
+    If the authorizer cannot decide, everything is denied.
     """
     try:
         act()
     except Unanswered as question:
-        question.then(call, lambda: when_answered(call, act))
+        question.then(call, lambda: run_when_decided(call, act))
 
 
 def of_cluster(operation: Operation) -> Guard:
-    """A guard that asks for one operation on the cluster."""
+    """Return a guard that requires an operation on the cluster."""
 
     def guard(call: Call[Any], request: Any) -> None:
         require_cluster(call, operation)
@@ -132,7 +149,7 @@ def of_cluster(operation: Operation) -> Guard:
 
 
 def of_group(operation: Operation) -> Guard:
-    """A guard that asks for one operation on the group that the request names."""
+    """Return a guard that requires an operation on the group of the request."""
 
     def guard(call: Call[Any], request: Any) -> None:
         require_group(call, operation, request.group_id)
@@ -140,27 +157,27 @@ def of_group(operation: Operation) -> Guard:
     return guard
 
 
-def answered_with(call: Call[Any], field: str, refused: Iterable[Any]) -> None:
-    """Have answers for what was taken out put into a list of the response."""
-    more = list(refused)
-    if not more:
+def append_denied(call: Call[Any], field: str, denied: Iterable[Any]) -> None:
+    """Add the results of denied items to a list of the response."""
+    results = list(denied)
+    if not results:
         return
 
     def amend(response: Any) -> Any:
-        getattr(response, field).extend(more)
+        getattr(response, field).extend(results)
         return response
 
     call.amend = amend
 
 
-def error_of(kind: Kind) -> ApiError:
-    """What a client is told who may not do something with a resource of a kind."""
-    match kind:
-        case Kind.TOPIC:
+def authorization_error(resource_type: ResourceType) -> ApiError:
+    """Return the error for a client that may not perform an operation on a resource, in Kafka's words."""
+    match resource_type:
+        case ResourceType.TOPIC:
             return TopicAuthorizationFailed("Topic authorization failed.")
-        case Kind.GROUP:
+        case ResourceType.GROUP:
             return GroupAuthorizationFailed("Group authorization failed.")
-        case Kind.TRANSACTIONAL_ID:
+        case ResourceType.TRANSACTIONAL_ID:
             return TransactionalIdAuthorizationFailed("Transactional Id authorization failed.")
         case _:
             return ClusterAuthorizationFailed("Cluster authorization failed.")

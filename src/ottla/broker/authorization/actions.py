@@ -28,7 +28,7 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class Kind(IntEnum):
+class ResourceType(IntEnum):
     """What it is done with."""
 
     TOPIC = 2
@@ -42,8 +42,8 @@ class Kind(IntEnum):
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one cluster that there is."""
 
-SUPPORTED: Final[dict[Kind, tuple[Operation, ...]]] = {
-    Kind.TOPIC: (
+SUPPORTED_OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
         Operation.READ,
         Operation.WRITE,
         Operation.CREATE,
@@ -53,14 +53,14 @@ SUPPORTED: Final[dict[Kind, tuple[Operation, ...]]] = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    Kind.GROUP: (
+    ResourceType.GROUP: (
         Operation.READ,
         Operation.DESCRIBE,
         Operation.DELETE,
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    Kind.CLUSTER: (
+    ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.CLUSTER_ACTION,
         Operation.DESCRIBE_CONFIGS,
@@ -77,7 +77,7 @@ class Action(NamedTuple):
     """One operation on one resource, as an authorizer is asked about it."""
 
     operation: Operation
-    kind: Kind
+    kind: ResourceType
     name: str
     references: int = 1
     """How often the request names the resource: each of its partitions, for example."""
@@ -130,7 +130,7 @@ class Unanswered(Exception):
         raise NotImplementedError
 
 
-class AclKeeper(Protocol):
+class AclStore(Protocol):
     """What keeps an authorizer's ACLs elsewhere than in the cluster's metadata."""
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
@@ -158,7 +158,7 @@ class Authorizer(Protocol):
         ...
 
     @property
-    def keeper(self) -> AclKeeper | None:
+    def keeper(self) -> AclStore | None:
         """What keeps its ACLs; None if they are in the cluster's metadata."""
         ...
 
@@ -166,6 +166,6 @@ class Authorizer(Protocol):
         """Whether each of the actions is allowed."""
         ...
 
-    def authorize_any(self, asking: Any, operation: Operation, kind: Kind) -> bool:
+    def authorize_any(self, asking: Any, operation: Operation, kind: ResourceType) -> bool:
         """Whether the operation is allowed on at least one resource of a kind."""
         ...

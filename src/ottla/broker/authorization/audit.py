@@ -11,19 +11,19 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.broker.authorization.actions import Action, Asking, Kind, Operation
+from ottla.broker.authorization.actions import Action, Asking, Operation, ResourceType
 from ottla.metadata.image.values import Acl
 
 LOGGER: Final = "kafka.authorizer.logger"
 _TRACE: Final = 5
 
 _RESOURCES: Final = {
-    Kind.TOPIC: "Topic",
-    Kind.GROUP: "Group",
-    Kind.CLUSTER: "Cluster",
-    Kind.TRANSACTIONAL_ID: "TransactionalId",
-    Kind.DELEGATION_TOKEN: "DelegationToken",
-    Kind.USER: "User",
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    ResourceType.DELEGATION_TOKEN: "DelegationToken",
+    ResourceType.USER: "User",
 }
 _PATTERNS: Final = {3: "LITERAL", 4: "PREFIXED"}
 _PERMISSIONS: Final = {2: "DENY", 3: "ALLOW"}
@@ -46,7 +46,7 @@ class Rule:
         if acl is None:
             return self.name
         return (
-            f"MatchingAcl(acl=StandardAcl[resourceType={_name_of(Kind, acl.resource_type)},"
+            f"MatchingAcl(acl=StandardAcl[resourceType={_name_of(ResourceType, acl.resource_type)},"
             f" resourceName={acl.resource_name}, patternType={_PATTERNS.get(acl.pattern_type, 'UNKNOWN')},"
             f" principal={acl.principal}, host={acl.host}, operation={_name_of(Operation, acl.operation)},"
             f" permissionType={_PERMISSIONS.get(acl.permission_type, 'UNKNOWN')}])"
@@ -89,7 +89,7 @@ def _host(address: str) -> str:
     return ":".join(groups + rest)
 
 
-def _name_of(names: type[Kind] | type[Operation], code: int) -> str:
+def _name_of(names: type[ResourceType] | type[Operation], code: int) -> str:
     try:
         return names(code).name
     except ValueError:

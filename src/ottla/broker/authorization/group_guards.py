@@ -1,26 +1,37 @@
-"""Guards of what is asked of coordinators: groups, their offsets, transactions."""
+"""Guards of the APIs of coordinators: groups, their offsets, transactions."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ottla.broker.authorization.access_checks import (
-    GROUP_REFUSED,
-    TOPIC_REFUSED,
-    allowed,
-    answered_with,
-    error_of,
-    may,
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    append_denied,
+    authorization_error,
+    filter_allowed,
+    is_allowed,
+    of_group,
     require_cluster,
     require_group,
     require_transactional_id,
-    split,
+    split_allowed,
 )
-from ottla.broker.authorization.actions import Kind, Operation
-from ottla.broker.authorization.data_guards import name_of, split_topics
+from ottla.broker.authorization.actions import Operation, ResourceType
+from ottla.broker.authorization.guards import (
+    ItemGuard,
+    ResultFilter,
+    all_of,
+    item_itself,
+    name_field,
+    of_transactional_id,
+    resolve_topic_name,
+    topic_name,
+)
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
-from ottla.protocol.errors import OperationNotAttempted, TopicAuthorizationFailed, TransactionalIdAuthorizationFailed
+from ottla.protocol.errors import OperationNotAttempted, TransactionalIdAuthorizationFailed
 from ottla.protocol.messages.rpc import (
     add_partitions_to_txn,
     alter_share_group_offsets,
@@ -31,237 +42,227 @@ from ottla.protocol.messages.rpc import (
     describe_share_group_offsets,
     describe_transactions,
     find_coordinator,
-    list_groups,
-    list_transactions,
     offset_commit,
     offset_delete,
     offset_fetch,
     share_group_describe,
     txn_offset_commit,
 )
-from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
 
-_KINDS = {0: Kind.GROUP, 1: Kind.TRANSACTIONAL_ID}
+_KEY_TYPES = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _SHARE_KEYS = 2
 _NO_OFFSET = -1
 
 
 def guard_find_coordinator(call: Call[BrokerNode], request: find_coordinator.FindCoordinatorRequest) -> None:
-    """DESCRIBE on each group or transactional id."""
+    """Require DESCRIBE on each group or transactional id."""
     if request.key_type == _SHARE_KEYS:
         require_cluster(call, Operation.CLUSTER_ACTION)
-    kind = _KINDS.get(request.key_type)
-    if kind is None:
+    resource_type = _KEY_TYPES.get(request.key_type)
+    if resource_type is None:
         return
-    error = error_of(kind)
+    error = authorization_error(resource_type)
     if call.version < 4:
-        if not may(call, Operation.DESCRIBE, kind, request.key):
+        if not is_allowed(call, Operation.DESCRIBE, resource_type, request.key):
             raise error
         return
-    request.coordinator_keys, bad = split(call, Operation.DESCRIBE, kind, request.coordinator_keys, str)
-    answered_with(
+    keys, denied = split_allowed(call, Operation.DESCRIBE, resource_type, request.coordinator_keys, str)
+    request.coordinator_keys = keys
+    append_denied(
         call,
         "coordinators",
         (
             find_coordinator.Coordinator(
                 key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
             )
-            for key in bad
+            for key in denied
         ),
     )
 
 
-def guard_offset_commit(call: Call[BrokerNode], request: offset_commit.OffsetCommitRequest) -> None:
-    """READ on the group, and on each topic."""
-    require_group(call, Operation.READ, request.group_id)
-    request.topics, bad = split_topics(call, Operation.READ, request.topics)
-    answered_with(
-        call,
-        "topics",
-        (
-            offset_commit.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    offset_commit.OffsetCommitResponsePartition(
-                        partition_index=part.partition_index, error_code=TOPIC_REFUSED
-                    )
-                    for part in topic.partitions
-                ],
+guard_offset_commit = ItemGuard(
+    requires=(of_group(Operation.READ),),
+    operation=Operation.READ,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    name_of=topic_name,
+    results="topics",
+    deny=lambda topic: offset_commit.OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            offset_commit.OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=TOPIC_DENIED
             )
-            for topic in bad
-        ),
-    )
+            for partition in topic.partitions
+        ],
+    ),
+)
 
 
 def guard_offset_fetch(call: Call[BrokerNode], request: offset_fetch.OffsetFetchRequest) -> None:
-    """DESCRIBE on each group, and on each topic; of all topics, those are left out that may not be seen."""
+    """Require DESCRIBE on each group and each topic.
+
+    A request for all topics gets those that the client may describe.
+    """
     if call.version < 8:
         require_group(call, Operation.DESCRIBE, request.group_id)
-        _guard_one_group(call, request)
+        (_filter_all_topics if request.topics is None else _guard_topics_of_group)(call, request)
         return
-    request.groups, bad = split(call, Operation.DESCRIBE, Kind.GROUP, request.groups, lambda group: group.group_id)
-    refused = [offset_fetch.OffsetFetchResponseGroup(group_id=each.group_id, error_code=GROUP_REFUSED) for each in bad]
-    everything = {group.group_id for group in request.groups if group.topics is None}
-    hidden: dict[str, list[offset_fetch.OffsetFetchResponseTopics]] = {}
-    for group in request.groups:
-        if group.topics is not None:
-            hidden[group.group_id] = _hide_topics(call, group)
+    request.groups, denied_groups = split_allowed(
+        call, Operation.DESCRIBE, ResourceType.GROUP, request.groups, lambda group: group.group_id
+    )
+    denied = [
+        offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id, error_code=GROUP_DENIED)
+        for group in denied_groups
+    ]
+    all_topics = {group.group_id for group in request.groups if group.topics is None}
+    denied_topics = {
+        group.group_id: _take_denied_topics(call, group) for group in request.groups if group.topics is not None
+    }
 
     def amend(response: offset_fetch.OffsetFetchResponse) -> offset_fetch.OffsetFetchResponse:
-        found = [group for group in response.groups if not group.error_code]
-        seen = [_seen_topics(call, group) if group.group_id in everything else group.topics for group in found]
-        for group, topics in zip(found, seen, strict=True):
-            group.topics = [*topics, *hidden.get(group.group_id, ())]
-        response.groups.extend(refused)
+        groups = [group for group in response.groups if not group.error_code]
+        visible = [
+            _describable_topics(call, group) if group.group_id in all_topics else group.topics for group in groups
+        ]
+        for group, topics in zip(groups, visible, strict=True):
+            group.topics = [*topics, *denied_topics.get(group.group_id, ())]
+        response.groups.extend(denied)
         return response
 
     call.amend = amend
 
 
-def _seen_topics(
+def _describable_topics(
     call: Call[BrokerNode], group: offset_fetch.OffsetFetchResponseGroup
 ) -> list[offset_fetch.OffsetFetchResponseTopics]:
-    names = [name_of(call, topic.name, topic.topic_id) or "" for topic in group.topics]
-    seen = allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)
-    return [topic for topic, name in zip(group.topics, names, strict=True) if name in seen]
+    names = [resolve_topic_name(call, topic.name, topic.topic_id) or "" for topic in group.topics]
+    describable = filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    return [topic for topic, name in zip(group.topics, names, strict=True) if name in describable]
 
 
-def _hide_topics(
+def _take_denied_topics(
     call: Call[BrokerNode], group: offset_fetch.OffsetFetchRequestGroup
 ) -> list[offset_fetch.OffsetFetchResponseTopics]:
-    group.topics, bad = split_topics(call, Operation.DESCRIBE, group.topics or [])
+    group.topics, denied = split_allowed(
+        call, Operation.DESCRIBE, ResourceType.TOPIC, group.topics or [], partial(topic_name, call)
+    )
     return [
         offset_fetch.OffsetFetchResponseTopics(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
                 offset_fetch.OffsetFetchResponsePartitions(
-                    partition_index=number, committed_offset=_NO_OFFSET, error_code=TOPIC_REFUSED
+                    partition_index=index, committed_offset=_NO_OFFSET, error_code=TOPIC_DENIED
                 )
-                for number in topic.partition_indexes
+                for index in topic.partition_indexes
             ],
         )
-        for topic in bad
+        for topic in denied
     ]
 
 
-def _guard_one_group(call: Call[BrokerNode], request: offset_fetch.OffsetFetchRequest) -> None:
-    if request.topics is None:
+_filter_all_topics = ResultFilter(
+    operation=Operation.DESCRIBE, resource_type=ResourceType.TOPIC, results="topics", name_of=name_field
+)
 
-        def amend(response: offset_fetch.OffsetFetchResponse) -> offset_fetch.OffsetFetchResponse:
-            response.topics, _ = split(call, Operation.DESCRIBE, Kind.TOPIC, response.topics, lambda topic: topic.name)
-            return response
-
-        call.amend = amend
-        return
-    request.topics, bad = split(call, Operation.DESCRIBE, Kind.TOPIC, request.topics, lambda topic: topic.name)
-    answered_with(
-        call,
-        "topics",
-        (
-            offset_fetch.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_fetch.OffsetFetchResponsePartition(
-                        partition_index=number, committed_offset=_NO_OFFSET, error_code=TOPIC_REFUSED
-                    )
-                    for number in topic.partition_indexes
-                ],
+_guard_topics_of_group = ItemGuard(
+    operation=Operation.DESCRIBE,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    results="topics",
+    deny=lambda topic: offset_fetch.OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            offset_fetch.OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=_NO_OFFSET, error_code=TOPIC_DENIED
             )
-            for topic in bad
-        ),
-    )
+            for index in topic.partition_indexes
+        ],
+    ),
+)
 
+guard_describe_groups = ItemGuard(
+    operation=Operation.DESCRIBE,
+    resource_type=ResourceType.GROUP,
+    items="groups",
+    name_of=item_itself,
+    results="groups",
+    deny=lambda group_id: describe_groups.DescribedGroup(group_id=group_id, error_code=GROUP_DENIED),
+)
 
-def guard_describe_groups(call: Call[BrokerNode], request: describe_groups.DescribeGroupsRequest) -> None:
-    """DESCRIBE on each group."""
-    request.groups, bad = split(call, Operation.DESCRIBE, Kind.GROUP, request.groups, str)
-    answered_with(
-        call, "groups", (describe_groups.DescribedGroup(group_id=each, error_code=GROUP_REFUSED) for each in bad)
-    )
+guard_list_groups = ResultFilter(
+    exempt=Operation.DESCRIBE,
+    operation=Operation.DESCRIBE,
+    resource_type=ResourceType.GROUP,
+    results="groups",
+    name_of=lambda _, group: str(group.group_id),
+    log_if_denied=False,
+)
 
+guard_delete_groups = ItemGuard(
+    operation=Operation.DELETE,
+    resource_type=ResourceType.GROUP,
+    items="groups_names",
+    name_of=item_itself,
+    results="results",
+    deny=lambda group_id: delete_groups.DeletableGroupResult(group_id=group_id, error_code=GROUP_DENIED),
+)
 
-def guard_list_groups(call: Call[BrokerNode], request: list_groups.ListGroupsRequest) -> None:
-    """DESCRIBE on the cluster shows all groups; otherwise those are told that may be described themselves."""
-    if may(call, Operation.DESCRIBE, Kind.CLUSTER, log_if_denied=False):
-        return
-
-    def amend(response: list_groups.ListGroupsResponse) -> list_groups.ListGroupsResponse:
-        response.groups, _ = split(
-            call, Operation.DESCRIBE, Kind.GROUP, response.groups, lambda group: group.group_id, log_if_denied=False
-        )
-        return response
-
-    call.amend = amend
-
-
-def guard_delete_groups(call: Call[BrokerNode], request: delete_groups.DeleteGroupsRequest) -> None:
-    """DELETE on each group."""
-    request.groups_names, bad = split(call, Operation.DELETE, Kind.GROUP, request.groups_names, str)
-    answered_with(
-        call, "results", (delete_groups.DeletableGroupResult(group_id=each, error_code=GROUP_REFUSED) for each in bad)
-    )
-
-
-def guard_offset_delete(call: Call[BrokerNode], request: offset_delete.OffsetDeleteRequest) -> None:
-    """DELETE on the group, READ on each topic."""
-    require_group(call, Operation.DELETE, request.group_id)
-    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.name)
-    answered_with(
-        call,
-        "topics",
-        (
-            offset_delete.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_delete.OffsetDeleteResponsePartition(
-                        partition_index=part.partition_index, error_code=TOPIC_REFUSED
-                    )
-                    for part in topic.partitions
-                ],
+guard_offset_delete = ItemGuard(
+    requires=(of_group(Operation.DELETE),),
+    operation=Operation.READ,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    results="topics",
+    deny=lambda topic: offset_delete.OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            offset_delete.OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index, error_code=TOPIC_DENIED
             )
-            for topic in bad
-        ),
-    )
+            for partition in topic.partitions
+        ],
+    ),
+)
 
 
 def guard_group_heartbeat(call: Call[BrokerNode], request: ConsumerGroupHeartbeatRequest) -> None:
-    """READ on the group, DESCRIBE on every topic that is subscribed to."""
+    """Require READ on the group, and DESCRIBE on every subscribed topic."""
     require_group(call, Operation.READ, request.group_id)
     names = set(request.subscribed_topic_names or ())
-    if len(allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)) < len(names):
-        raise TopicAuthorizationFailed("Topic authorization failed.")
+    if len(filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)) < len(names):
+        raise authorization_error(ResourceType.TOPIC)
 
 
 def guard_consumer_group_describe(
     call: Call[BrokerNode], request: consumer_group_describe.ConsumerGroupDescribeRequest
 ) -> None:
-    """DESCRIBE on each group; a group is not told of that has topics which the client may not see."""
-    _guard_described(call, request, consumer_group_describe.DescribedGroup)
+    """Require DESCRIBE on each group, and on all its topics."""
+    _guard_group_describe(call, request, consumer_group_describe.DescribedGroup)
 
 
 def guard_share_group_describe(call: Call[BrokerNode], request: share_group_describe.ShareGroupDescribeRequest) -> None:
-    """As for consumer groups."""
-    _guard_described(call, request, share_group_describe.DescribedGroup)
+    """Require DESCRIBE on each group, and on all its topics."""
+    _guard_group_describe(call, request, share_group_describe.DescribedGroup)
 
 
-def _guard_described(call: Call[BrokerNode], request: Any, described: Any) -> None:
-    request.group_ids, bad = split(call, Operation.DESCRIBE, Kind.GROUP, request.group_ids, str)
-    refused = [described(group_id=each, error_code=GROUP_REFUSED) for each in bad]
+def _guard_group_describe(call: Call[BrokerNode], request: Any, described_group: Any) -> None:
+    request.group_ids, denied_ids = split_allowed(call, Operation.DESCRIBE, ResourceType.GROUP, request.group_ids, str)
+    denied = [described_group(group_id=group_id, error_code=GROUP_DENIED) for group_id in denied_ids]
 
     def amend(response: Any) -> Any:
-        for number, group in enumerate(response.groups):
+        for index, group in enumerate(response.groups):
             names = {name for member in group.members for name in _topics_of(member)}
-            if len(allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)) < len(names):
-                response.groups[number] = described(
+            if len(filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)) < len(names):
+                response.groups[index] = described_group(
                     group_id=group.group_id,
-                    error_code=TOPIC_REFUSED,
+                    error_code=TOPIC_DENIED,
                     error_message="The group has described topic(s) that the client is not authorized to describe.",
                 )
-        response.groups.extend(refused)
+        response.groups.extend(denied)
         return response
 
     call.amend = amend
@@ -271,207 +272,190 @@ def _topics_of(member: Any) -> set[str]:
     names = set(member.subscribed_topic_names)
     for assignment in (member.assignment, getattr(member, "target_assignment", None)):
         if assignment is not None:
-            names |= {part.topic_name for part in assignment.topic_partitions}
+            names |= {partition.topic_name for partition in assignment.topic_partitions}
     return names
 
 
 def guard_describe_share_group_offsets(
     call: Call[BrokerNode], request: describe_share_group_offsets.DescribeShareGroupOffsetsRequest
 ) -> None:
-    """DESCRIBE on each group, and on each topic; of all topics, those are left out that may not be seen."""
-    asked = describe_share_group_offsets
-    request.groups, bad = split(call, Operation.DESCRIBE, Kind.GROUP, request.groups, lambda group: group.group_id)
-    refused = [
-        asked.DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id, error_code=GROUP_REFUSED) for each in bad
+    """Require DESCRIBE on each group and each topic.
+
+    A request for all topics gets those that the client may describe.
+    """
+    request.groups, denied_groups = split_allowed(
+        call, Operation.DESCRIBE, ResourceType.GROUP, request.groups, lambda group: group.group_id
+    )
+    denied = [
+        describe_share_group_offsets.DescribeShareGroupOffsetsResponseGroup(
+            group_id=group.group_id, error_code=GROUP_DENIED
+        )
+        for group in denied_groups
     ]
-    everything = {group.group_id for group in request.groups if group.topics is None}
-    hidden: dict[str, list[describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic]] = {}
+    all_topics = {group.group_id for group in request.groups if group.topics is None}
+    denied_topics: dict[str, list[describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic]] = {}
     for group in request.groups:
         if group.topics is not None:
-            group.topics, unseen = split(
-                call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name
+            group.topics, unseen = split_allowed(
+                call, Operation.DESCRIBE, ResourceType.TOPIC, group.topics, lambda topic: topic.topic_name
             )
-            hidden[group.group_id] = [_unseen_share_topic(topic) for topic in unseen]
+            denied_topics[group.group_id] = [_deny_share_topic(topic) for topic in unseen]
 
     def amend(
         response: describe_share_group_offsets.DescribeShareGroupOffsetsResponse,
     ) -> describe_share_group_offsets.DescribeShareGroupOffsetsResponse:
-        seen = [
-            split(call, Operation.DESCRIBE, Kind.TOPIC, group.topics, lambda topic: topic.topic_name)[0]
-            if group.group_id in everything
+        visible = [
+            split_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, group.topics, lambda topic: topic.topic_name)[0]
+            if group.group_id in all_topics
             else group.topics
             for group in response.groups
         ]
-        for group, topics in zip(response.groups, seen, strict=True):
+        for group, topics in zip(response.groups, visible, strict=True):
             group.topics = topics
             if not group.error_code:
-                group.topics.extend(hidden.get(group.group_id, ()))
-        response.groups.extend(refused)
+                group.topics.extend(denied_topics.get(group.group_id, ()))
+        response.groups.extend(denied)
         return response
 
     call.amend = amend
 
 
-def _unseen_share_topic(
+def _deny_share_topic(
     topic: describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic,
 ) -> describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic:
     return describe_share_group_offsets.DescribeShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
         partitions=[
             describe_share_group_offsets.DescribeShareGroupOffsetsResponsePartition(
-                partition_index=number,
+                partition_index=index,
                 start_offset=_NO_OFFSET,
-                error_code=TOPIC_REFUSED,
+                error_code=TOPIC_DENIED,
                 error_message="Topic authorization failed.",
             )
-            for number in topic.partitions
+            for index in topic.partitions
         ],
     )
 
 
-def guard_alter_share_group_offsets(
-    call: Call[BrokerNode], request: alter_share_group_offsets.AlterShareGroupOffsetsRequest
-) -> None:
-    """READ on the group, and on each topic."""
-    require_group(call, Operation.READ, request.group_id)
-    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.topic_name)
-    answered_with(
-        call,
-        "responses",
-        (
-            alter_share_group_offsets.AlterShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                partitions=[
-                    alter_share_group_offsets.AlterShareGroupOffsetsResponsePartition(
-                        partition_index=part.partition_index,
-                        error_code=TOPIC_REFUSED,
-                        error_message="Topic authorization failed.",
-                    )
-                    for part in topic.partitions
-                ],
+guard_alter_share_group_offsets = ItemGuard(
+    requires=(of_group(Operation.READ),),
+    operation=Operation.READ,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    name_of=lambda _, topic: str(topic.topic_name),
+    results="responses",
+    deny=lambda topic: alter_share_group_offsets.AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            alter_share_group_offsets.AlterShareGroupOffsetsResponsePartition(
+                partition_index=partition.partition_index,
+                error_code=TOPIC_DENIED,
+                error_message="Topic authorization failed.",
             )
-            for topic in bad
-        ),
-    )
+            for partition in topic.partitions
+        ],
+    ),
+)
 
-
-def guard_delete_share_group_offsets(
-    call: Call[BrokerNode], request: delete_share_group_offsets.DeleteShareGroupOffsetsRequest
-) -> None:
-    """DELETE on the group, READ on each topic."""
-    require_group(call, Operation.DELETE, request.group_id)
-    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.topic_name)
-    answered_with(
-        call,
-        "responses",
-        (
-            delete_share_group_offsets.DeleteShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name, error_code=TOPIC_REFUSED, error_message="Topic authorization failed."
-            )
-            for topic in bad
-        ),
-    )
+guard_delete_share_group_offsets = ItemGuard(
+    requires=(of_group(Operation.DELETE),),
+    operation=Operation.READ,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    name_of=lambda _, topic: str(topic.topic_name),
+    results="responses",
+    deny=lambda topic: delete_share_group_offsets.DeleteShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, error_code=TOPIC_DENIED, error_message="Topic authorization failed."
+    ),
+)
 
 
 def guard_add_partitions(call: Call[BrokerNode], request: add_partitions_to_txn.AddPartitionsToTxnRequest) -> None:
-    """Of clients WRITE on the transactional id and on all topics, or none is added; from v4 on brokers ask."""
+    """Require WRITE on the transactional id and on all topics, or add none; from v4 on, require CLUSTER_ACTION."""
     if call.version >= 4:
         require_cluster(call, Operation.CLUSTER_ACTION)
         return
     require_transactional_id(call, Operation.WRITE, request.v3_and_below_transactional_id)
     topics = request.v3_and_below_topics
-    writable = allowed(call, Operation.WRITE, Kind.TOPIC, (topic.name for topic in topics))
+    writable = filter_allowed(call, Operation.WRITE, ResourceType.TOPIC, (topic.name for topic in topics))
     if all(topic.name in writable for topic in topics):
         return
-    refused = [
+    results = [
         add_partitions_to_txn.AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
-                    partition_index=number,
-                    partition_error_code=OperationNotAttempted.code if topic.name in writable else TOPIC_REFUSED,
+                    partition_index=index,
+                    partition_error_code=OperationNotAttempted.code if topic.name in writable else TOPIC_DENIED,
                 )
-                for number in topic.partitions
+                for index in topic.partitions
             ],
         )
         for topic in topics
     ]
     request.v3_and_below_topics = []
-    answer = add_partitions_to_txn.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=refused)
-    call.amend = lambda _: answer
+    response = add_partitions_to_txn.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    call.amend = lambda _: response
 
 
-def guard_add_offsets(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) -> None:
-    """WRITE on the transactional id, READ on the group."""
-    require_transactional_id(call, Operation.WRITE, request.transactional_id)
-    require_group(call, Operation.READ, request.group_id)
+guard_add_offsets = all_of(of_transactional_id(Operation.WRITE), of_group(Operation.READ))
 
-
-def guard_end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> None:
-    """WRITE on the transactional id."""
-    require_transactional_id(call, Operation.WRITE, request.transactional_id)
+guard_end_txn = of_transactional_id(Operation.WRITE)
 
 
 def guard_write_txn_markers(call: Call[BrokerNode], request: Any) -> None:
-    """Brokers, and those who may alter the cluster."""
-    if not may(call, Operation.ALTER, Kind.CLUSTER, log_if_denied=False):
+    """Require ALTER or CLUSTER_ACTION on the cluster."""
+    if not is_allowed(call, Operation.ALTER, ResourceType.CLUSTER, log_if_denied=False):
         require_cluster(call, Operation.CLUSTER_ACTION)
 
 
-def guard_txn_offset_commit(call: Call[BrokerNode], request: txn_offset_commit.TxnOffsetCommitRequest) -> None:
-    """WRITE on the transactional id, READ on the group and on each topic."""
-    require_transactional_id(call, Operation.WRITE, request.transactional_id)
-    require_group(call, Operation.READ, request.group_id)
-    request.topics, bad = split(call, Operation.READ, Kind.TOPIC, request.topics, lambda topic: topic.name)
-    answered_with(
-        call,
-        "topics",
-        (
-            txn_offset_commit.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    txn_offset_commit.TxnOffsetCommitResponsePartition(
-                        partition_index=part.partition_index, error_code=TOPIC_REFUSED
-                    )
-                    for part in topic.partitions
-                ],
+guard_txn_offset_commit = ItemGuard(
+    requires=(of_transactional_id(Operation.WRITE), of_group(Operation.READ)),
+    operation=Operation.READ,
+    resource_type=ResourceType.TOPIC,
+    items="topics",
+    results="topics",
+    deny=lambda topic: txn_offset_commit.TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            txn_offset_commit.TxnOffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=TOPIC_DENIED
             )
-            for topic in bad
-        ),
-    )
+            for partition in topic.partitions
+        ],
+    ),
+)
 
 
 def guard_describe_transactions(
     call: Call[BrokerNode], request: describe_transactions.DescribeTransactionsRequest
 ) -> None:
-    """DESCRIBE on each transactional id; topics that may not be described are left out."""
-    ids, bad = split(call, Operation.DESCRIBE, Kind.TRANSACTIONAL_ID, request.transactional_ids, str)
-    request.transactional_ids = ids
+    """Require DESCRIBE on each transactional id, and leave out the topics that the client may not describe."""
+    request.transactional_ids, denied_ids = split_allowed(
+        call, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.transactional_ids, str
+    )
     code = TransactionalIdAuthorizationFailed.code
-    refused = [describe_transactions.TransactionState(transactional_id=each, error_code=code) for each in bad]
+    denied = [
+        describe_transactions.TransactionState(transactional_id=transactional_id, error_code=code)
+        for transactional_id in denied_ids
+    ]
 
     def amend(
         response: describe_transactions.DescribeTransactionsResponse,
     ) -> describe_transactions.DescribeTransactionsResponse:
         for state in response.transaction_states:
-            state.topics, _ = split(call, Operation.DESCRIBE, Kind.TOPIC, state.topics, lambda topic: topic.topic)
-        response.transaction_states.extend(refused)
+            state.topics, _ = split_allowed(
+                call, Operation.DESCRIBE, ResourceType.TOPIC, state.topics, lambda topic: topic.topic
+            )
+        response.transaction_states.extend(denied)
         return response
 
     call.amend = amend
 
 
-def guard_list_transactions(call: Call[BrokerNode], request: list_transactions.ListTransactionsRequest) -> None:
-    """Those are told whose transactional ids may be described."""
-
-    def amend(response: list_transactions.ListTransactionsResponse) -> list_transactions.ListTransactionsResponse:
-        response.transaction_states, _ = split(
-            call,
-            Operation.DESCRIBE,
-            Kind.TRANSACTIONAL_ID,
-            response.transaction_states,
-            lambda state: state.transactional_id,
-        )
-        return response
-
-    call.amend = amend
+guard_list_transactions = ResultFilter(
+    operation=Operation.DESCRIBE,
+    resource_type=ResourceType.TRANSACTIONAL_ID,
+    results="transaction_states",
+    name_of=lambda _, state: str(state.transactional_id),
+)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.broker.authorization.actions import Action, Asking, Kind, Operation
+from ottla.broker.authorization.actions import Action, Asking, Operation, ResourceType
 from ottla.broker.authorization.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
 from ottla.broker.authorization.audit import logger as audit_logger
 from ottla.metadata.image.values import Acl
@@ -103,7 +103,7 @@ class StandardAuthorizer:
             audit(asking, [pair for pair in zip(actions, rules, strict=True) if not pair[1].allows])
         return results
 
-    def authorize_any(self, asking: Asking, operation: Operation, kind: Kind) -> bool:
+    def authorize_any(self, asking: Asking, operation: Operation, kind: ResourceType) -> bool:
         """Whether some name is allowed that no rule denies; nothing of that name needs to exist."""
         if self.authorize(asking, [Action(operation, kind, "hardcode", references=0, log_if_denied=False)])[0]:
             return True

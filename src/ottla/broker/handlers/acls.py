@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from ottla.broker.authorization.access_checks import of_cluster
-from ottla.broker.authorization.actions import CLUSTER_NAME, AclKeeper, Authorizer, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, AclStore, Authorizer, Operation, ResourceType
 from ottla.broker.requests.call import Call, CloseConnection
 from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.acls import UNKNOWN, matches
@@ -74,7 +74,7 @@ def describe_acls(
     return _described(acl for acl in sorted(call.node.image.acls.values()) if matches(wanted, acl))
 
 
-async def _describe_kept(keeper: AclKeeper, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
+async def _describe_kept(keeper: AclStore, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
     return _described(await keeper.acls(wanted))
 
 
@@ -133,7 +133,7 @@ async def delete_acls(call: Call[Any], request: DeleteAclsRequest) -> DeleteAcls
 
 
 def _what_is_wrong(creation: AclCreation) -> str | None:
-    if creation.resource_type == Kind.CLUSTER and creation.resource_name != CLUSTER_NAME:
+    if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     return "Invalid empty resource name" if not creation.resource_name else None
 

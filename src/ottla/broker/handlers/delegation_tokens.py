@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import allowed, answered, may
-from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.access_checks import ask_authorizer, filter_allowed, is_allowed
+from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.controller_node import ControllerNode
@@ -93,9 +93,11 @@ def describe_delegation_token(
 
 def _visible(call: Call[Any], tokens: list[DelegationToken]) -> list[DelegationToken]:
     others = [token for token in tokens if not token.concerns(call.client.principal)]
-    by_id = allowed(call, Operation.DESCRIBE, Kind.DELEGATION_TOKEN, (token.token_id for token in others))
+    by_id = filter_allowed(
+        call, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, (token.token_id for token in others)
+    )
     hidden = [token for token in others if token.token_id not in by_id]
-    by_owner = allowed(call, Operation.DESCRIBE_TOKENS, Kind.USER, (token.owner for token in hidden))
+    by_owner = filter_allowed(call, Operation.DESCRIBE_TOKENS, ResourceType.USER, (token.owner for token in hidden))
     refused = {token.token_id for token in hidden if token.owner not in by_owner}
     return [token for token in tokens if token.token_id not in refused]
 
@@ -136,7 +138,7 @@ async def create_delegation_token(
     requester = call.client.principal
     owner = _owner(call.client, request)
     try:
-        await answered(call, partial(_check_creation, call, request, owner))
+        await ask_authorizer(call, partial(_check_creation, call, request, owner))
     except ApiError as error:
         return _refusal(error, owner, requester, _NO_TIME)
     try:
@@ -151,7 +153,7 @@ async def create_delegation_token(
 def _check_creation(call: Call[Any], request: CreateDelegationTokenRequest, owner: str) -> None:
     if not _may_have_tokens(call):
         raise DelegationTokenRequestNotAllowed
-    if owner != call.client.principal and not may(call, Operation.CREATE_TOKENS, Kind.USER, owner):
+    if owner != call.client.principal and not is_allowed(call, Operation.CREATE_TOKENS, ResourceType.USER, owner):
         raise DelegationTokenAuthorizationFailed
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise InvalidPrincipalType

@@ -9,7 +9,7 @@ from typing import Final
 
 from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
-from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations
+from ottla.broker.authorization.authorized_operations import NOT_REQUESTED, cluster_operations
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.controller_node import ControllerNode
@@ -48,7 +48,7 @@ def describe_cluster(call: Call[BrokerNode], request: DescribeClusterRequest) ->
         controller_id=call.node.random.choice(alive) if alive else -1,
         brokers=brokers,
         cluster_authorized_operations=(
-            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )
 
@@ -76,7 +76,7 @@ def describe_controllers(call: Call[ControllerNode], request: DescribeClusterReq
             if (address := controller.endpoints.get(listener)) is not None
         ],
         cluster_authorized_operations=(
-            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(call) if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ottla.broker.authorization.access_checks import when_answered
-from ottla.broker.authorization.authorized_operations import tell_group_operations
+from ottla.broker.authorization.access_checks import run_when_decided
+from ottla.broker.authorization.authorized_operations import set_group_operations
 from ottla.broker.authorization.group_guards import guard_describe_groups
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -34,11 +34,11 @@ def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> L
 
     def finish(parts: Sequence[DescribedGroup]) -> None:
         if request.include_authorized_operations:
-            tell_group_operations(call, parts)
+            set_group_operations(call, parts)
         call.answer(DescribeGroupsResponse(groups=list(parts)))
 
     gathering: Gathering[DescribedGroup] = Gathering(
-        len(request.groups), lambda parts: when_answered(call, partial(finish, parts))
+        len(request.groups), lambda parts: run_when_decided(call, partial(finish, parts))
     )
     for number, group_id in enumerate(request.groups):
         part = gathering.part(number, partial(_failed, group_id))

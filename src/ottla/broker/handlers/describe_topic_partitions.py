@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.authorization.access_checks import TOPIC_REFUSED, allowed
-from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.access_checks import TOPIC_DENIED, filter_allowed
+from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.authorization.authorized_operations import topic_operations
 from ottla.broker.handlers.metadata import offline_replicas
 from ottla.broker.requests.broker_node import BrokerNode
@@ -87,11 +87,11 @@ def _names(
             raise InvalidRequest(f"the cursor's topic {cursor.topic_name} is not among those asked for")
         if cursor.partition_index < 0:
             raise InvalidRequest(f"the cursor's partition {cursor.partition_index} cannot be")
-    good = allowed(call, Operation.DESCRIBE, Kind.TOPIC, names)
+    good = filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
     if len(good) == len(names):
         return names, []
     refused = [
-        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_REFUSED, name=name)
+        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_DENIED, name=name)
         for name in names
         if request.topics and name not in good
     ]

@@ -17,7 +17,7 @@ from collections.abc import Container, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.authorization.access_checks import answered
+from ottla.broker.authorization.access_checks import ask_authorizer
 from ottla.broker.authorization.actions import Authorizer, Unanswered
 from ottla.broker.handlers.fetch_access import check_readable, unreadable
 from ottla.broker.handlers.hints import endpoints_of, leader_of
@@ -94,7 +94,7 @@ def fetch(
 
 
 async def _when_allowed(reading: _Reading, authorizer: Authorizer) -> FetchResponse | Later:
-    await answered(reading.call, partial(reading.ask_access, authorizer))
+    await ask_authorizer(reading.call, partial(reading.ask_access, authorizer))
     return _begin(reading)
 
 

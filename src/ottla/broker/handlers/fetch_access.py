@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import Final
 
-from ottla.broker.authorization.access_checks import allowed_of, may
-from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.access_checks import filter_allowed_counted, is_allowed
+from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.protocol.errors import TopicAuthorizationFailed
@@ -36,7 +36,7 @@ def unreadable(
 ) -> Container[str] | None:
     """The topics of a fetch that the client may not read; None if there are none. Followers must be brokers."""
     if fetched.replica >= 0:
-        return None if may(call, Operation.CLUSTER_ACTION, Kind.CLUSTER) else _EVERY_TOPIC
+        return None if is_allowed(call, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else _EVERY_TOPIC
     counts: dict[str, int] = {}
     if fetched.session is None and call.version < FIRST_WITH_IDS:
         for asked in request.topics:
@@ -47,7 +47,7 @@ def unreadable(
             name = topic if isinstance(topic, str) else _name_of(call, topic, partitions)
             if name is not None:  # otherwise no topic has this id, which is the error to answer
                 counts[name] = counts.get(name, 0) + count
-    readable = allowed_of(call, Operation.READ, Kind.TOPIC, counts)
+    readable = filter_allowed_counted(call, Operation.READ, ResourceType.TOPIC, counts)
     return None if len(readable) == len(counts) else counts.keys() - readable
 
 

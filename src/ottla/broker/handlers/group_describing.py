@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ottla.broker.authorization.access_checks import when_answered
-from ottla.broker.authorization.authorized_operations import DescribedGroup, tell_group_operations
+from ottla.broker.authorization.access_checks import run_when_decided
+from ottla.broker.authorization.authorized_operations import DescribedGroup, set_group_operations
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import Guard, endpoint
@@ -60,14 +60,14 @@ def _register(
 
         def finish(parts: Sequence[Described]) -> None:
             if request.include_authorized_operations:
-                tell_group_operations(call, parts)
+                set_group_operations(call, parts)
             call.answer(api.response(groups=list(parts)))
 
         def decide(group_id: str, state: GroupsState) -> Decision[Described]:
             return Decision((), describe(state, group_id))
 
         gathering: Gathering[Described] = Gathering(
-            len(request.group_ids), lambda parts: when_answered(call, partial(finish, parts))
+            len(request.group_ids), lambda parts: run_when_decided(call, partial(finish, parts))
         )
         for number, group_id in enumerate(request.group_ids):
             part = gathering.part(number, partial(failed_part, group_id))

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import answered
-from ottla.broker.authorization.authorized_operations import NOT_ASKED, cluster_operations, topic_operations
+from ottla.broker.authorization.access_checks import ask_authorizer
+from ottla.broker.authorization.authorized_operations import NOT_REQUESTED, cluster_operations, topic_operations
 from ottla.broker.authorization.data_guards import guard_metadata
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
@@ -78,7 +78,7 @@ def metadata(
 
 async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
     await call.node.unavailable_leaders.settle(lambda: _names_missing(call, request))
-    return await answered(call, partial(_answer, call, request))
+    return await ask_authorizer(call, partial(_answer, call, request))
 
 
 def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
@@ -98,7 +98,7 @@ def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
 def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
     image, version, listener = call.node.image, call.version, call.client.listener
     # The authorizer is asked before topics are created.
-    operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_ASKED
+    operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_REQUESTED
     may_do = topic_operations(call, _names(image, request)) if request.include_topic_authorized_operations else {}
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(call, image.topics[name]) for name in sorted(image.topics)]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import allowed, of_group, when_answered
-from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.access_checks import filter_allowed, of_group, run_when_decided
+from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.handlers.hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
@@ -59,7 +59,11 @@ def session_key(call: Call[BrokerNode], group_id: str | None, member_id: str | N
 
 def readable(call: Call[BrokerNode], names: Iterable[str]) -> Collection[str]:
     """Those topics that the client may read."""
-    return allowed(call, Operation.READ, Kind.TOPIC, names) if call.node.authorizer is not None else set(names)
+    return (
+        filter_allowed(call, Operation.READ, ResourceType.TOPIC, names)
+        if call.node.authorizer is not None
+        else set(names)
+    )
 
 
 def acknowledge_failed(request: ShareAcknowledgeRequest, version: int, error: ApiError) -> ShareAcknowledgeResponse:
@@ -84,7 +88,7 @@ def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) 
             sharing.end_session(key)
         call.answer(_response(call, request, outcomes))
 
-    when_answered(call, partial(acknowledge_all, call, key, request, finish))
+    run_when_decided(call, partial(acknowledge_all, call, key, request, finish))
     return LATER
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.broker.authorization.access_checks import of_group, when_answered
+from ottla.broker.authorization.access_checks import of_group, run_when_decided
 from ottla.broker.authorization.actions import Operation as AclOperation
 from ottla.broker.handlers.hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_acknowledge import (
@@ -124,13 +124,13 @@ class _Fetching:
         has_acks = any(part.acknowledgement_batches for topic in self.request.topics for part in topic.partitions)
         if has_acks:
             acknowledge = partial(acknowledge_all, self.call, self.key, self.request, self._acknowledged)
-            when_answered(self.call, acknowledge)
+            run_when_decided(self.call, acknowledge)
         else:
             self.outcomes = {}
         if is_renewal or self.request.share_session_epoch == FINAL_EPOCH:
             self._fetched({})
         else:
-            when_answered(self.call, self._fetch)
+            run_when_decided(self.call, self._fetch)
 
     def _fetch(self) -> None:
         call, request = self.call, self.request

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import allowed, may, when_answered
-from ottla.broker.authorization.actions import Kind, Operation
+from ottla.broker.authorization.access_checks import filter_allowed, is_allowed, run_when_decided
+from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.authorization.streams_guards import guard_streams_group_heartbeat
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
@@ -92,7 +92,7 @@ class _Ticket(CallTicket):
 
     def answer(self, heard: Any, /) -> None:
         assert isinstance(heard, HeartbeatReply), f"{heard!r} is no answer to a heartbeat"
-        when_answered(self.call, partial(self._answer, heard))
+        run_when_decided(self.call, partial(self._answer, heard))
 
     def _answer(self, heard: HeartbeatReply) -> None:
         if heard.missing:
@@ -102,8 +102,8 @@ class _Ticket(CallTicket):
     def _create(self, heard: HeartbeatReply) -> None:
         call, context = self.call, self.context
         names = [topic.name for topic in heard.missing]
-        if not may(call, Operation.CREATE, Kind.CLUSTER, log_if_denied=False):
-            creatable = allowed(call, Operation.CREATE, Kind.TOPIC, names)
+        if not is_allowed(call, Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False):
+            creatable = filter_allowed(call, Operation.CREATE, ResourceType.TOPIC, names)
             refused = [name for name in names if name not in creatable]
             if refused:
                 _add(heard.response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.authorization.access_checks import allowed
-from ottla.broker.authorization.actions import Kind, Operation, Unanswered
+from ottla.broker.authorization.access_checks import filter_allowed
+from ottla.broker.authorization.actions import Operation, ResourceType, Unanswered
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.coordinators.groups.context import Context
@@ -39,7 +39,7 @@ class _Visible:
         if self._is_asking:
             return None
         try:
-            return allowed(self._call, Operation.DESCRIBE, Kind.TOPIC, names, log_if_denied=False)
+            return filter_allowed(self._call, Operation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=False)
         except Unanswered as question:
             self._is_asking = True
             question.then(self._call, self._done, refuse=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.broker.authorization.actions import Action, Kind, Operation
+from ottla.broker.authorization.actions import Action, Operation, ResourceType
 from ottla.broker.authorization.standard import StandardAuthorizer, super_users
 from ottla.metadata.image.values import Acl
 
@@ -37,7 +37,7 @@ def rule(
     pattern: int = LITERAL,
     principal: str = "User:alice",
     host: str = "*",
-    kind: int = Kind.TOPIC,
+    kind: int = ResourceType.TOPIC,
 ) -> Acl:
     return Acl(kind, name, pattern, principal, host, operation, permission)
 
@@ -50,7 +50,11 @@ def authorizer(*rules: Acl, **settings: bool) -> StandardAuthorizer:
 
 
 def may(
-    found: StandardAuthorizer, operation: Operation, name: str, client: Client = ALICE, kind: Kind = Kind.TOPIC
+    found: StandardAuthorizer,
+    operation: Operation,
+    name: str,
+    client: Client = ALICE,
+    kind: ResourceType = ResourceType.TOPIC,
 ) -> bool:
     (result,) = found.authorize(Asking(client), [Action(operation, kind, name)])
     return result
@@ -59,7 +63,7 @@ def may(
 names = st.sampled_from(["*", "a", "ab", "abc", "abd", "b", "ba"])
 acls = st.builds(
     Acl,
-    resource_type=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    resource_type=st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
     resource_name=names,
     pattern_type=st.sampled_from([LITERAL, PREFIXED]),
     principal=st.sampled_from(["User:alice", "User:bob", "User:*"]),
@@ -72,7 +76,7 @@ acls = st.builds(
 actions = st.builds(
     Action,
     operation=st.sampled_from([Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.WRITE]),
-    kind=st.sampled_from([Kind.TOPIC, Kind.GROUP]),
+    kind=st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
     name=names,
 )
 
@@ -128,7 +132,7 @@ def test_something_may_be_written_if_some_name_may(rules: list[Acl], default: bo
     # A rule for names that begin with an asterisk is not one for all names.
     candidates = ["hardcode", *(name for name in names if name != "*"), *(f"{name}!" for name in names)]
     written = any(may(found, Operation.WRITE, name) for name in candidates)
-    if found.authorize_any(Asking(), Operation.WRITE, Kind.TOPIC):
+    if found.authorize_any(Asking(), Operation.WRITE, ResourceType.TOPIC):
         assert written or default
     else:
         assert not may(found, Operation.WRITE, "hardcode")
@@ -138,7 +142,7 @@ def test_super_users_may_do_anything() -> None:
     found = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
     assert may(found, Operation.DELETE, "t", Client("User:root"))
     assert not may(found, Operation.DELETE, "t")
-    assert found.authorize_any(Asking(Client("User:root")), Operation.WRITE, Kind.TOPIC)
+    assert found.authorize_any(Asking(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
 
 
 def test_to_be_denied_reading_is_not_to_be_denied_describing() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Operation, ResourceType
 from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import NONE, TopicAuthorizationFailed
@@ -25,12 +25,12 @@ def fetch(broker: Broker, *topics: str, replica: int = -1, max_bytes: int = 1 <<
 @pytest.mark.parametrize(
     ("kind", "name", "operation", "consumer", "follower"),
     [
-        (Kind.TOPIC, "t", Operation.READ, NONE, TopicAuthorizationFailed.code),
-        (Kind.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, TopicAuthorizationFailed.code, NONE),
+        (ResourceType.TOPIC, "t", Operation.READ, NONE, TopicAuthorizationFailed.code),
+        (ResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, TopicAuthorizationFailed.code, NONE),
     ],
 )
 def test_consumers_read_what_they_may_and_followers_must_be_brokers(
-    broker: Broker, kind: Kind, name: str, operation: Operation, consumer: int, follower: int
+    broker: Broker, kind: ResourceType, name: str, operation: Operation, consumer: int, follower: int
 ) -> None:
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
@@ -45,7 +45,9 @@ def test_a_topic_that_may_not_be_read_does_not_keep_others_from_being_read(broke
     broker.create_topic("closed")
     broker.append("open", 0, RECORD)
     broker.node.authorizer = StandardAuthorizer()
-    broker.node.authorizer.add(bytes(16), Acl(Kind.TOPIC, "open", LITERAL, ANONYMOUS, "*", Operation.READ, ALLOW))
+    broker.node.authorizer.add(
+        bytes(16), Acl(ResourceType.TOPIC, "open", LITERAL, ANONYMOUS, "*", Operation.READ, ALLOW)
+    )
     answers = fetch(broker, "open", "closed")
     assert {name: each.error_code for name, each in answers.items()} == {
         "open": NONE,

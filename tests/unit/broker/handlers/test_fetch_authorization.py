@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.actions import Action, Kind, Operation
+from ottla.broker.authorization.actions import Action, Operation, ResourceType
 from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.metadata.image.values import Acl
 from ottla.protocol.errors import TopicAuthorizationFailed
@@ -21,7 +21,7 @@ class Asked(StandardAuthorizer):
 
     def __init__(self) -> None:
         super().__init__(allow_without_rules=True)
-        self.add(b"1" * 16, Acl(Kind.TOPIC, CLOSED, 3, "User:*", "*", Operation.READ, DENY))
+        self.add(b"1" * 16, Acl(ResourceType.TOPIC, CLOSED, 3, "User:*", "*", Operation.READ, DENY))
         self.batches: list[dict[str, int]] = []
 
     def authorize(self, asking: Any, actions: Sequence[Action]) -> list[bool]:
@@ -86,7 +86,7 @@ def test_a_session_asks_about_what_changed_and_always_about_what_is_refused(brok
     assert codes(answer) == [TopicAuthorizationFailed.code] * 2
     authorizer = broker.node.authorizer
     assert isinstance(authorizer, Asked)
-    acl = Acl(Kind.TOPIC, CLOSED, 3, "User:*", "*", Operation.READ, DENY)
+    acl = Acl(ResourceType.TOPIC, CLOSED, 3, "User:*", "*", Operation.READ, DENY)
     authorizer.remove(b"1" * 16, acl)
     answer = broker.ask(request(**session, session_epoch=3), 12)
     assert codes(answer) == [0, 0]
@@ -95,7 +95,7 @@ def test_a_session_asks_about_what_changed_and_always_about_what_is_refused(brok
 def test_a_follower_must_be_a_broker_and_is_asked_about_once(broker: Broker) -> None:
     authorizer = broker.node.authorizer
     assert isinstance(authorizer, Asked)
-    authorizer.add(b"2" * 16, Acl(Kind.CLUSTER, "kafka-cluster", 3, "User:broker", "*", Operation.ALL, ALLOW))
+    authorizer.add(b"2" * 16, Acl(ResourceType.CLUSTER, "kafka-cluster", 3, "User:broker", "*", Operation.ALL, ALLOW))
     answer = broker.ask(request(("a", 2), ("b", 1), replica_id=2), 12)
     assert asked_by(broker) == [{"kafka-cluster": 1}]
     assert codes(answer) == [TopicAuthorizationFailed.code] * 3

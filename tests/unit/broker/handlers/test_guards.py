@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.authorization.actions import CLUSTER_NAME, Kind, Operation
+from ottla.broker.authorization.actions import CLUSTER_NAME, Operation, ResourceType
 from ottla.broker.authorization.standard import StandardAuthorizer
 from ottla.broker.handlers.registry import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from ottla.broker.requests.call import Call, Client
@@ -39,10 +39,15 @@ from ottla.protocol.wire.declare import schema_of
 from tests.support.broker import Exchange
 
 ME = "User:me"
-TOPIC, GROUP, TRANSACTION, CLUSTER = Kind.TOPIC, Kind.GROUP, Kind.TRANSACTIONAL_ID, Kind.CLUSTER
+TOPIC, GROUP, TRANSACTION, CLUSTER = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.CLUSTER,
+)
 
 
-def allowing(*allowed: tuple[Kind, str, Operation]) -> StandardAuthorizer:
+def allowing(*allowed: tuple[ResourceType, str, Operation]) -> StandardAuthorizer:
     """Lets the client do these things and no others."""
     found = StandardAuthorizer()
     for number, (kind, name, operation) in enumerate(allowed):
