@@ -25,8 +25,8 @@ from bench.harness.figures import OTTLA, Figures
 from bench.harness.measure import spent_seconds, used
 from bench.harness.spark_session import start_session
 from bench.harness.tools import ToolFailed
+from ottla.spark.connector.task_writer import write_at_least_once
 from ottla.spark.connector.write_options import parse_write_options
-from ottla.spark.connector.writing import write_at_least_once
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.maintenance import Upkeep
 from ottla.spark.tables.query import TableQuery, keep_tables

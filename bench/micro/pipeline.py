@@ -10,7 +10,7 @@ from bench.harness.timing import compare
 from ottla.protocol.wire.batch import HEADER_BYTES, read_header
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.spark.connector import columns, rows
-from ottla.spark.connector.columns import TYPES, Columns, Piece
+from ottla.spark.connector.columns import TYPES, ColumnDecoder, DecompressedBatch
 from ottla.spark.connector.rows import Rows
 
 BATCH = 1000
@@ -21,8 +21,8 @@ def run() -> None:
     print("million records a CPU-second    decode   decode in Python   encode   encode in Python")
     for size in (100, 1000):
         batch = build_batch([Record(n, n, b"%016d" % n, random.randbytes(size)) for n in range(BATCH)])
-        pieces = [Piece(read_header(batch), memoryview(batch)[HEADER_BYTES:])] * 10
-        wanted = Columns(pa.schema([(name, TYPES[name]) for name in list(TYPES)[:7]]), "orders", 0)
+        pieces = [DecompressedBatch(read_header(batch), memoryview(batch)[HEADER_BYTES:])] * 10
+        wanted = ColumnDecoder(pa.schema([(name, TYPES[name]) for name in list(TYPES)[:7]]), "orders", 0)
         decoded = wanted.decode(pieces, 0, 1 << 62)
         members = np.arange(decoded.num_rows, dtype=np.int32)
         room = bytearray(decoded.num_rows * (size + 40))
@@ -30,7 +30,7 @@ def run() -> None:
         def encode(decoded: pa.RecordBatch = decoded, members: rows.Indices = members, room: bytearray = room) -> None:
             Rows(decoded.column("key"), decoded.column("value"), None, decoded.num_rows).encode(members, 0, room, 0, 0)
 
-        def decode(wanted: Columns = wanted, pieces: list[Piece] = pieces) -> None:
+        def decode(wanted: ColumnDecoder = wanted, pieces: list[DecompressedBatch] = pieces) -> None:
             wanted.decode(pieces, 0, 1 << 62)
 
         taken = compare(

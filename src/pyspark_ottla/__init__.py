@@ -1,6 +1,6 @@
-"""What Spark finds by itself: modules whose names begin with `pyspark_`, and in them a `DefaultSource`.
+"""Registers the data source `ottla`: Spark imports packages named `pyspark_*` and uses their `DefaultSource`.
 
-So `format("ottla")` works in every session, and in declarative pipelines, without a word of registration.
+So `format("ottla")` works in every session, and in declarative pipelines, without registration.
 """
 
 from ottla.spark.connector.data_source import OttlaDataSource as DefaultSource

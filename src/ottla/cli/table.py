@@ -52,8 +52,8 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
             raise CommandFailed(f"{name} is missing; `pip install 'ottla[tables]'` brings it")
     from ottla.cli.connecting import explain
     from ottla.protocol.errors import ApiError
-    from ottla.spark.connector.fetching import DataLost
     from ottla.spark.connector.option_values import OptionError
+    from ottla.spark.connector.range_reader import DataLost
     from ottla.spark.tables.failures import TableError, TransientTableError
 
     try:

@@ -1,4 +1,4 @@
 """Ottla in Spark: topics as sources and sinks (`connector`), as tables (`tables`), and in declarative pipelines.
 
-Imports `client`, `security`, `config` and `protocol`, and nothing of a node.
+This room imports `client`, `security`, `config` and `protocol`, but nothing of a node.
 """

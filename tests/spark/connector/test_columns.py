@@ -1,4 +1,4 @@
-"""Batches into columns and back: compiled and in Python alike, whatever the records and however broken the bytes."""
+"""Batches become columns: the compiled and the plain decoder agree on any records and any broken bytes."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.spark.connector import columns
-from ottla.spark.connector.columns import TYPES, Columns, Piece
+from ottla.spark.connector.columns import TYPES, ColumnDecoder, DecompressedBatch
 
 SCHEMA = pa.schema(list(TYPES.items()))
 NOW = 1_700_000_000_000
@@ -31,15 +31,15 @@ drafts = st.lists(
 )
 
 
-def piece(records: list[Record], base_offset: int = 0, **options: TimestampType) -> Piece:
+def piece(records: list[Record], base_offset: int = 0, **options: TimestampType) -> DecompressedBatch:
     batch = build_batch(records, base_offset=base_offset, **options)  # type: ignore[arg-type]
-    return Piece(read_header(batch), bytes(batch[HEADER_BYTES:]))
+    return DecompressedBatch(read_header(batch), bytes(batch[HEADER_BYTES:]))
 
 
-def numbered(found: list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> list[Record]:
-    """Records at rising offsets, with gaps."""
+def numbered(rows: list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> list[Record]:
+    """Return records at rising offsets, with gaps."""
     records, offset = [], 0
-    for gap, skew, key, value, headers in found:
+    for gap, skew, key, value, headers in rows:
         offset += gap
         records.append(Record(offset, NOW + skew, key, value, tuple(headers)))
         offset += 1
@@ -62,30 +62,30 @@ def plain(batch: pa.RecordBatch) -> list[dict[str, object]]:
     batch.validate(full=True)
     names = ("key", "value", "offset", "timestamp", "headers")
     values = [batch.column(name).cast(pa.int64()) if name == "timestamp" else batch.column(name) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*(each.to_pylist() for each in values), strict=True)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*(column.to_pylist() for column in values), strict=True)]
 
 
 @settings(deadline=None)
 @given(drafts, st.integers(0, 20), st.integers(0, 100))
 def test_any_records_become_rows(
-    found: list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], first: int, stop: int
+    rows: list[tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], first: int, stop: int
 ) -> None:
-    records = numbered(found)
+    records = numbered(rows)
     pieces = [piece(records)]
-    decoded = Columns(SCHEMA, "orders", 2).decode(pieces, first, stop)
+    decoded = ColumnDecoder(SCHEMA, "orders", 2).decode(pieces, first, stop)
     assert plain(decoded) == list(expected(records, first, stop))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "compiled", None)
-        assert Columns(SCHEMA, "orders", 2).decode(pieces, first, stop).equals(decoded)
+        assert ColumnDecoder(SCHEMA, "orders", 2).decode(pieces, first, stop).equals(decoded)
 
 
 @pytest.mark.usefixtures("form")
-def test_batches_are_put_together() -> None:
+def test_several_batches_become_one() -> None:
     pieces = [
         piece([Record(number, NOW, b"k", b"v" * number)], number, timestamp_type=TimestampType(number % 2))
         for number in range(100)
     ]
-    batch = Columns(SCHEMA, "orders", 2).decode(pieces, 10, 90)
+    batch = ColumnDecoder(SCHEMA, "orders", 2).decode(pieces, 10, 90)
     assert batch.column("offset").to_pylist() == list(range(10, 90))
     assert batch.column("timestampType").to_pylist() == [0, 1] * 40
     assert batch.column("value").to_pylist() == [b"v" * number for number in range(10, 90)]
@@ -94,19 +94,19 @@ def test_batches_are_put_together() -> None:
 
 
 @pytest.mark.usefixtures("form")
-def test_a_name_that_is_not_utf8_is_mended_as_java_does() -> None:
+def test_invalid_utf8_in_a_header_name_is_replaced_as_in_java() -> None:
     odd = Record(0, NOW, None, b"", ((b"\xff".decode("utf-8", "surrogateescape"), b"x"),))
-    batch = Columns(SCHEMA, "orders", 0).decode([piece([odd])], 0, 1)
+    batch = ColumnDecoder(SCHEMA, "orders", 0).decode([piece([odd])], 0, 1)
     assert batch.column("headers").to_pylist() == [[{"key": "�", "value": b"x"}]]
 
 
 @pytest.mark.usefixtures("form")
-def test_a_time_that_spark_cannot_hold_is_told() -> None:
+def test_a_timestamp_out_of_sparks_range_is_an_error() -> None:
     late = piece([Record(0, 1 << 62, None, b"late")])
     with pytest.raises(ProtocolError, match="offset 0 has timestamp 4611686018427387904"):
-        Columns(SCHEMA, "orders", 0).decode([late], 0, 1)
+        ColumnDecoder(SCHEMA, "orders", 0).decode([late], 0, 1)
     without = pa.schema([("value", TYPES["value"])])
-    assert Columns(without, "orders", 0).decode([late], 0, 1).to_pylist() == [{"value": b"late"}]
+    assert ColumnDecoder(without, "orders", 0).decode([late], 0, 1).to_pylist() == [{"value": b"late"}]
 
 
 SOUND = piece([Record(number, NOW + number, b"key", b"value", (("h", b"x"),)) for number in range(5)])
@@ -114,21 +114,23 @@ SOUND = piece([Record(number, NOW + number, b"key", b"value", (("h", b"x"),)) fo
 
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, len(SOUND.payload) - 1), st.integers(0, 255), st.integers(0, 40))
-def test_broken_bytes_give_an_error_or_rows_and_nothing_else(place: int, byte: int, cut: int) -> None:
+def test_broken_bytes_give_an_error_or_rows(place: int, byte: int, cut: int) -> None:
     payload = bytearray(SOUND.payload)
     payload[place] = byte
-    broken = Piece(SOUND.header, bytes(payload[: len(payload) - cut]))
+    broken = DecompressedBatch(SOUND.header, bytes(payload[: len(payload) - cut]))
     try:
-        whole = Columns(SCHEMA, "orders", 0).decode([broken], 0, 100)
+        whole = ColumnDecoder(SCHEMA, "orders", 0).decode([broken], 0, 100)
     except ProtocolError:
         return
     whole.validate(full=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "compiled", None)
-        assert Columns(SCHEMA, "orders", 0).decode([broken], 0, 100).equals(whole)
+        assert ColumnDecoder(SCHEMA, "orders", 0).decode([broken], 0, 100).equals(whole)
 
 
-def test_a_header_that_claims_billions_of_records_takes_no_memory() -> None:
-    claimed = Piece(SOUND.header._replace(record_count=0x7FFF_FFFF, last_offset_delta=0x7FFF_FFFE), SOUND.payload)
+def test_a_header_that_claims_billions_of_records_allocates_no_memory() -> None:
+    claimed = DecompressedBatch(
+        SOUND.header._replace(record_count=0x7FFF_FFFF, last_offset_delta=0x7FFF_FFFE), SOUND.payload
+    )
     with pytest.raises(ProtocolError, match="ends inside record 5"):
-        Columns(SCHEMA, "orders", 0).decode([claimed], 0, 100)
+        ColumnDecoder(SCHEMA, "orders", 0).decode([claimed], 0, 100)

@@ -1,4 +1,4 @@
-"""Exactly-once against real nodes: what tasks and drivers may do at the worst moment, step by step and at random."""
+"""Exactly-once writes against real nodes, with failures of tasks and drivers at the worst moments and at random."""
 
 import contextlib
 import random
@@ -10,15 +10,15 @@ import pytest
 
 from ottla.protocol.errors import InvalidProducerEpoch, ProducerFenced
 from ottla.spark.connector import exactly_once
-from ottla.spark.connector.cluster import shared
+from ottla.spark.connector.cluster import shared_cluster
 from ottla.spark.connector.exactly_once import CommitLost, Job, abort, commit_batch, commit_once, prepare
 from ottla.spark.connector.transactions import Transaction, TransactionCalls
 from ottla.spark.connector.write_options import WriteOptions, parse_write_options
 from tests.spark.clusters import Cluster
 
 
-class Died(Exception):
-    """The driver, at a moment that the test has chosen."""
+class DriverDied(Exception):
+    """Simulates the death of the driver."""
 
 
 class Query:
@@ -32,9 +32,9 @@ class Query:
         self.restart()
 
     def restart(self) -> None:
-        """A new driver knows nothing but what the cluster tells it."""
+        """Start a new driver, which has no state but that of the cluster."""
         self.run = uuid.uuid4().hex[:8]
-        exactly_once._driven.clear()
+        exactly_once._drivers.clear()
 
     def job(self, batch: int) -> Job:
         return Job(self.name, self.run, batch)
@@ -52,14 +52,14 @@ class Query:
     def decide_only(self, batch: int, transactions: list[Transaction]) -> None:
         """Die between the decision and the commits, if there is anything to decide."""
 
-        def die(*_: object, may_be_forgotten: bool = False) -> None:
-            if may_be_forgotten:  # what the last driver decided is finished first
-                real(*_, may_be_forgotten=True)  # type: ignore[arg-type]
+        def die(*_: object, ids_may_have_expired: bool = False) -> None:
+            if ids_may_have_expired:  # a recovering driver first commits what the last one decided
+                real(*_, ids_may_have_expired=True)  # type: ignore[arg-type]
             else:
-                raise Died
+                raise DriverDied
 
         real = exactly_once._commit
-        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Died):
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(DriverDied):
             patch.setattr(exactly_once, "_commit", die)
             self.commit(batch, transactions)
 
@@ -70,7 +70,7 @@ class Query:
         return Counter(f"{b}-{t}-{number}" for b in range(batches) for t in range(tasks) for number in range(3))
 
 
-def test_nothing_is_seen_before_the_batch_is_committed(cluster: Cluster) -> None:
+def test_rows_are_invisible_before_the_commit(cluster: Cluster) -> None:
     query = Query(cluster)
     prepared = [query.task(0, task) for task in range(3)]
     assert query.written() == Counter()
@@ -78,7 +78,7 @@ def test_nothing_is_seen_before_the_batch_is_committed(cluster: Cluster) -> None
     assert query.written() == query.expected(1, 3)
 
 
-def test_only_the_attempts_that_count_are_committed(cluster: Cluster) -> None:
+def test_only_successful_attempts_are_committed(cluster: Cluster) -> None:
     query = Query(cluster)
     loser, winner = query.task(0, 0), query.task(0, 0, attempt=1)
     other = query.task(0, 1)
@@ -89,7 +89,7 @@ def test_only_the_attempts_that_count_are_committed(cluster: Cluster) -> None:
     assert sum(query.written(committed=False).values()) == 9
 
 
-def test_a_task_that_fails_leaves_nothing_behind(cluster: Cluster) -> None:
+def test_a_failed_task_aborts_its_transaction(cluster: Cluster) -> None:
     query = Query(cluster)
 
     def rows() -> "object":
@@ -110,7 +110,7 @@ def test_a_task_without_rows_has_no_transaction(cluster: Cluster) -> None:
     assert query.written() == Counter()
 
 
-def test_a_batch_that_was_decided_is_finished_by_the_next_driver_and_not_written_twice(cluster: Cluster) -> None:
+def test_the_next_driver_commits_a_decided_batch_once(cluster: Cluster) -> None:
     query = Query(cluster)
     query.commit(0, [query.task(0, task) for task in range(2)])
     query.decide_only(1, [query.task(1, task) for task in range(2)])
@@ -122,7 +122,7 @@ def test_a_batch_that_was_decided_is_finished_by_the_next_driver_and_not_written
     assert query.written() == query.expected(3, 2)
 
 
-def test_a_batch_that_was_not_decided_is_undone_by_the_next_driver(cluster: Cluster) -> None:
+def test_the_next_driver_aborts_an_undecided_batch(cluster: Cluster) -> None:
     query = Query(cluster)
     query.commit(0, [query.task(0, 0)])
     query.task(1, 0)
@@ -131,17 +131,17 @@ def test_a_batch_that_was_not_decided_is_undone_by_the_next_driver(cluster: Clus
     assert query.written() == query.expected(2, 1)
 
 
-def test_a_driver_that_was_replaced_decides_nothing(cluster: Cluster) -> None:
+def test_a_replaced_driver_cannot_decide(cluster: Cluster) -> None:
     query = Query(cluster)
     query.commit(0, [query.task(0, 0)])
-    old_run, old_state = query.run, dict(exactly_once._driven)
+    old_run, old_state = query.run, dict(exactly_once._drivers)
     query.restart()
     query.commit(1, [query.task(1, 0)])
     zombie = Job(query.name, old_run, 1)
     _, late = prepare(query.options, zombie, 0, 0, [pa.record_batch({"value": ["zombie"]})])
     assert late is not None
-    exactly_once._driven.clear()
-    exactly_once._driven.update(old_state)
+    exactly_once._drivers.clear()
+    exactly_once._drivers.update(old_state)
     with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
         commit_batch(query.options, zombie, [late])
     query.restart()
@@ -149,23 +149,23 @@ def test_a_driver_that_was_replaced_decides_nothing(cluster: Cluster) -> None:
     assert query.written() == query.expected(3, 1)
 
 
-def test_processes_of_one_run_commit_in_turns(cluster: Cluster) -> None:
+def test_processes_of_one_run_commit_alternately(cluster: Cluster) -> None:
     query = Query(cluster)
     processes: list[dict[tuple[str, str], object]] = [{}, {}]
-    # Spark commits each batch in any of the processes that it keeps for that: other queries may have the usual one.
+    # Spark may commit each batch in another worker process, because other queries use the workers as well.
     for batch, process in enumerate((0, 1, 0, 0, 1, 0)):
-        exactly_once._driven.clear()
-        exactly_once._driven.update(processes[process])  # type: ignore[arg-type]
+        exactly_once._drivers.clear()
+        exactly_once._drivers.update(processes[process])  # type: ignore[arg-type]
         query.commit(batch, [query.task(batch, 0)])
-        processes[process] = dict(exactly_once._driven)
+        processes[process] = dict(exactly_once._drivers)
     assert query.written() == query.expected(6, 1)
 
 
-def test_a_transaction_that_is_gone_is_told_before_anything_is_decided(cluster: Cluster) -> None:
+def test_a_lost_transaction_fails_the_commit_before_anything_is_decided(cluster: Cluster) -> None:
     query = Query(cluster)
     kept, lost = query.task(0, 0), query.task(0, 1)
-    access = shared(query.options.client)
-    access.run(TransactionCalls(access.cluster).end(lost, commit=False))
+    client = shared_cluster(query.options.client)
+    client.run(TransactionCalls(client.async_cluster).end(lost, commit=False))
     with pytest.raises(CommitLost, match=lost.id):
         query.commit(0, [kept, lost])
     query.restart()
@@ -173,7 +173,7 @@ def test_a_transaction_that_is_gone_is_told_before_anything_is_decided(cluster: 
     assert query.written() == query.expected(1, 2)
 
 
-def test_a_batch_that_fails_is_undone(cluster: Cluster) -> None:
+def test_a_failed_batch_is_aborted(cluster: Cluster) -> None:
     query = Query(cluster)
     told, untold = query.task(0, 0), query.task(0, 1)
     assert told.id != untold.id
@@ -182,7 +182,7 @@ def test_a_batch_that_fails_is_undone(cluster: Cluster) -> None:
     assert query.written() == query.expected(1, 1)
 
 
-def test_a_batch_that_was_decided_is_not_undone_when_its_commit_fails(cluster: Cluster) -> None:
+def test_a_decided_batch_is_not_aborted_when_its_commit_fails(cluster: Cluster) -> None:
     query = Query(cluster)
     prepared = [query.task(0, task) for task in range(2)]
     query.decide_only(0, prepared)
@@ -192,7 +192,7 @@ def test_a_batch_that_was_decided_is_not_undone_when_its_commit_fails(cluster: C
     assert query.written() == query.expected(1, 2)
 
 
-def test_a_batch_write_is_seen_whole_or_not_at_all(cluster: Cluster) -> None:
+def test_a_batch_write_is_atomic(cluster: Cluster) -> None:
     query = Query(cluster)
     job = Job("batch-write", uuid.uuid4().hex)
     batches = [pa.record_batch({"value": [f"0-{task}-{number}" for number in range(3)]}) for task in range(2)]
@@ -203,7 +203,7 @@ def test_a_batch_write_is_seen_whole_or_not_at_all(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_row_comes_once_whatever_fails(cluster: Cluster, seed: int) -> None:
+def test_every_row_is_written_once_under_random_failures(cluster: Cluster, seed: int) -> None:
     choose = random.Random(seed)
     query = Query(cluster)
     batch, tasks = 0, 2

@@ -1,11 +1,11 @@
-"""The extra stays an extra: nothing but the pipeline needs Spark or Arrow."""
+"""Only the extra `ottla[spark]` needs Spark or Arrow."""
 
 import subprocess
 import sys
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The packages that a fresh interpreter has loaded after a statement."""
+    """Return the packages that a new interpreter has loaded after a statement."""
     code = f"{statement}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     return set(done.stdout.split())

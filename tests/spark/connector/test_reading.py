@@ -11,9 +11,9 @@ from confluent_kafka import TopicPartition
 
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
 from ottla.spark.connector.columns import TYPES
-from ottla.spark.connector.fetching import DataLost
 from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
 from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.range_reader import DataLost
 from ottla.spark.connector.read_options import parse_read_options
 from tests.spark.clusters import ALL_COLUMNS, Cluster, comparable
 
@@ -53,7 +53,7 @@ def test_rows_are_those_that_librdkafka_reads(cluster: Cluster, codec: str) -> N
     assert {row["timestampType"] for row in rows} == {0}
 
 
-def test_log_append_time_is_told(cluster: Cluster) -> None:
+def test_log_append_time_has_its_timestamp_type(cluster: Cluster) -> None:
     topic = cluster.new_topic(1, message_timestamp_type="LogAppendTime")
     cluster.fill(topic, 10, partitions=1)
     rows = cluster.read(subscribe=topic)
@@ -61,7 +61,7 @@ def test_log_append_time_is_told(cluster: Cluster) -> None:
     assert comparable(rows) == cluster.consume(topic)
 
 
-def test_some_columns_can_be_read_alone_in_any_order(cluster: Cluster, orders: str) -> None:
+def test_a_subset_of_columns_can_be_read_in_any_order(cluster: Cluster, orders: str) -> None:
     whole = cluster.read(subscribe=orders)
     names = ("offset", "value", "partition")
     rows = cluster.read(pa.schema([(name, TYPES[name]) for name in names]), subscribe=orders)
@@ -79,7 +79,7 @@ def test_topics_are_subscribed_by_name_pattern_and_partition(cluster: Cluster, o
     assert len(rows) == 105
 
 
-def test_offsets_bound_what_is_read(cluster: Cluster, orders: str) -> None:
+def test_offsets_limit_a_query(cluster: Cluster, orders: str) -> None:
     rows = cluster.read(
         subscribe=orders,
         startingOffsets=by_partition(orders, 10, -2, 99),
@@ -93,7 +93,7 @@ def test_offsets_bound_what_is_read(cluster: Cluster, orders: str) -> None:
     assert len(cluster.read(subscribe=orders, startingOffsets="earliest", endingOffsets="latest")) == COUNT
 
 
-def test_times_bound_what_is_read(cluster: Cluster, orders: str) -> None:
+def test_timestamps_limit_a_query(cluster: Cluster, orders: str) -> None:
     start = 1_700_000_000_000 + 30_000  # the time of record 30, which is offset 10 of partition 0
     rows = cluster.read(subscribe=orders, startingTimestamp=str(start), endingTimestamp=str(start + 30_000))
     assert sorted(row["offset"] for row in rows) == sorted([*range(10, 20)] * 3)
@@ -105,14 +105,14 @@ def test_times_bound_what_is_read(cluster: Cluster, orders: str) -> None:
     rows = cluster.read(subscribe=orders, startingOffsetsByTimestamp=times, startingOffsetsByTimestampStrategy="latest")
     assert {(row["partition"]) for row in rows} == {0, 1}
     assert len(rows) == 180
-    # No record is that late: the end is the end.
+    # No record is that late, so the query reads to the end.
     assert len(cluster.read(subscribe=orders, endingOffsetsByTimestamp=by_partition(orders, *[start * 2] * 3))) == COUNT
 
 
-def test_the_work_is_split_as_asked(cluster: Cluster, orders: str) -> None:
+def test_options_split_the_ranges(cluster: Cluster, orders: str) -> None:
     def sizes(**options: str) -> list[int]:
         plan = plan_batch(parse_read_options(cluster.options(subscribe=orders, **options), streaming=False))
-        return [each.size for each in plan]
+        return [part.size for part in plan]
 
     assert sizes() == [100, 100, 100]
     assert sizes(minPartitions="6") == [50] * 6
@@ -122,21 +122,21 @@ def test_the_work_is_split_as_asked(cluster: Cluster, orders: str) -> None:
     assert cluster.read(subscribe=orders, minPartitions="7") == whole
 
 
-def test_aborted_transactions_and_markers_are_passed_over(cluster: Cluster) -> None:
+def test_aborted_transactions_and_markers_are_skipped(cluster: Cluster) -> None:
     topic = cluster.new_topic(1)
-    wanted = [(number % 3 != 0, [b"%d-%d" % (number, each) for each in range(4)]) for number in range(7)]
+    wanted = [(number % 3 != 0, [b"%d-%d" % (number, row) for row in range(4)]) for number in range(7)]
     cluster.transact(topic, wanted)
     cluster.fill(topic, 3, partitions=1)
     committed = [value for commit, batch in wanted if commit for value in batch]
     rows = cluster.read(subscribe=topic)
     assert values(rows)[: len(committed)] == committed
     assert comparable(rows) == cluster.consume(topic)
-    # One marker behind each transaction: offsets have gaps, which are not data that was lost.
+    # The marker of each transaction leaves a gap in the offsets, which is not data loss.
     assert rows[-1]["offset"] == 7 * 5 + 2
     everything = cluster.read(subscribe=topic, kafka__isolation__level="read_uncommitted")
     assert len(everything) == 7 * 4 + 3
     assert comparable(everything) == cluster.consume(topic, committed=False)
-    # Ranges that begin or end inside a transaction are no different.
+    # Ranges may begin or end inside a transaction.
     assert cluster.read(subscribe=topic, minPartitions="9") == rows
 
 
@@ -156,42 +156,45 @@ def test_an_open_transaction_is_not_read(cluster: Cluster) -> None:
     assert len(rows) == 6
 
 
-def test_records_that_are_gone_are_told_or_passed_over(cluster: Cluster) -> None:
+def test_deleted_records_fail_the_query_or_are_skipped(cluster: Cluster) -> None:
     topic = cluster.new_topic(1)
     cluster.fill(topic, 50, partitions=1, settings={"batch.num.messages": 10})
     for future in cluster.admin.delete_records([TopicPartition(topic, 0, 20)]).values():
         future.result()
     assert [row["offset"] for row in cluster.read(subscribe=topic)] == list(range(20, 50))
     from_start = {"subscribe": topic, "startingOffsets": by_partition(topic, 5)}
-    with pytest.raises(DataLost, match=rf"topic '{topic}', partition 0, .*offset 5 is not there.* 20 to 49"):
+    with pytest.raises(DataLost, match=rf"topic '{topic}', partition 0, .*offset 5 does not exist.* 20 to 49"):
         cluster.read(**from_start)
     assert [row["offset"] for row in cluster.read(**from_start, failOnDataLoss="false")] == list(range(20, 50))
     beyond = {"subscribe": topic, "startingOffsets": by_partition(topic, 60)}
-    with pytest.raises(DataLost, match="ends at 50, before offset 60"):
+    with pytest.raises(DataLost, match="it ends at offset 50, but the query starts at 60"):
         cluster.read(**beyond)
     assert cluster.read(**beyond, failOnDataLoss="false") == []
-    with pytest.raises(OptionError, match=rf"endingOffsets: topic '{topic}', partition 0 ends at 50, before offset 51"):
+    missing = rf"endingOffsets: offset 51 of topic '{topic}', partition 0 does not exist: the partition ends at 50"
+    with pytest.raises(OptionError, match=missing):
         cluster.read(subscribe=topic, endingOffsets=by_partition(topic, 51))
 
 
-def test_what_is_not_there_is_named(cluster: Cluster, orders: str) -> None:
+def test_missing_topics_and_partitions_are_reported(cluster: Cluster, orders: str) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="topic 'missing': there is no such topic"):
         cluster.read(subscribe="missing")
-    with pytest.raises(UnknownTopicOrPartition, match=f"topic '{orders}' has no partition 3; it has 3"):
+    with pytest.raises(
+        UnknownTopicOrPartition, match=f"topic '{orders}' has no partition 3; its partitions are 0 to 2"
+    ):
         cluster.read(assign=json.dumps({orders: [0, 3]}))
     with pytest.raises(OptionError, match=f"startingOffsets: topic '{orders}', partition 2 is missing"):
         cluster.read(subscribe=orders, startingOffsets=by_partition(orders, 0, 0))
-    with pytest.raises(OptionError, match=f"startingOffsets: topic '{orders}', partition 3 is not part"):
+    with pytest.raises(OptionError, match=f"startingOffsets: topic '{orders}', partition 3 is not read by the query"):
         cluster.read(subscribe=orders, startingOffsets=by_partition(orders, 0, 0, 0, 0))
 
 
-def test_a_cluster_that_cannot_be_reached_is_named() -> None:
-    nobody = Cluster("127.0.0.1:1")
+def test_an_unreachable_cluster_is_reported_with_its_address() -> None:
+    unreachable = Cluster("127.0.0.1:1")
     with pytest.raises(ApiError, match=r"127\.0\.0\.1:1 cannot be reached"):
-        nobody.read(subscribe="orders", kafka__default__api__timeout__ms="200")
+        unreachable.read(subscribe="orders", kafka__default__api__timeout__ms="200")
 
 
-def test_large_records_and_many_fetches_come_whole(cluster: Cluster) -> None:
+def test_large_records_and_many_fetches_are_complete(cluster: Cluster) -> None:
     topic = cluster.new_topic(1)
     producer = cluster.producer()
     sent = [bytes([number % 251]) * (number * 997 % 60_000) for number in range(200)]
@@ -203,7 +206,7 @@ def test_large_records_and_many_fetches_come_whole(cluster: Cluster) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed")
-def test_a_reader_that_is_left_behind_gives_no_broken_connection_to_the_next(ottla: Cluster) -> None:
+def test_an_abandoned_reader_does_not_return_its_connection(ottla: Cluster) -> None:
     topic = ottla.new_topic(1)
     ottla.fill(topic, 10, partitions=1)
     parsed = parse_read_options(ottla.options(subscribe=topic, kafka__client__id="left-behind"), streaming=False)
@@ -211,7 +214,7 @@ def test_a_reader_that_is_left_behind_gives_no_broken_connection_to_the_next(ott
     for _ in range(3):
         left = read_range(parsed, wanted, ALL_COLUMNS)
         next(left)
-        # As an exception's traceback does: only the garbage collector ends it, in an order of its own.
+        # A cycle, as an exception's traceback makes: the garbage collector finalizes the objects in any order.
         cycle: list[object] = [left]
         cycle.append(cycle)
         del left, cycle

@@ -1,4 +1,4 @@
-"""Rows into records: compiled and in Python alike, read back by the reader of records."""
+"""Rows become records: the compiled and the plain encoder agree, and the record decoder reads the result back."""
 
 from typing import Any
 
@@ -27,12 +27,12 @@ def rows_of(table: list[tuple[Any, Any, Any]]) -> Rows:
     )
 
 
-def encode_all(made: Rows, members: "np.ndarray[Any, np.dtype[np.int32]]", room: int) -> list[bytes]:
-    """The payloads of as many batches as are needed."""
+def encode_all(encoder: Rows, members: "np.ndarray[Any, np.dtype[np.int32]]", room: int) -> list[bytes]:
+    """Return the payloads of as many batches as the rows need."""
     payloads, start = [], 0
     while start < len(members):
         out = bytearray(room)
-        taken, end = made.encode(members, start, out, 0, 0)
+        taken, end = encoder.encode(members, start, out, 0, 0)
         assert taken, "a row does not fit"
         payloads.append(bytes(out[:end]))
         start += taken
@@ -50,9 +50,9 @@ def read_back(payload: bytes, count: int) -> list[tuple[Any, Any, Any]]:
 @settings(deadline=None)
 @given(tables, st.integers(1500, 4000))
 def test_any_rows_become_records(table: list[tuple[Any, Any, Any]], room: int) -> None:
-    made = rows_of(table)
+    encoder = rows_of(table)
     members = np.arange(len(table), dtype=np.int32)[::-1].copy()
-    payloads = encode_all(made, members, room)
+    payloads = encode_all(encoder, members, room)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "compiled", None)
         assert encode_all(rows_of(table), members, room) == payloads
@@ -62,12 +62,12 @@ def test_any_rows_become_records(table: list[tuple[Any, Any, Any]], room: int) -
 
 
 @pytest.mark.usefixtures("form")
-def test_keys_meet_their_partitions() -> None:
+def test_rows_get_the_partition_of_their_key() -> None:
     keys = [None, b"", b"a", b"ab", b"abc", b"abcd", b"abcde", bytes(range(256)), b"\xff" * 7]
-    made = Rows(pa.array(keys, pa.binary()), None, None, len(keys))
+    encoder = Rows(pa.array(keys, pa.binary()), None, None, len(keys))
     chosen = np.full(len(keys), -1, dtype=np.int32)
     chosen[2] = 5
-    made.place(chosen, 17)
+    encoder.place(chosen, 17)
     assert chosen.tolist() == [
         -1,
         partition_for_key(b"", 17),
@@ -77,11 +77,11 @@ def test_keys_meet_their_partitions() -> None:
 
 
 @pytest.mark.usefixtures("form")
-def test_a_slice_and_text_are_encoded_like_the_whole() -> None:
-    text = pa.array(["nought", "one", None, "three"])
+def test_slices_and_text_are_encoded() -> None:
+    text = pa.array(["zero", "one", None, "three"])
     listed = pa.array([None, [{"key": "h", "value": b"1"}], [], [{"key": "i", "value": None}]], TYPES["headers"])
-    made = Rows(text.slice(1), text.slice(1), listed.slice(1), 3)
-    (payload,) = encode_all(made, np.arange(3, dtype=np.int32), 1000)
+    encoder = Rows(text.slice(1), text.slice(1), listed.slice(1), 3)
+    (payload,) = encode_all(encoder, np.arange(3, dtype=np.int32), 1000)
     assert read_back(payload, 3) == [
         (b"one", b"one", [{"key": "h", "value": b"1"}]),
         (None, None, None),
@@ -90,7 +90,7 @@ def test_a_slice_and_text_are_encoded_like_the_whole() -> None:
 
 
 @pytest.mark.skipif(rows.compiled is None, reason="the package was built without its compiled part")
-def test_a_row_outside_of_its_column_is_refused_and_nothing_is_read() -> None:
+def test_a_row_outside_of_its_column_is_rejected() -> None:
     ends, data, out = np.array([0, 3], dtype=np.int32), b"key", bytearray(100)
     nothing = (None,) * 10
 
@@ -101,7 +101,7 @@ def test_a_row_outside_of_its_column_is_refused_and_nothing_is_read() -> None:
     for row, key in (
         (1, (ends, None, data)),  # there is one row
         (-1, (ends, None, data)),
-        (0, (ends, None, b"ke")),  # it ends behind the bytes
+        (0, (ends, None, b"ke")),  # it ends after the content
         (0, (np.array([2, 1], dtype=np.int32), None, data)),
         (0, (np.array([-1, 1], dtype=np.int32), None, data)),
         (0, (ends, b"", data)),  # its validity is missing
@@ -110,6 +110,6 @@ def test_a_row_outside_of_its_column_is_refused_and_nothing_is_read() -> None:
             encode(row, *key)
 
 
-def test_a_header_without_a_key_is_refused() -> None:
+def test_a_header_without_a_key_is_rejected() -> None:
     with pytest.raises(BadRow, match="column headers"):
         Rows(None, pa.array([b"x"]), pa.array([[{"key": None, "value": b"1"}]], TYPES["headers"]), 1)

@@ -100,19 +100,19 @@ def test_columns_that_are_not_wanted_are_not_read(spark: SparkSession, ottla: Cl
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"subscribe": "missing"}, "topic 'missing': there is no such topic"),
-        ({"subscribee": "orders"}, "option subscribee: there is no such option; subscribe is one"),
-        ({"subscribe": "orders", "startingOffsets": "latest"}, "option startingOffsets: a batch query cannot have"),
+        ({"subscribee": "orders"}, "option subscribee: there is no such option; did you mean subscribe?"),
+        ({"subscribe": "orders", "startingOffsets": "latest"}, "option startingOffsets: a batch query cannot use"),
     ],
 )
-def test_what_is_wrong_is_said_without_a_stack_of_java(
-    spark: SparkSession, ottla: Cluster, options: dict[str, str], said: str
+def test_a_wrong_option_is_reported_without_a_java_stack_trace(
+    spark: SparkSession, ottla: Cluster, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:
         spark.read.format("ottla").options(**ottla.options(**options)).load().collect()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "at org.apache.spark" not in str(caught.value)
 
 
@@ -201,7 +201,7 @@ def test_columns_of_a_query_say_where_rows_go(spark: SparkSession, ottla: Cluste
     assert Counter(row["partition"] for row in rows) == Counter(dict.fromkeys(range(4), 10))
     assert all(json.loads(row["value"])["id"] % 4 == row["partition"] for row in rows)
     assert all(row["headers"][0]["key"] == "h" for row in rows)
-    with pytest.raises(PySparkException, match="option mode: a topic cannot be overwritten; use append"):
+    with pytest.raises(PySparkException, match="option mode: a topic cannot be overwritten; use mode"):
         frame.write.format("ottla").mode("overwrite").options(**ottla.options(topic=topic)).save()
     writer = frame.drop("topic").write.format("ottla").mode("append").options(**ottla.options())
     with pytest.raises(PySparkException, match="option topic: is missing, and there is no column 'topic'"):
@@ -245,7 +245,7 @@ def test_sparks_own_connector_works_with_ottla_as_its_cluster(
     assert Counter(int(row["value"]) for row in ottla.consume(sink)) == Counter(range(100))
 
 
-def test_a_stream_whose_topic_lost_records_says_so(
+def test_a_stream_reports_that_its_topic_lost_records(
     spark: SparkSession, ottla: Cluster, run: Callable[..., list[dict[str, Any]]]
 ) -> None:
     topic = ottla.new_topic(1)
@@ -253,4 +253,4 @@ def test_a_stream_whose_topic_lost_records_says_so(
     given = {"subscribe": topic, "startingOffsets": by_partition(topic, 20)}
     with pytest.raises(StreamingQueryException) as caught:
         run(stream(spark, ottla, "ottla", **given), "noop")
-    assert f"topic '{topic}', partition 0: ends at 10, but offset 20 is next" in str(caught.value)
+    assert f"topic '{topic}', partition 0: it ends at offset 10, but the query is at offset 20" in str(caught.value)

@@ -1,4 +1,4 @@
-"""What Python's workers load: the package with its bytecode, and not more than they need."""
+"""Spark's Python workers import the installed package with its bytecode, and no more than they need."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from ottla.spark.connector.spark_home import make_spark_home
 
 
-def test_spark_finds_itself_but_no_zip_of_sources(tmp_path: Path) -> None:
+def test_the_home_has_spark_without_its_zip_of_sources(tmp_path: Path) -> None:
     for _ in range(2):  # a second start finds the links of the first
         home = make_spark_home(tmp_path / "spark")
     package = Path(pyspark.__file__).parent
@@ -35,6 +35,6 @@ def test_a_process_that_plans_loads_neither_pandas_nor_the_sink() -> None:
 
 
 @pytest.mark.spark
-def test_workers_import_the_package_that_is_installed(spark: SparkSession) -> None:
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
-    assert found == [pyspark.__file__]
+def test_workers_import_the_installed_package(spark: SparkSession) -> None:
+    paths = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
+    assert paths == [pyspark.__file__]

@@ -1,4 +1,4 @@
-"""Workers of Spark leave alone what modules have made; every other process keeps what it has."""
+"""Spark workers exclude loaded modules from garbage collection; other processes do not."""
 
 import gc
 import sys
@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from ottla.spark.connector import task_memory
-from ottla.spark.connector.task_memory import settle
+from ottla.spark.connector.task_memory import freeze_modules
 
 
 @pytest.fixture(autouse=True)
@@ -21,32 +21,32 @@ def clean() -> Iterator[None]:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process of `python -m pyspark.daemon`."""
+    """Make this process look like `python -m pyspark.daemon`."""
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
-    monkeypatch.setattr(task_memory, "_settled_modules", 0)
+    monkeypatch.setattr(task_memory, "_frozen_modules", 0)
 
 
-def test_a_driver_is_left_as_it_is() -> None:
-    settle()
+def test_a_driver_freezes_nothing() -> None:
+    freeze_modules()
     assert gc.get_freeze_count() == 0
 
 
-def is_looked_at(wanted: object) -> bool:
-    """Whether the collector still goes through an object; what is frozen it does not list."""
-    return any(each is wanted for each in gc.get_objects())
+def is_tracked(wanted: object) -> bool:
+    """Whether the collector still visits an object: it does not list frozen objects."""
+    return any(tracked is wanted for tracked in gc.get_objects())
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_worker_looks_at_modules_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle()
+def test_a_worker_freezes_modules_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    freeze_modules()
     assert gc.get_freeze_count() > 10_000
-    assert not is_looked_at(sys)
+    assert not is_tracked(sys)
     gc.unfreeze()
-    settle()
+    freeze_modules()
     assert gc.get_freeze_count() == 0, "nothing was loaded since"
     later = ModuleType("a_module_that_came_later")
     monkeypatch.setitem(sys.modules, later.__name__, later)
-    assert is_looked_at(later)
-    settle()
-    assert not is_looked_at(later)
-    assert not is_looked_at(sys)
+    assert is_tracked(later)
+    freeze_modules()
+    assert not is_tracked(later)
+    assert not is_tracked(sys)

@@ -1,4 +1,4 @@
-"""Values as columns, read from real topics: JSON, text, Avro and Protocol Buffers, with and without a registry."""
+"""Values become columns: JSON, text, Avro and Protocol Buffers from real topics, with and without a registry."""
 
 import base64
 import datetime
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ottla.spark.connector.avro_values import AvroDecoder
 from ottla.spark.connector.data_source import OttlaDataSource
-from ottla.spark.connector.ddl import NotDdl, parse_columns
-from ottla.spark.connector.json_values import JsonDecoder, infer
+from ottla.spark.connector.ddl import InvalidDdl, parse_columns
+from ottla.spark.connector.json_values import JsonDecoder, infer_type
 from ottla.spark.connector.option_values import OptionError
 from ottla.spark.connector.protobuf_values import ProtobufDecoder
 from ottla.spark.connector.spark_readers import RangesPartition
@@ -45,7 +45,7 @@ def topic_of(cluster: Cluster, values: Sequence[bytes | None]) -> str:
 
 
 def read(cluster: Cluster, topic: str, **options: str) -> Rows:
-    """What a batch query reads, by the calls that Spark makes."""
+    """Return the rows of a batch query, by the calls that Spark makes."""
     source = OttlaDataSource(cluster.options(subscribe=topic, **options))
     reader = source.reader(source.schema())
     rows: Rows = []
@@ -61,7 +61,7 @@ JSON = (b'{"id": 1, "price": 2.5}', b"no JSON", None, b'{"id": "x", "price": 1}'
 DDL = "id long, price double"
 
 
-def test_json_is_read_into_columns_and_bad_values_into_their_own(ottla: Cluster) -> None:
+def test_json_is_read_into_columns_and_bad_values_into_the_column_bad(ottla: Cluster) -> None:
     rows = read(ottla, topic_of(ottla, JSON), value__format="json", value__schema=DDL)
     assert [row["value"] for row in rows] == [
         {"id": 1, "price": 2.5},
@@ -80,7 +80,7 @@ def test_json_is_read_into_columns_and_bad_values_into_their_own(ottla: Cluster)
     assert [row["offset"] for row in rows] == list(range(5))
 
 
-def test_bad_values_go_to_a_topic_with_what_is_wrong_and_where_they_came_from(ottla: Cluster) -> None:
+def test_bad_values_go_to_the_dead_letter_topic_with_error_and_origin(ottla: Cluster) -> None:
     topic, dead = topic_of(ottla, JSON), ottla.new_topic(1)
     rows = read(ottla, topic, value__format="json", value__schema=DDL, value__deadLetterTopic=dead)
     assert [row["offset"] for row in rows] == [0, 2, 4]
@@ -96,24 +96,24 @@ def test_bad_values_go_to_a_topic_with_what_is_wrong_and_where_they_came_from(ot
     }
 
 
-def test_a_query_that_is_to_fail_names_topic_partition_offset_and_column(ottla: Cluster) -> None:
+def test_on_error_fail_reports_topic_partition_offset_and_column(ottla: Cluster) -> None:
     topic = topic_of(ottla, [JSON[0], JSON[3]])
     with pytest.raises(BadValue) as caught:
         read(ottla, topic, value__format="json", value__schema=DDL, value__onError="fail")
     assert str(caught.value) == (
-        f"topic '{topic}', partition 0, offset 1, column value: column id: changed from number to string; "
-        "value.onError=column goes on"
+        f"topic '{topic}', partition 0, offset 1: cannot decode the value: column id: changed from number to string. "
+        "To continue with bad values in the column 'bad', set value.onError=column"
     )
 
 
-def test_a_schema_is_inferred_from_what_is_there(ottla: Cluster) -> None:
+def test_a_schema_is_inferred_from_the_first_records(ottla: Cluster) -> None:
     times = b'{"id": 3, "at": "2026-01-31T12:00:00Z", "of": {"x": [1.5]}}'
     topic = topic_of(ottla, [JSON[0], b"no JSON", times])
     rows = read(ottla, topic, value__format="json")
     assert rows[0]["value"] == {"id": 1, "price": 2.5, "at": None, "of": None}
     assert rows[2]["value"] == {"id": 3, "price": None, "at": "2026-01-31T12:00:00Z", "of": {"x": [1.5]}}
     assert rows[1]["bad"]["value"] == b"no JSON"
-    with pytest.raises(OptionError, match=r"option value.schema: there is no record to infer it from"):
+    with pytest.raises(OptionError, match=r"option value.schema: cannot be inferred, because there are no records"):
         read(ottla, ottla.new_topic(1), value__format="json")
 
 
@@ -126,10 +126,10 @@ def test_times_dates_and_decimals_are_read_from_json(ottla: Cluster) -> None:
     assert rows[1]["bad"]["error"].startswith("column on: ")
 
 
-def test_text_is_text_unless_it_is_not_utf_8(ottla: Cluster) -> None:
+def test_text_must_be_utf_8(ottla: Cluster) -> None:
     rows = read(ottla, topic_of(ottla, ["größe".encode(), b"\xff", None]), value__format="string")
     assert [row["value"] for row in rows] == ["größe", None, None]
-    assert rows[1]["bad"] == {"error": "it is not UTF-8: invalid start byte at byte 0", "value": b"\xff"}
+    assert rows[1]["bad"] == {"error": "not UTF-8: invalid start byte at byte 0", "value": b"\xff"}
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -138,8 +138,8 @@ TYPE = pa.struct([("a", pa.int64()), ("b", pa.struct([("a", pa.string())])), ("v
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.none() | st.binary() | ANYTHING.map(lambda each: json.dumps(each).encode()), max_size=20))
-def test_a_bad_value_never_shifts_or_spoils_others(values: list[bytes | None]) -> None:
+@given(st.lists(st.none() | st.binary() | ANYTHING.map(lambda value: json.dumps(value).encode()), max_size=20))
+def test_a_bad_value_does_not_affect_others(values: list[bytes | None]) -> None:
     decoder = JsonDecoder(TYPE)
     found, errors = decoder.decode(pa.array(values, pa.binary()))
     found.validate(full=True)
@@ -147,7 +147,7 @@ def test_a_bad_value_never_shifts_or_spoils_others(values: list[bytes | None]) -
     for row, value in enumerate(values):
         alone, problem = decoder.decode(pa.array([value], pa.binary()))
         assert (errors.get(row), str(found[row])) == (problem.get(0), str(alone[0]))
-    infer(pa.array(values, pa.binary()))
+    infer_type(pa.array(values, pa.binary()))
 
 
 AVRO = {
@@ -183,7 +183,7 @@ def avro(schema: Any, value: Any) -> bytes:
     return stream.getvalue()
 
 
-def test_avro_is_read_with_the_schema_given(ottla: Cluster) -> None:
+def test_avro_is_read_with_a_given_schema(ottla: Cluster) -> None:
     plain = json.loads(json.dumps(AVRO).replace('"logicalType": "uuid"', '"doc": ""'))
     content = avro(plain, ORDER)
     topic = topic_of(ottla, [content, content[:-3], content + b"!", b"", None])
@@ -191,12 +191,10 @@ def test_avro_is_read_with_the_schema_given(ottla: Cluster) -> None:
     assert rows[0]["value"] == {**ORDER, "lines": [[("a", 1)]]}
     assert [row["value"] is None for row in rows] == [False, True, True, True, True]
     assert [row["bad"] is not None for row in rows] == [False, True, True, True, False]
-    assert rows[2]["bad"]["error"] == "it is no Avro of this schema: 1 bytes are left behind it"
+    assert rows[2]["bad"]["error"] == "not Avro of this schema: the value ends 1 bytes before the end of the record"
 
 
-def test_avro_of_a_registry_is_read_with_the_schema_it_was_written_with(
-    ottla: Cluster, registry: SchemaRegistry
-) -> None:
+def test_avro_of_a_registry_is_read_with_the_writers_schema(ottla: Cluster, registry: SchemaRegistry) -> None:
     old = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "int"}, {"name": "gone", "type": "string"}]}
     new = {
         "type": "record",
@@ -220,17 +218,19 @@ def test_avro_of_a_registry_is_read_with_the_schema_it_was_written_with(
     rows = read(ottla, topic, value__format="avro", value__registry=registry.address)
     assert [row["value"] for row in rows[:3]] == [{"id": 1, "more": "none"}, {"id": 2, "more": "y"}, None]
     assert f"the registry at {registry.address} has no schema 99" in rows[2]["bad"]["error"]
-    assert "it begins with byte 6, not with the 0 of a registry's frame" in rows[3]["bad"]["error"]
-    assert "it has 1 bytes, and no schema's number in front" in rows[4]["bad"]["error"]
-    assert registry.requests.count(f"/schemas/ids/{first}") == 1, "a schema is asked for once"
+    assert "not framed for a schema registry: the value begins with byte 6 instead of 0" in rows[3]["bad"]["error"]
+    assert "not framed for a schema registry: the value has 1 bytes, a frame has 5" in rows[4]["bad"]["error"]
+    assert registry.requests.count(f"/schemas/ids/{first}") == 1, "a process requests a schema once"
 
 
-def test_a_registry_that_does_not_help_is_named(ottla: Cluster, registry: SchemaRegistry) -> None:
+def test_errors_of_a_registry_are_reported_with_its_address(ottla: Cluster, registry: SchemaRegistry) -> None:
     topic = ottla.new_topic(1)
     with pytest.raises(OptionError, match=f"option value.subject: the registry at .* has no subject '{topic}-value'"):
         read(ottla, topic, value__format="avro", value__registry=registry.address)
     registry.register(f"{topic}-value", "JSON", "{}")
-    with pytest.raises(OptionError, match=r"option value.format: subject .* has a schema of JSON, not of avro"):
+    with pytest.raises(
+        OptionError, match=r"option value.format: avro does not match subject .*, which has a schema of type JSON"
+    ):
         read(ottla, topic, value__format="avro", value__registry=registry.address)
     with pytest.raises(OptionError, match=r"option value.registry: http://127.0.0.1:1 cannot be reached: .*refused"):
         read(ottla, topic, value__format="avro", value__registry="http://127.0.0.1:1")
@@ -239,7 +239,7 @@ def test_a_registry_that_does_not_help_is_named(ottla: Cluster, registry: Schema
         read(ottla, topic, value__format="json", value__registry=registry.address)
 
 
-def test_json_of_a_registry_has_the_columns_of_its_json_schema(ottla: Cluster, registry: SchemaRegistry) -> None:
+def test_json_of_a_registry_has_the_columns_of_the_json_schema(ottla: Cluster, registry: SchemaRegistry) -> None:
     registry.auth = "Basic " + base64.b64encode(b"me:secret").decode()
     schema = {
         "type": "object",
@@ -250,12 +250,12 @@ def test_json_of_a_registry_has_the_columns_of_its_json_schema(ottla: Cluster, r
     options = {"value__registry": registry.address, "value__registry__auth": "me:secret"}
     rows = read(ottla, topic, value__format="json", value__subject="any-subject", **options)
     assert [row["value"] for row in rows] == [{"id": 4, "tags": ["a"]}, None, None]
-    assert "no frame of a registry" in rows[1]["bad"]["error"]
+    assert "not framed for a schema registry" in rows[1]["bad"]["error"]
     assert rows[2]["bad"] is None
 
 
 def shop_proto() -> descriptor_pb2.FileDescriptorProto:
-    """What protoc would make of a small file."""
+    """Return the descriptor that protoc would write for a small file."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
@@ -306,7 +306,7 @@ EXPECTED = {
 }
 
 
-def test_protocol_buffers_are_read_with_the_descriptors_given(ottla: Cluster) -> None:
+def test_protocol_buffers_are_read_with_given_descriptors(ottla: Cluster) -> None:
     files = base64.b64encode(descriptor_pb2.FileDescriptorSet(file=[shop_proto()]).SerializeToString()).decode()
     topic = topic_of(ottla, [order_message().SerializeToString(), b"\xff\xff", None, b""])
     options = {"value__format": "protobuf", "value__schema": files}
@@ -315,16 +315,15 @@ def test_protocol_buffers_are_read_with_the_descriptors_given(ottla: Cluster) ->
     assert rows[1]["value"] is None
     assert rows[1]["bad"]["value"] == b"\xff\xff"
     assert rows[2]["bad"] is None
-    assert rows[3]["value"]["id"] == 0, "an empty message is one"
+    assert rows[3]["value"]["id"] == 0, "empty bytes are a valid message"
     with pytest.raises(
-        OptionError, match=r"option value.message: there is no 'Nothing'; there are shop.Other, shop.Order"
+        OptionError,
+        match=r"value.message: the schema has no message 'Nothing'; its messages are shop.Other, shop.Order",
     ):
         read(ottla, topic, value__message="Nothing", **options)
 
 
-def test_protocol_buffers_of_a_registry_have_the_place_of_their_type_in_front(
-    ottla: Cluster, registry: SchemaRegistry
-) -> None:
+def test_protocol_buffers_of_a_registry_have_message_indexes(ottla: Cluster, registry: SchemaRegistry) -> None:
     content = order_message().SerializeToString()
     file = base64.b64encode(shop_proto().SerializeToString()).decode()
     number = registry.register("orders", "PROTOBUF", file)
@@ -333,7 +332,7 @@ def test_protocol_buffers_of_a_registry_have_the_place_of_their_type_in_front(
     options = {"value__registry": registry.address, "value__subject": "orders", "value__message": "shop.Order"}
     rows = read(ottla, topic, value__format="protobuf", **options)
     assert rows[0]["value"] == EXPECTED
-    assert rows[1]["bad"]["error"] == "it is message [0] of its schema; shop.Order is [1]"
+    assert rows[1]["bad"]["error"] == "it is message [0] of its schema, and shop.Order is message [1]"
 
 
 @settings(deadline=None, max_examples=60)
@@ -348,30 +347,39 @@ def test_any_bytes_are_a_value_or_bad(values: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"value.format": "xml"}, "option value.format: 'xml' is none of binary, string, json, avro, protobuf"),
-        ({"value.format": "avro"}, "option value.schema: value.format=avro needs a schema, or value.registry"),
-        ({"value.schema": "a int"}, "option value.schema: means nothing for value.format=binary"),
-        ({"value.format": "json", "value.schema": "a b c d"}, "option value.schema: 'a b c d' is no schema such as"),
-        ({"value.format": "json", "value.schema": "m map<string,int>"}, "column value.m: a map is not read from JSON"),
-        ({"value.format": "avro", "value.schema": "{}"}, "option value.schema: is no Avro schema"),
-        ({"value.format": "avro", "value.schema": '["int", "string"]'}, "column value: a union of 2 types has no type"),
-        ({"value.format": "protobuf", "value.schema": "?"}, "option value.schema: is neither a file that protoc wrote"),
-        ({"value.format": "json", "value.registry": "here"}, "option value.registry: 'here' is no address"),
-        ({"value.format": "json", "value.subject": "s"}, "option value.subject: needs value.registry"),
+        ({"value.format": "xml"}, "option value.format: 'xml' is not allowed; use one of binary, string, json, avro"),
+        ({"value.format": "avro"}, "option value.schema: is missing; value.format=avro requires it or value.registry"),
+        ({"value.schema": "a int"}, "option value.schema: has no effect with value.format=binary"),
+        ({"value.format": "json", "value.schema": "a b c d"}, "option value.schema: 'a b c d' is not a schema such as"),
+        (
+            {"value.format": "json", "value.schema": "m map<string,int>"},
+            "column value.m: maps cannot be read from JSON",
+        ),
+        ({"value.format": "avro", "value.schema": "{}"}, "option value.schema: is not an Avro schema"),
+        (
+            {"value.format": "avro", "value.schema": '["int", "string"]'},
+            "column value: a union of 2 types has no column type",
+        ),
+        (
+            {"value.format": "protobuf", "value.schema": "?"},
+            "option value.schema: is neither the path of a descriptor set nor",
+        ),
+        ({"value.format": "json", "value.registry": "here"}, "option value.registry: 'here' is not a URL"),
+        ({"value.format": "json", "value.subject": "s"}, "option value.subject: requires value.registry"),
         (
             {"value.format": "json", "value.onError": "deadLetter"},
-            "option value.deadLetterTopic: value.onError=deadLetter",
+            "option value.deadLetterTopic: is missing; value.onError=deadLetter requires it",
         ),
-        ({"value.format": "string", "value.inferRecords": "3"}, "option value.inferRecords: means nothing for"),
+        ({"value.format": "string", "value.inferRecords": "3"}, "option value.inferRecords: has no effect with"),
     ],
 )
-def test_what_is_wrong_with_an_option_is_said(ottla: Cluster, options: dict[str, str], said: str) -> None:
+def test_a_wrong_option_for_values_is_reported(ottla: Cluster, options: dict[str, str], message: str) -> None:
     given = {**ottla.options(subscribe="orders"), **options}
     with pytest.raises(OptionError) as caught:
         OttlaDataSource(given).schema()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -385,13 +393,13 @@ def test_what_is_wrong_with_an_option_is_said(ottla: Cluster, options: dict[str,
         ),
     ],
 )
-def test_a_schema_is_read_as_spark_reads_it(text: str, type_: str) -> None:
+def test_ddl_is_parsed_as_spark_parses_it(text: str, type_: str) -> None:
     assert parse_columns(text).simpleString() == type_
 
 
 @pytest.mark.parametrize(
     "text", ["", "a", "a int b", "a int,", "a array<int", "a whatever", "a decimal(x)", "a int ?", ", a int"]
 )
-def test_what_is_no_schema_is_told(text: str) -> None:
-    with pytest.raises(NotDdl):
+def test_invalid_ddl_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidDdl):
         parse_columns(text)

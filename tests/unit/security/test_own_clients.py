@@ -257,7 +257,7 @@ def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: st
         link = BrokerConnection.connect(address, "test", 5.0, 5.0, security)
         while time.monotonic() < until:
             link.send(request, link.version_of(ApiKey.METADATA))
-            link.take()
+            link.receive()
             time.sleep(0.2)
         link.close()
 

@@ -1,8 +1,7 @@
-/* The records of a batch, straight into the buffers of Arrow columns: what columns.py does in Python, without an object
- * for each record.
+/* Decodes the records of a batch directly into the buffers of Arrow columns, without a Python object per record.
  *
- * It only ever fills what is in order. Records that are not, or that do not fit, are answered None; then Python looks
- * again and says what is wrong. The caller owns the buffers, and has cleared all validity bits. */
+ * fill() returns None for malformed records and for records that do not fit; columns.py then decodes the batch in Python
+ * and raises the error. The caller owns the buffers and has cleared all validity bits. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -25,7 +24,7 @@ typedef struct {
 typedef struct {
     int64_t count, base_offset, last_delta, base_timestamp, append_time;
     int has_append_time;
-    int64_t first, stop; /* the offsets that are wanted: from first up to before stop */
+    int64_t first, stop; /* the wanted offsets: first <= offset < stop */
 } Batch;
 
 typedef struct {
@@ -33,7 +32,7 @@ typedef struct {
     int64_t row, header;
 } Columns;
 
-/* A length and as many bytes; `least` is -1 where null is allowed. */
+/* Read a length and that many bytes; `least` is -1 if null is allowed. */
 static inline int
 read_bytes(const uint8_t **at, const uint8_t *end, int64_t least, const uint8_t **data, int64_t *size)
 {
@@ -73,7 +72,7 @@ put_valid(Target *target, int64_t row)
     return 1;
 }
 
-/* Bytes of any length, or null, as the next of a column: its end, its validity (which may be left out) and its bytes. */
+/* Append bytes or null to a column: its end offset, its validity (optional) and its bytes. */
 static inline int
 put_bytes(Target *end, Target *valid, Target *into, int64_t row, const uint8_t *data, int64_t size)
 {
@@ -130,7 +129,7 @@ walk(const uint8_t *at, const uint8_t *end, const Batch *batch, Columns *columns
         if (!read_number(&at, end, 32, &size) || size < 1 || size > end - at)
             return 0;
         const uint8_t *stop = at + size;
-        at++; /* attributes, of which there are none */
+        at++; /* attributes: records have none */
         if (!read_number(&at, stop, 64, &skew) || !read_number(&at, stop, 32, &delta))
             return 0;
         if (delta <= previous || delta > batch->last_delta)
@@ -192,7 +191,7 @@ take_targets(PyObject *given, Py_buffer *views, Columns *columns, Py_ssize_t *ta
 
 PyDoc_STRVAR(fill_doc,
     "fill(payload, count, base_offset, last_delta, base_timestamp, append_time, first, stop, buffers, row, header):\n"
-    "the next row and header behind the records that were filled in; or None. append_time is None if records have their own.");
+    "fill the buffers; return the next row and header, or None. append_time is None if records have their own timestamps.");
 
 static PyObject *
 fill(PyObject *module, PyObject *args)
@@ -240,7 +239,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.spark.connector._columns",
-    .m_doc = "The records of a batch into the buffers of Arrow columns, compiled.",
+    .m_doc = "Decode the records of a batch into the buffers of Arrow columns.",
     .m_size = 0,
     .m_methods = methods,
 };

@@ -1,5 +1,6 @@
-/* Rows of Arrow columns into the records of a batch, and keys to partitions: what rows.py does in Python, without an
- * object for each row. Nothing is trusted: each row must lie within its column, its bytes within the column's bytes. */
+/* Encodes rows of Arrow columns as records, and chooses partitions by key, without a Python object per row.
+ *
+ * The input is not trusted: each row must lie within its column, and its bytes within the column's content. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -19,7 +20,7 @@ enum {
 #define IS_OUTSIDE (-2)
 
 typedef struct {
-    const uint8_t *at; /* NULL: a column that is not there, or a validity without nulls */
+    const uint8_t *at; /* NULL: no such column, or a validity without nulls */
     int64_t size;
 } Part;
 
@@ -55,7 +56,7 @@ end_at(const uint8_t *ends, int64_t row)
     return end;
 }
 
-/* Whether a row is valid, by a bitmap that may be left out; IS_OUTSIDE if the bitmap ends before it. */
+/* Whether a row is valid, by an optional bitmap; IS_OUTSIDE if the row is beyond the bitmap. */
 static inline int
 find_valid(const Part *valid, int64_t row)
 {
@@ -66,14 +67,14 @@ find_valid(const Part *valid, int64_t row)
     return valid->at[row >> 3] >> (row & 7) & 1;
 }
 
-/* How many values a column has, by its ends. */
+/* Return the number of values in a column, from the size of its ends. */
 static inline int64_t
 count_of(const Part *ends)
 {
     return ends->size >= 8 ? ends->size / 4 - 1 : 0;
 }
 
-/* Where a row begins and ends among what its column holds, which is `limit` long: IS_NULL and IS_OUTSIDE are as they say. */
+/* Set where a row begins and ends in its column's content of `limit` bytes; return IS_NULL or IS_OUTSIDE otherwise. */
 static inline int64_t
 find_range(const Part *ends, const Part *valid, int64_t row, int64_t limit, int32_t *start)
 {
@@ -108,7 +109,7 @@ put_bytes(uint8_t *at, const uint8_t *data, int32_t start, int64_t size)
     return at;
 }
 
-/* How large the headers from `first` on are as records; IS_OUTSIDE if one of them does not lie within its column. */
+/* Return the encoded size of the headers from `first` on; IS_OUTSIDE if one of them is not within its column. */
 static int64_t
 headers_size(const Part *part, int32_t first, int64_t count)
 {
@@ -124,7 +125,7 @@ headers_size(const Part *part, int32_t first, int64_t count)
     return size;
 }
 
-/* Write the record of a row. Return where it ends, NULL if there is no room for it, or set `is_outside`. */
+/* Write the record of a row. Return its end, or NULL if there is no room for it or `is_outside` was set. */
 static uint8_t *
 put_record(const Rows *rows, int64_t row, int64_t delta, uint8_t *at, const uint8_t *end, int *is_outside)
 {
@@ -144,7 +145,7 @@ put_record(const Rows *rows, int64_t row, int64_t delta, uint8_t *at, const uint
         return NULL;
     at = put_number(at, size);
     *at++ = 0; /* attributes */
-    *at++ = 0; /* the batch's own timestamp */
+    *at++ = 0; /* timestamp delta */
     at = put_number(at, delta);
     at = put_bytes(at, part[KEY_DATA].at, key, key_size);
     at = put_bytes(at, part[VALUE_DATA].at, value, value_size);
@@ -187,8 +188,8 @@ release(Py_buffer *views, Py_ssize_t taken)
 }
 
 PyDoc_STRVAR(encode_doc,
-    "encode(columns, rows, start, out, position, delta): how many of the rows, from `start` on, became records in `out`\n"
-    "behind `position`, and where they end. `delta` is the first one's number in the batch.");
+    "encode(columns, rows, start, out, position, delta): encode the rows from `start` on into `out` at `position`;\n"
+    "return how many fit and where they end. `delta` is the offset delta of the first one.");
 
 static PyObject *
 encode(PyObject *module, PyObject *args)
@@ -256,8 +257,8 @@ hash(const uint8_t *bytes, int32_t start, int64_t size)
 }
 
 PyDoc_STRVAR(place_doc,
-    "place(columns, count, partitions, out): the partition by its key of each row that has a key and in `out` a\n"
-    "negative number.");
+    "place(columns, count, partitions, out): set the partition by key of each row that has a key and a negative\n"
+    "number in `out`.");
 
 static PyObject *
 place(PyObject *module, PyObject *args)
@@ -305,7 +306,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.spark.connector._rows",
-    .m_doc = "Rows of Arrow columns into the records of a batch, compiled.",
+    .m_doc = "Encode rows of Arrow columns as the records of a batch.",
     .m_size = 0,
     .m_methods = methods,
 };

@@ -1,4 +1,4 @@
-"""Values in Avro: read by fastavro with the schema they were written with, into the columns of the query's schema."""
+"""Decodes values in Avro: fastavro reads them with the writer's schema and resolves them to the query's schema."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import fastavro
 import pyarrow as pa
 
 from ottla.spark.connector.option_values import OptionError
-from ottla.spark.connector.registry import Registry, unframe
+from ottla.spark.connector.registry import BadFrame, Registry, UnknownSchema, unframe
 
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -31,7 +31,7 @@ _LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "local-timestamp-micros": pa.timestamp("us"),
     "date": pa.date32(),
 }
-# fastavro raises whatever its reading of the bytes comes upon.
+# fastavro has no error of its own for malformed bytes; it lets these escape.
 _READING_ERRORS: Final = (
     EOFError,
     LookupError,
@@ -46,7 +46,7 @@ Errors = dict[int, str]
 
 
 class AvroDecoder:
-    """Values of one schema, as bare Avro or in a registry's frames."""
+    """Decodes values of one schema, with or without a registry's frame."""
 
     def __init__(self, text: str, registry: Registry | None) -> None:
         self._reader = parse(text)
@@ -55,119 +55,125 @@ class AvroDecoder:
         self.type = arrow_type(self._reader, "value")
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, Errors]:
-        """All values; those that are bad are null, and it is said by row why."""
-        found: list[Any] = []
+        """Return the decoded values, with null for bad ones, and the errors by row."""
+        decoded: list[Any] = []
         errors: Errors = {}
         for row, value in enumerate(values.to_pylist()):
             if value is None:
-                found.append(None)
+                decoded.append(None)
                 continue
             try:
-                found.append(self._read(value))
+                decoded.append(self._read(value))
             except OptionError:
                 raise
+            except (BadFrame, UnknownSchema) as error:
+                errors[row] = str(error)
+                decoded.append(None)
             except _READING_ERRORS as error:
-                errors[row] = f"it is no Avro of this schema: {str(error) or 'it ends too early'}"
-                found.append(None)
-        return _columns(found, self.type, errors), errors
+                errors[row] = f"not Avro of this schema: {str(error) or 'unexpected end of the value'}"
+                decoded.append(None)
+        return _to_array(decoded, self.type, errors), errors
 
     def _read(self, value: bytes) -> Any:
         if self._registry is None:
             return _read_all(value, self._reader, None)
-        number, content = unframe(value)
-        if number not in self._writers:
-            self._writers[number] = parse(self._registry.by_id(number).text)
-        return _read_all(content, self._writers[number], self._reader)
+        schema_id, content = unframe(value)
+        if schema_id not in self._writers:
+            self._writers[schema_id] = parse(self._registry.by_id(schema_id).text)
+        return _read_all(content, self._writers[schema_id], self._reader)
 
 
 def _read_all(content: bytes, writer: Any, reader: Any) -> Any:
     stream = io.BytesIO(content)
-    found = fastavro.schemaless_reader(stream, writer, reader)
+    value = fastavro.schemaless_reader(stream, writer, reader)
     if stream.tell() != len(content):
-        raise ValueError(f"{len(content) - stream.tell()} bytes are left behind it")
-    return found
+        raise ValueError(f"the value ends {len(content) - stream.tell()} bytes before the end of the record")
+    return value
 
 
-def _columns(found: list[Any], wanted: pa.DataType, errors: Errors) -> pa.Array:
-    """Values as an array; one that its column cannot hold is bad as well."""
+def _to_array(values: list[Any], wanted: pa.DataType, errors: Errors) -> pa.Array:
+    """Return values as an array. A value that does not fit the column's type is bad as well."""
     try:
-        return pa.array(found, wanted)
+        return pa.array(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        for row, value in enumerate(found):
+        for row, value in enumerate(values):
             try:
                 pa.array([value], wanted)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 errors[row] = str(error)
-                found[row] = None
-        return pa.array(found, wanted)
+                values[row] = None
+        return pa.array(values, wanted)
 
 
 def parse(text: str) -> Any:
-    """A schema, ready to be read with; raises OptionError."""
+    """Parse a schema; raise OptionError."""
     try:
-        return fastavro.parse_schema(_simplified(json.loads(text)))
+        return fastavro.parse_schema(_simplify(json.loads(text)))
     except (ValueError, TypeError, LookupError, fastavro.schema.SchemaParseException) as error:
-        raise OptionError("value.schema", f"is no Avro schema: {error!r}") from error
+        raise OptionError("value.schema", f"is not an Avro schema: {error!r}") from error
 
 
-def _simplified(schema: Any) -> Any:
-    """The schema without logical types that no column has: such values are what they are stored as."""
+def _simplify(schema: Any) -> Any:
+    """Return the schema without logical types that columns lack, so that such values keep their stored type."""
     if isinstance(schema, list):
-        return [_simplified(each) for each in schema]
+        return [_simplify(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     logical = schema.get("logicalType")
-    kept = logical == "decimal" or logical in _LOGICAL
-    return {key: _simplified(value) for key, value in schema.items() if key != "logicalType" or kept}
+    is_supported = logical == "decimal" or logical in _LOGICAL
+    return {key: _simplify(value) for key, value in schema.items() if key != "logicalType" or is_supported}
 
 
-def arrow_type(schema: Any, path: str, names: Mapping[str, Any] | None = None) -> pa.DataType:
-    """The type of a schema's column; raises OptionError for what has none."""
-    known = dict(names or {})
+def arrow_type(schema: Any, path: str, defined: Mapping[str, Any] | None = None) -> pa.DataType:
+    """Return the column type of a schema; raise OptionError if there is none."""
+    named = dict(defined or {})
     if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
-        if len(others) != 1:
-            raise OptionError("value.schema", f"column {path}: a union of {len(others)} types has no type of a column")
-        return arrow_type(others[0], path, known)
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) != 1:
+            raise OptionError(
+                "value.schema",
+                f"column {path}: a union of {len(branches)} types has no column type; use one type or null",
+            )
+        return arrow_type(branches[0], path, named)
     if isinstance(schema, str):
         if schema in _PLAIN:
             return _PLAIN[schema]
-        if schema in known and known[schema] is not None:
-            return arrow_type(known[schema], path, known)
-        raise OptionError("value.schema", f"column {path}: {schema} is not defined, or refers to itself")
-    return _complex(schema, path, known)
+        if schema in named and named[schema] is not None:
+            return arrow_type(named[schema], path, named)
+        raise OptionError("value.schema", f"column {path}: type {schema} is undefined or contains itself")
+    return _complex_type(schema, path, named)
 
 
-def _complex(schema: Mapping[str, Any], path: str, known: dict[str, Any]) -> pa.DataType:
+def _complex_type(schema: Mapping[str, Any], path: str, named: dict[str, Any]) -> pa.DataType:
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal":
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
     if isinstance(logical, str) and logical in _LOGICAL:
         return _LOGICAL[logical]
     if kind == "record":
-        # A record within itself would be a column without an end.
-        known[schema["name"]] = None
+        # None marks a record as open: a record that contains itself has no finite column type.
+        named[schema["name"]] = None
         fields = []
         for field in schema["fields"]:
-            fields.append(pa.field(field["name"], arrow_type(field["type"], f"{path}.{field['name']}", known)))
-            _learn(field["type"], known)
-        known[schema["name"]] = schema
+            fields.append(pa.field(field["name"], arrow_type(field["type"], f"{path}.{field['name']}", named)))
+            _collect_named(field["type"], named)
+        named[schema["name"]] = schema
         return pa.struct(fields)
     if kind == "array":
-        return pa.list_(arrow_type(schema["items"], f"{path}[]", known))
+        return pa.list_(arrow_type(schema["items"], f"{path}[]", named))
     if kind == "map":
-        return pa.map_(pa.string(), arrow_type(schema["values"], f"{path}[]", known))
-    return arrow_type(kind, path, known)
+        return pa.map_(pa.string(), arrow_type(schema["values"], f"{path}[]", named))
+    return arrow_type(kind, path, named)
 
 
-def _learn(schema: Any, known: dict[str, Any]) -> None:
-    """Types that a field defines can be named by those behind it."""
-    for each in schema if isinstance(schema, list) else [schema]:
-        if isinstance(each, dict) and "name" in each and known.get(each["name"]) is None:
-            known[each["name"]] = each
-        if isinstance(each, dict):
-            for inner in each.get("fields", []):
-                _learn(inner["type"], known)
-            for below in ("items", "values"):
-                if below in each:
-                    _learn(each[below], known)
+def _collect_named(schema: Any, named: dict[str, Any]) -> None:
+    """Add the named types that a field defines, because later fields may refer to them."""
+    for branch in schema if isinstance(schema, list) else [schema]:
+        if isinstance(branch, dict) and "name" in branch and named.get(branch["name"]) is None:
+            named[branch["name"]] = branch
+        if isinstance(branch, dict):
+            for field in branch.get("fields", []):
+                _collect_named(field["type"], named)
+            for key in ("items", "values"):
+                if key in branch:
+                    _collect_named(branch[key], named)

@@ -1,9 +1,9 @@
-"""A connection without an event loop: one request goes out, its answer is taken later, with other work in between.
+"""A connection to a broker without an event loop: send a request, do other work, then receive the response.
 
-Fetches bring megabytes. They are received into one buffer that is used again: what an answer holds of records is a view
-of it, and good until the next answer is taken.
+Fetch responses have megabytes. All are received into one reused buffer: the records of a response are a view of it,
+valid until the next response is received.
 
-With TLS and SASL it is as with `client/connection.py`, which this has in common with it but the event loop.
+TLS and SASL work as in `client/connection.py`.
 """
 
 import socket
@@ -30,7 +30,7 @@ _head = struct.Struct(">hhih").pack
 
 
 class BrokerConnection:
-    """An open connection. `connect` makes one."""
+    """An open connection. `connect` opens one."""
 
     def __init__(self, opened: socket.socket, address: str, client_id: str, timeout_s: float) -> None:
         self.address = address
@@ -43,15 +43,15 @@ class BrokerConnection:
         self._sent: tuple[Api, int] | None = None
         self._sasl: Sasl | None = None
         self._authenticate_at_s: float | None = None
-        """When the client has to prove again who it is."""
+        """When the client must authenticate again."""
 
     @classmethod
     def connect(
         cls, address: Address, client_id: str, connect_timeout_s: float, timeout_s: float, security: Security
     ) -> "BrokerConnection":
-        """Open a connection, learn what the node speaks, and tell it who is there.
+        """Open a connection, negotiate API versions and authenticate.
 
-        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity for keys that cannot be had.
+        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity if keys cannot be loaded.
         """
         context = None if security.tls is None else client_context(security.tls)
         try:
@@ -65,34 +65,36 @@ class BrokerConnection:
             raise NetworkFailed(handshake_failure(str(address), error)) from error
         except OSError as error:
             raise NetworkFailed(f"{address} cannot be reached: {error.strerror or error}") from error
-        link = cls(opened, str(address), client_id, timeout_s)
+        connection = cls(opened, str(address), client_id, timeout_s)
         try:
-            link._negotiate()
+            connection._negotiate()
             if security.sasl is not None:
-                link._sasl = security.sasl
-                link._authenticate(security.sasl)
+                connection._sasl = security.sasl
+                connection._authenticate(security.sasl)
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        return link
+        return connection
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is due."""
+        """Whether no response is outstanding."""
         return self._sent is None
 
     def version_of(self, key: int, *, at_most: int | None = None) -> int:
-        """The version in which an API is spoken here; raises UnsupportedVersion if there is none."""
+        """Return the highest common version of an API; raise UnsupportedVersion if there is none."""
         api = BY_KEY[key]
         least, most = self._versions.get(key, (0, -1))
         version = min(most, api.latest_stable if at_most is None else at_most)
         if version < max(least, api.oldest):
-            raise UnsupportedVersion(f"{self.address} speaks {api.name} v{least} to v{most}, and not v{api.oldest}")
+            raise UnsupportedVersion(
+                f"{self.address} supports {api.name} v{least} to v{most}; this client requires v{api.oldest} or later"
+            )
         return version
 
     def send(self, request: Any, version: int) -> None:
-        """Send a request; its answer must be taken before the next one."""
-        assert self._sent is None, "an answer is due"
+        """Send a request; its response must be received before the next request."""
+        assert self._sent is None, "a response is outstanding"
         if self._authenticate_at_s is not None and time.monotonic() >= self._authenticate_at_s:
             assert self._sasl is not None
             self._authenticate(self._sasl)
@@ -109,15 +111,15 @@ class BrokerConnection:
             raise NetworkFailed(f"the connection to {self.address} failed: {error}") from error
         self._sent = api, version
 
-    def take(self, wait_s: float = 0.0) -> Any:
-        """The answer that is due; raises RequestTimedOut or NetworkFailed, after which the link is of no more use."""
-        assert self._sent is not None, "nothing was asked"
+    def receive(self, wait_s: float = 0.0) -> Any:
+        """Return the outstanding response; after RequestTimedOut or NetworkFailed the connection must be closed."""
+        assert self._sent is not None, "no request was sent"
         api, version = self._sent
         self._socket.settimeout(self._timeout_s + wait_s)
         try:
-            frame = self._receive()
+            frame = self._receive_frame()
             if LENGTH.unpack_from(frame)[0] != self._correlation:
-                raise ProtocolError(f"an answer to another request than {self._correlation}")
+                raise ProtocolError(f"the response is not for request {self._correlation}")
             answer = self._decode(api, version, frame[LENGTH.size :])
         except TimeoutError:
             raise RequestTimedOut(f"{self.address} did not answer {api.name} within {self._timeout_s:g} s") from None
@@ -131,36 +133,36 @@ class BrokerConnection:
 
     def _decode(self, api: Api, version: int, body: memoryview) -> Any:
         if api.key is ApiKey.API_VERSIONS:
-            # A node that does not know the version answers in the oldest.
-            unknown = int.from_bytes(body[:2], "big") == UnsupportedVersion.code
-            return decode(ApiVersionsResponse, 0 if unknown else version, body)
+            # A node that does not support the version answers in version 0.
+            is_oldest = int.from_bytes(body[:2], "big") == UnsupportedVersion.code
+            return decode(ApiVersionsResponse, 0 if is_oldest else version, body)
         return decode(api.response, version, body[1:] if is_flexible(api.response, version) else body)
 
     def _negotiate(self) -> None:
         self.send(ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__), 3)
-        answer: ApiVersionsResponse = self.take()
+        answer: ApiVersionsResponse = self.receive()
         if answer.error_code == UnsupportedVersion.code:
             self.send(ApiVersionsRequest(), 0)
-            answer = self.take()
+            answer = self.receive()
         if answer.error_code:
-            raise by_code(answer.error_code)(f"{self.address} does not tell which versions it speaks")
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            raise by_code(answer.error_code)(f"{self.address} refused to list its API versions")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def _authenticate(self, sasl: Sasl) -> None:
         self._authenticate_at_s = None
         steps = sasl_requests(sasl.mechanism, sasl.exchange(), self.address)
         request = next(steps)
         while True:
-            shakes_hands = type(request) is SaslHandshakeRequest
-            self.send(request, HANDSHAKE_VERSION if shakes_hands else self.version_of(ApiKey.SASL_AUTHENTICATE))
+            is_handshake = type(request) is SaslHandshakeRequest
+            self.send(request, HANDSHAKE_VERSION if is_handshake else self.version_of(ApiKey.SASL_AUTHENTICATE))
             try:
-                request = steps.send(self.take())
+                request = steps.send(self.receive())
             except StopIteration as done:
                 if done.value is not None:
                     self._authenticate_at_s = time.monotonic() + done.value
                 return
 
-    def _receive(self) -> memoryview:
+    def _receive_frame(self) -> memoryview:
         return self._fill(answer_size(self._fill(LENGTH.size)))
 
     def _fill(self, size: int) -> memoryview:
@@ -169,8 +171,8 @@ class BrokerConnection:
         view = memoryview(self._buffer)[:size]
         done = 0
         while done < size:
-            got = self._socket.recv_into(view[done:])
-            if not got:
-                raise ConnectionError("it was closed by the node")
-            done += got
+            received = self._socket.recv_into(view[done:])
+            if not received:
+                raise ConnectionError("the broker closed it")
+            done += received
         return view

@@ -1,7 +1,7 @@
 """The `kafka.*` options: settings of Kafka's clients, as Spark's connector passes them on.
 
-Those that mean something here are read; those that only tune Java's client are accepted without effect, so that a job
-moves as it is; those that would break a query, or that ask for what this client cannot do, are refused.
+The connector uses some of them. It accepts those that only tune the Java client without effect, so that a job can move
+unchanged. It rejects those that would break a query or that this client cannot support.
 """
 
 from collections.abc import Mapping
@@ -61,21 +61,21 @@ _NO_EFFECT: Final = frozenset(
 )
 
 _REFUSED: Final = {
-    "auto.offset.reset": "use startingOffsets: the query keeps its own offsets",
-    "enable.auto.commit": "offsets are committed for kafka.group.id when a batch is finished",
+    "auto.offset.reset": "the query keeps its own offsets; use startingOffsets",
+    "enable.auto.commit": "the query commits offsets for kafka.group.id when a batch is finished",
     "key.deserializer": "keys are read as bytes; cast the column",
-    "value.deserializer": "values are read as bytes; cast the column",
-    "key.serializer": "keys are written as they are in the column key",
-    "value.serializer": "values are written as they are in the column value",
-    "interceptor.classes": "classes of Java cannot be loaded",
-    "partitioner.class": "classes of Java cannot be loaded; use the column partition",
-    "partitioner.ignore.keys": "use the column partition",
-    "transactional.id": "exactly-once writes choose their own; see the option transactionalIdPrefix",
+    "value.deserializer": "values are read as bytes; cast the column, or use value.format",
+    "key.serializer": "keys are written as bytes; convert the column key",
+    "value.serializer": "values are written as bytes; convert the column value",
+    "interceptor.classes": "Java classes cannot be loaded here; remove the option",
+    "partitioner.class": "Java classes cannot be loaded here; use the column partition",
+    "partitioner.ignore.keys": "the partitioner cannot be changed; use the column partition",
+    "transactional.id": "exactly-once writes choose their own ids; use transactionalIdPrefix",
 }
 
 
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
-_COMPRESSIONS: Final = tuple(each.name.lower() for each in Compression)
+_COMPRESSIONS: Final = tuple(codec.name.lower() for codec in Compression)
 _USED: Final = frozenset(
     [
         "acks",
@@ -104,7 +104,7 @@ _USED: Final = frozenset(
 
 
 class ClientSettings(NamedTuple):
-    """What is read from the `kafka.*` options."""
+    """The settings that the connector uses from the `kafka.*` options."""
 
     servers: tuple[Address, ...]
     security: Security
@@ -129,11 +129,11 @@ class ClientSettings(NamedTuple):
 
 
 def parse_client_settings(options: Mapping[str, str]) -> ClientSettings:
-    """The settings among the options; raises OptionError for what is unknown, refused or of no such value."""
+    """Parse the `kafka.*` options; raise OptionError for one that is unknown, unsupported or has an invalid value."""
     given = {name[len(PREFIX) :]: value for name, value in options.items() if name.startswith(PREFIX)}
     _refuse(given)
     if "bootstrap.servers" not in given:
-        raise OptionError("kafka.bootstrap.servers", "is missing: where the cluster is, such as localhost:9092")
+        raise OptionError("kafka.bootstrap.servers", "is missing; give a broker's address, such as localhost:9092")
     try:
         servers = parse_addresses(given["bootstrap.servers"])
     except InvalidAddress as error:
@@ -179,7 +179,7 @@ def _refuse(given: Mapping[str, str]) -> None:
         if name in _REFUSED:
             raise OptionError(PREFIX + name, f"cannot be set: {_REFUSED[name]}")
         if name not in _USED and name not in _NO_EFFECT and name not in SECURITY:
-            raise OptionError(PREFIX + name, "Kafka's clients have no such setting")
+            raise OptionError(PREFIX + name, "Kafka's clients have no such setting; check its name")
 
 
 def _security(given: Mapping[str, str]) -> Security:
@@ -196,5 +196,5 @@ def _level(given: Mapping[str, str], compression: Compression) -> int | None:
     least, most, default = LEVELS[compression]
     level = parse_number(PREFIX + name, given[name])
     if level != default and not least <= level <= most:
-        raise OptionError(PREFIX + name, f"{level} is not within {least} to {most}")
+        raise OptionError(PREFIX + name, f"{level} is out of range; it must be from {least} to {most}")
     return level

@@ -1,7 +1,7 @@
-"""A cluster, for code that runs in no event loop: Spark's Python workers call plainly, and wait.
+"""A cluster for code without an event loop: Spark's Python workers make blocking calls.
 
-A worker process serves many tasks, one after the other. What it knows of a cluster is kept between them, so that a
-small batch does not pay for connections and metadata anew.
+A worker process runs many tasks, one after the other. It keeps connections and metadata between them, because a small
+batch would otherwise spend most of its time on them.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.metadata import NO_LEADER, Partition, Topic, TopicPartition
-from ottla.client.offsets import EARLIEST, LATEST, ListedOffset, list_offsets
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.spark.connector.broker_connection import BrokerConnection
 from ottla.spark.connector.client_settings import ClientSettings
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 class BlockingCluster:
-    """One cluster, with connections that stay open. `shared` finds the one of this process."""
+    """One cluster, with connections that stay open. `shared_cluster` returns the instance of this process."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._runner = asyncio.Runner()
         self._settings = settings
-        self.cluster = Cluster(
+        self.async_cluster = Cluster(
             settings.servers,
             client_id=settings.client_id,
             timeout_s=settings.api_timeout_s,
@@ -35,97 +35,100 @@ class BlockingCluster:
             connect_timeout_s=settings.connect_timeout_s,
             security=settings.security,
         )
-        self._links: dict[int, list[BrokerConnection]] = {}
+        self._idle: dict[int, list[BrokerConnection]] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the client's coroutine returns, or raises."""
+        """Run a coroutine of the client to its end; return or raise what it does."""
         return self._runner.run(work)
 
     def close(self) -> None:
-        for link in (link for links in self._links.values() for link in links):
-            link.close()
-        self._links.clear()
+        for connection in (connection for connections in self._idle.values() for connection in connections):
+            connection.close()
+        self._idle.clear()
 
-        async def close() -> None:
-            self.cluster.close()
+        async def close_cluster() -> None:
+            self.async_cluster.close()
             await asyncio.sleep(0)  # lets the connections' tasks end
 
-        self._runner.run(close())
+        self._runner.run(close_cluster())
         self._runner.close()
 
     def partitions(self, subscription: Subscription) -> list[TopicPartition]:
-        """The partitions that there are now of what is subscribed; raises UnknownTopicOrPartition for what is not."""
-        return sorted(self.run(self._find(subscription)))
+        """Return the current partitions of a subscription; raise UnknownTopicOrPartition for a missing one."""
+        return sorted(self.run(self._find_partitions(subscription)))
 
     def ends(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition that may be read."""
-        return {key: found.offset for key, found in self._offsets(dict.fromkeys(keys, LATEST)).items()}
+        """Return the end of each partition: the last stable offset, or the high watermark for `read_uncommitted`."""
+        return self._list_offsets(dict.fromkeys(keys, LATEST))
 
     def begins(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
-        return {key: found.offset for key, found in self._offsets(dict.fromkeys(keys, EARLIEST)).items()}
+        """Return the log start offset of each partition."""
+        return self._list_offsets(dict.fromkeys(keys, EARLIEST))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset of this time or later in each partition, or -1 if there is none."""
-        return {key: found.offset for key, found in self._offsets(times).items()}
+        """Return the first offset with this timestamp or a later one in each partition, or -1 if there is none."""
+        return self._list_offsets(times)
 
     def leader_of(self, key: TopicPartition) -> Partition:
-        """The partition, with its leader; raises LeaderNotAvailable if an election is due."""
-        known = self.cluster.cached_topic(key[0])
-        found = None if known is None else known.partitions.get(key[1])
-        if found is not None and found.leader != NO_LEADER:
-            return found  # without a turn of the event loop, which costs more than all the rest
-        return self.run(self.cluster.leader_of(*key))
+        """Return the partition, with its leader; raise LeaderNotAvailable during an election."""
+        topic = self.async_cluster.cached_topic(key[0])
+        partition = None if topic is None else topic.partitions.get(key[1])
+        if partition is not None and partition.leader != NO_LEADER:
+            return partition  # an event loop iteration would cost more than the rest of a small batch
+        return self.run(self.async_cluster.leader_of(*key))
 
     def topic(self, name: str, *, create: bool = False) -> Topic:
-        """A topic; `create` lets the broker make it, if it does that by itself."""
-        return self.cluster.cached_topic(name) or self.run(self.cluster.topic(name, create=create))
+        """Return a topic; `create` lets the broker create it, if the broker allows that."""
+        return self.async_cluster.cached_topic(name) or self.run(self.async_cluster.topic(name, create=create))
 
-    def borrow_link(self, node: int) -> BrokerConnection:
-        """A connection that nobody else uses. Give it back by `return_link` if nothing is under way on it."""
-        idle = self._links.get(node)
+    def borrow_connection(self, node: int) -> BrokerConnection:
+        """Return a connection for exclusive use; `return_connection` takes it back when it is idle."""
+        idle = self._idle.get(node)
         if idle:
             return idle.pop()
-        self.run(self.cluster.connection(node))  # so that a node that is gone is told as everywhere else
-        address = self.cluster.nodes[node].address
+        self.run(self.async_cluster.connection(node))  # reports an unreachable node with the client's own errors
+        address = self.async_cluster.nodes[node].address
         settings = self._settings
         return BrokerConnection.connect(
             address, settings.client_id, settings.connect_timeout_s, settings.request_timeout_s, settings.security
         )
 
-    def return_link(self, node: int, link: BrokerConnection) -> None:
-        self._links.setdefault(node, []).append(link)
+    def return_connection(self, node: int, connection: BrokerConnection) -> None:
+        self._idle.setdefault(node, []).append(connection)
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
-        if not wanted:
+    def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not timestamps:
             return {}
-        return self.run(list_offsets(self.cluster, wanted, committed=self._settings.committed))
+        offsets = self.run(list_offsets(self.async_cluster, timestamps, committed=self._settings.committed))
+        return {key: position.offset for key, position in offsets.items()}
 
-    async def _find(self, subscription: Subscription) -> list[TopicPartition]:
+    async def _find_partitions(self, subscription: Subscription) -> list[TopicPartition]:
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
-            topics = [each for each in await self.cluster.topics() if pattern.fullmatch(each.name)]
+            topics = [topic for topic in await self.async_cluster.topics() if pattern.fullmatch(topic.name)]
             return [(topic.name, number) for topic in topics for number in topic.partitions]
         names = subscription.assigned or subscription.topics
-        # What is remembered may be minutes old; a query plans with the partitions that there are now.
-        await self.cluster.retry(lambda: self.cluster.refresh(names))
-        found: list[TopicPartition] = []
+        # Cached metadata may be minutes old, and a query must plan with the current partitions.
+        await self.async_cluster.retry(lambda: self.async_cluster.refresh(names))
+        keys: list[TopicPartition] = []
         for name in names:
-            known = (await self.cluster.topic(name)).partitions
-            wanted = known if subscription.assigned is None else subscription.assigned[name]
-            for number in wanted:
-                if number not in known:
-                    raise UnknownTopicOrPartition(f"topic {name!r} has no partition {number}; it has {len(known)}")
-                found.append((name, number))
-        return found
+            partitions = (await self.async_cluster.topic(name)).partitions
+            numbers = partitions if subscription.assigned is None else subscription.assigned[name]
+            for number in numbers:
+                if number not in partitions:
+                    raise UnknownTopicOrPartition(
+                        f"topic {name!r} has no partition {number}; its partitions are 0 to {len(partitions) - 1}"
+                    )
+                keys.append((name, number))
+        return keys
 
 
-_kept: dict[ClientSettings, BlockingCluster] = {}
+_clusters: dict[ClientSettings, BlockingCluster] = {}
 
 
-def shared(settings: ClientSettings) -> BlockingCluster:
-    """The access of this process to a cluster."""
-    if settings not in _kept:
-        _kept[settings] = BlockingCluster(settings)
-        atexit.register(_kept[settings].close)
-    return _kept[settings]
+def shared_cluster(settings: ClientSettings) -> BlockingCluster:
+    """Return the cluster of this process for these settings."""
+    if settings not in _clusters:
+        _clusters[settings] = BlockingCluster(settings)
+        atexit.register(_clusters[settings].close)
+    return _clusters[settings]

@@ -1,11 +1,11 @@
-"""Record batches into Arrow columns: those of Spark's Kafka connector, or as many of them as are asked for.
+"""Decodes record batches into Arrow columns: the columns of Spark's Kafka connector, or a subset of them.
 
-No object is made for a record: a compiled walk (`_columns.c`) copies keys, values and headers into the columns' own
-buffers. Where it was not built, or where it finds something wrong, Python goes through the records one by one, with the
-same result, and says what is wrong.
+The compiled decoder (`_columns.c`) copies keys, values and headers directly into the columns' buffers, without a Python
+object per record. If it was not built, or if it finds a malformed record, Python decodes the records one by one with
+the same result, and raises the error.
 
-What a column holds follows Spark's connector: a record without headers has null for them, a record without a timestamp
-one millisecond before 1970, and bytes in a header's name that are not UTF-8 are replaced.
+Columns follow Spark's connector: headers are null for a record without headers, the timestamp is one millisecond before
+1970 for a record without a timestamp, and invalid UTF-8 in a header's name is replaced.
 """
 
 import sys
@@ -39,21 +39,21 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-"""Every column that there is, in the order of Spark's connector."""
+"""All columns, in the order of Spark's connector."""
 
 _LEAST_RECORD_BYTES: Final = 7
 _MAX_TIMESTAMP_MS: Final = 0x7FFF_FFFF_FFFF_FFFF // 1000
 
 
-class Piece(NamedTuple):
-    """A batch with its records decompressed."""
+class DecompressedBatch(NamedTuple):
+    """A batch header and its decompressed records."""
 
     header: BatchHeader
     payload: bytes | memoryview
 
 
-class Columns:
-    """What is wanted of one partition's records."""
+class ColumnDecoder:
+    """Decodes the wanted columns of one partition's records."""
 
     def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
         self.schema = schema
@@ -61,16 +61,16 @@ class Columns:
         self._partition = partition
         self._names = frozenset(schema.names)
 
-    def decode(self, pieces: Sequence[Piece], first: int, stop: int) -> pa.RecordBatch:
-        """The records from offset `first` up to before `stop`; raises ProtocolError if they are not in order."""
+    def decode(self, pieces: Sequence[DecompressedBatch], first: int, stop: int) -> pa.RecordBatch:
+        """Return the records from offset `first` to before `stop`; raise ProtocolError if they are malformed."""
         if compiled is not None:
-            found = _fill(compiled, pieces, first, stop, self._names)
-            if found is not None:
-                return self._assemble(*found)
-        return self._assemble(*_collect(pieces, first, stop, self._names))
+            decoded_columns = _decode_compiled(compiled, pieces, first, stop, self._names)
+            if decoded_columns is not None:
+                return self._assemble(*decoded_columns)
+        return self._assemble(*_decode_plain(pieces, first, stop, self._names))
 
     def _assemble(self, arrays: dict[str, pa.Array], counts: Sequence[int], kinds: Sequence[int]) -> pa.RecordBatch:
-        """All columns: those that were decoded, and those that are the same for every record of a batch."""
+        """Return the decoded columns together with those that are constant within a batch."""
         rows = sum(counts)
         if "topic" in self._names:
             arrays["topic"] = pa.repeat(pa.scalar(self._topic), rows)
@@ -78,7 +78,7 @@ class Columns:
             arrays["partition"] = pa.repeat(pa.scalar(self._partition, pa.int32()), rows)
         if "timestampType" in self._names:
             arrays["timestampType"] = pa.array(np.repeat(np.array(kinds, np.int32), counts), pa.int32())
-        # A batch without columns would have lost how many rows it has.
+        # There is at least one column: a record batch without columns would lose its row count.
         columns = [arrays[name].cast(self.schema.field(name).type) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -86,23 +86,25 @@ class Columns:
 _Decoded = tuple[dict[str, pa.Array], list[int], list[int]]
 
 
-def _fill(fill: Fill, pieces: Sequence[Piece], first: int, stop: int, names: frozenset[str]) -> _Decoded | None:
+def _decode_compiled(
+    fill: Fill, pieces: Sequence[DecompressedBatch], first: int, stop: int, names: frozenset[str]
+) -> _Decoded | None:
     size = sum(len(piece.payload) for piece in pieces)
-    # A header may claim any number of records; there cannot be more than the bytes allow.
+    # A header may claim any number of records, so the size of the payload limits the allocation.
     rows = min(sum(piece.header.record_count for piece in pieces), size // _LEAST_RECORD_BYTES)
     if size > 0x7FFF_FFFF:
         return None
     target = _Buffers(names, rows, size)
     row = header = 0
     counts, kinds = [], []
-    for each, payload in pieces:
-        append_time = each.max_timestamp if each.attributes & LOG_APPEND_TIME_BIT else None
-        found = fill(
+    for batch_header, payload in pieces:
+        append_time = batch_header.max_timestamp if batch_header.attributes & LOG_APPEND_TIME_BIT else None
+        ends = fill(
             payload,
-            each.record_count,
-            each.base_offset,
-            each.last_offset_delta,
-            each.base_timestamp,
+            batch_header.record_count,
+            batch_header.base_offset,
+            batch_header.last_offset_delta,
+            batch_header.base_timestamp,
             append_time,
             first,
             stop,
@@ -110,16 +112,16 @@ def _fill(fill: Fill, pieces: Sequence[Piece], first: int, stop: int, names: fro
             row,
             header,
         )
-        if found is None:
+        if ends is None:
             return None
-        counts.append(found[0] - row)
+        counts.append(ends[0] - row)
         kinds.append(int(append_time is not None))
-        row, header = found
+        row, header = ends
     return target.arrays(row, header), counts, kinds
 
 
 class _Buffers:
-    """Buffers for so many rows, and for as many bytes as the records have in all."""
+    """The buffers of the columns, for a number of rows whose records have `size` bytes in total."""
 
     def __init__(self, names: frozenset[str], rows: int, size: int) -> None:
         self._names = names
@@ -135,31 +137,31 @@ class _Buffers:
             *self._bytes.get("value", (None, None, None)),
         )
         if "headers" in names:
-            # The least that a header takes is two lengths.
-            many = size // 2
+            # The smallest header has two lengths of one byte.
+            max_headers = size // 2
             self._lists = _ends(rows), bytearray(rows // 8 + 1)
-            self._header_names = _ends(many), pa.allocate_buffer(size)
-            self._contents = _binary(many, size)
+            self._header_names = _ends(max_headers), pa.allocate_buffer(size)
+            self._contents = _binary(max_headers, size)
             self.buffers += (*self._lists, *self._header_names, *self._contents)
         else:
             self.buffers += (None,) * 7
 
     def arrays(self, rows: int, headers: int) -> dict[str, pa.Array]:
-        found: dict[str, pa.Array] = {}
+        arrays: dict[str, pa.Array] = {}
         for name, numbers in self._numbers.items():
-            found[name] = pa.Array.from_buffers(TYPES[name], rows, [None, numbers])
+            arrays[name] = pa.Array.from_buffers(TYPES[name], rows, [None, numbers])
         for name, parts in self._bytes.items():
-            found[name] = _binary_array(parts, rows)
+            arrays[name] = _binary_array(parts, rows)
         if self._lists is not None and self._contents is not None:
             ends, content = self._header_names
             names = pa.Array.from_buffers(pa.binary(), headers, [None, ends, content])
             contents = _binary_array(self._contents, headers)
             pairs = pa.StructArray.from_arrays([_text(names), contents], fields=list(_HEADER))
             list_ends, list_valid = self._lists
-            found["headers"] = pa.Array.from_buffers(
+            arrays["headers"] = pa.Array.from_buffers(
                 TYPES["headers"], rows, [pa.py_buffer(list_valid), list_ends], children=[pairs]
             )
-        return found
+        return arrays
 
 
 _Binary = tuple[pa.Buffer, bytearray, pa.Buffer]
@@ -185,27 +187,27 @@ def _text(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([each.decode(errors="replace") for each in names.to_pylist()], pa.string())
+        return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
 
 
-def _collect(pieces: Iterable[Piece], first: int, stop: int, names: frozenset[str]) -> _Decoded:
-    """The same, one record after the other."""
-    found: list[Record] = []
+def _decode_plain(pieces: Iterable[DecompressedBatch], first: int, stop: int, names: frozenset[str]) -> _Decoded:
+    """Decode the records one by one, with the same result as the compiled decoder."""
+    records: list[Record] = []
     counts, kinds = [], []
     for header, payload in pieces:
         wanted = [record for record in decode_records(header, bytes(payload)) if first <= record.offset < stop]
         counts.append(len(wanted))
         kinds.append(header.timestamp_type)
-        found += wanted
+        records += wanted
     values: dict[str, list[Any]] = {
-        "key": [record.key for record in found],
-        "value": [record.value for record in found],
-        "offset": [record.offset for record in found],
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "offset": [record.offset for record in records],
     }
     if "timestamp" in names:
-        values["timestamp"] = [_microseconds(record) for record in found]
+        values["timestamp"] = [_microseconds(record) for record in records]
     if "headers" in names:
-        values["headers"] = [_headers(record) for record in found]
+        values["headers"] = [_headers(record) for record in records]
     arrays = {name: pa.array(values[name], TYPES[name]) for name in values if name in names}
     return arrays, counts, [int(kind) for kind in kinds]
 
@@ -213,7 +215,7 @@ def _collect(pieces: Iterable[Piece], first: int, stop: int, names: frozenset[st
 def _microseconds(record: Record) -> int:
     if abs(record.timestamp) > _MAX_TIMESTAMP_MS:
         raise ProtocolError(
-            f"the record at offset {record.offset} has timestamp {record.timestamp} ms, which Spark cannot hold"
+            f"the record at offset {record.offset} has timestamp {record.timestamp} ms, which is out of Spark's range"
         )
     return record.timestamp * 1000
 

@@ -1,4 +1,4 @@
-"""Which node coordinates a group, or a transactional id."""
+"""Looks up the coordinator of a group or a transactional id."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ TRANSACTION: Final = 1
 
 
 async def find_coordinator(cluster: Cluster, name: str, kind: int) -> int:
-    """The coordinator's node; raises CoordinatorNotAvailable while there is none."""
+    """Return the coordinator's node id; raise CoordinatorNotAvailable while there is none."""
     request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
     answer: FindCoordinatorResponse = await cluster.send(request)
-    found = answer.coordinators[0] if answer.coordinators else answer
-    raise_for_code(found.error_code, found.error_message, f"coordinator of {name!r}")
-    return found.node_id
+    coordinator = answer.coordinators[0] if answer.coordinators else answer
+    raise_for_code(coordinator.error_code, coordinator.error_message, f"coordinator of {name!r}")
+    return coordinator.node_id

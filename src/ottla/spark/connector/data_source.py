@@ -5,10 +5,11 @@
 Options and columns are those of Spark's own Kafka connector. A schema that names some of the columns reads only those:
 `spark.read.format("ottla").schema("value binary, offset long")`.
 
-With `value.format` values are decoded: `value` is then a column of the schema's type, and `bad` says what is wrong with
-a value that is none.
+With `value.format` the source decodes values: the column `value` then has the schema's type, and the column `bad` holds
+the error for a value that cannot be decoded.
 
-Spark has a process of its own for each step of planning. What only some of them need is loaded by those.
+Spark starts a process for each step of planning. Modules that only some steps need are imported in the functions that
+use them, because importing them everywhere would slow down every query.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from ottla.spark.connector.option_values import OptionError, parse_boolean
 from ottla.spark.connector.read_options import ReadOptions, check_names, parse_read_options
 from ottla.spark.connector.spark_readers import OttlaReader, OttlaStreamReader, arrow_schema, columns_of
-from ottla.spark.connector.task_memory import settle
+from ottla.spark.connector.task_memory import freeze_modules
 from ottla.spark.connector.value_options import ValueOptions, parse_value_options
 from ottla.spark.connector.write_options import WriteOptions, parse_write_options
 
@@ -35,7 +36,7 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        settle()
+        freeze_modules()
         check_names(self._given)
         self._value_type: ValueType | None = None
 
@@ -61,16 +62,19 @@ class OttlaDataSource(DataSource):
         return OttlaStreamReader(options, *self._read_schema(options, schema))
 
     def _read_schema(self, options: ReadOptions, schema: StructType) -> tuple[pa.Schema, str | None]:
-        """The columns as Arrow has them, and the schema of values. A schema for JSON may be the query's own."""
+        """Return the columns to read as an Arrow schema, and the schema of values.
+
+        For JSON, the query may give the type of `value` by its own schema; then there is nothing to resolve.
+        """
         values = options.values
-        own = values is not None and values.format == "json" and self._value_type is None
-        if values is not None and self._value_type is None and not own:
+        is_json_by_query = values is not None and values.format == "json" and self._value_type is None
+        if values is not None and self._value_type is None and not is_json_by_query:
             self._value_type = _resolve(options, values)
-        known = columns_of(values, self._value_type and self._value_type.column)
-        return arrow_schema(schema, known), self._value_type and self._value_type.schema
+        columns = columns_of(values, self._value_type and self._value_type.column)
+        return arrow_schema(schema, columns), self._value_type and self._value_type.schema
 
     def _any_options(self) -> ReadOptions:
-        """The options of a query that may be of either kind: its schema is asked for before that is known."""
+        """Return the options without start and end: Spark asks for the schema before it says batch or streaming."""
         given = {name: value for name, value in self._given.items() if not name.startswith(("ending", "starting"))}
         return parse_read_options(given, streaming=True)
 
@@ -78,14 +82,14 @@ class OttlaDataSource(DataSource):
         from ottla.spark.connector.spark_writers import OttlaWriter
 
         if overwrite:
-            raise OptionError("mode", "a topic cannot be overwritten; use append")
+            raise OptionError("mode", 'a topic cannot be overwritten; use mode("append")')
         return OttlaWriter(self._write_options(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "OttlaStreamWriter":  # noqa: N802
         from ottla.spark.connector.spark_writers import OttlaStreamWriter
 
-        # In complete mode Spark would have the sink emptied before each batch: to a topic the whole result is added
-        # anew, as Spark's own connector does.
+        # In complete mode Spark asks the sink to empty itself before each batch. A topic cannot be emptied, so each
+        # batch appends the whole result, as Spark's own connector does.
         return OttlaStreamWriter(self._write_options(schema))
 
     def _write_options(self, schema: StructType) -> WriteOptions:
@@ -101,6 +105,6 @@ class OttlaDataSource(DataSource):
 
 
 def _resolve(options: ReadOptions, values: ValueOptions) -> "ValueType":
-    from ottla.spark.connector.value_types import resolve
+    from ottla.spark.connector.value_types import resolve_value_type
 
-    return resolve(options, values)
+    return resolve_value_type(options, values)

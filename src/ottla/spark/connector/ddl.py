@@ -1,6 +1,6 @@
-"""Schemas as Spark writes them, read without Spark: `id long, tags array<string>, at timestamp`.
+"""Parses Spark's DDL schemas without Spark: `id long, tags array<string>, at timestamp`.
 
-Spark's own parser is in its JVM, which a Python worker has no way to.
+Spark's own parser is in the JVM, which a Python worker cannot call.
 """
 
 import re
@@ -51,37 +51,37 @@ _PLAIN: Final[Mapping[str, DataType]] = {
 _WORD: Final = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|'(?:[^'\\]|\\.)*'|[<>(),:])")
 
 
-class NotDdl(ValueError):
-    """A text that is no schema; the message says where."""
+class InvalidDdl(ValueError):
+    """A text is not a schema."""
 
 
 def parse_columns(text: str) -> StructType:
-    """Columns and their types; raises NotDdl."""
+    """Parse columns and their types; raise InvalidDdl."""
     parser = _Parser(text)
-    found = parser.fields(end=None)
-    if not found.fields:
-        raise NotDdl("it names no column")
-    return found
+    columns = parser.fields(end=None)
+    if not columns.fields:
+        raise InvalidDdl("it names no column")
+    return columns
 
 
 class _Parser:
-    """Goes through a schema's words."""
+    """A recursive-descent parser over the words of a schema."""
 
     def __init__(self, text: str) -> None:
         self._words: list[str] = []
         position = 0
         while text[position:].strip():
-            found = _WORD.match(text, position)
-            if found is None:
-                raise NotDdl(f"{text[position:].strip()[:10]!r} has no place in it")
-            self._words.append(found[1])
-            position = found.end()
+            match = _WORD.match(text, position)
+            if match is None:
+                raise InvalidDdl(f"unexpected {text[position:].strip()[:10]!r}")
+            self._words.append(match[1])
+            position = match.end()
         self._next = 0
 
     def fields(self, end: str | None) -> StructType:
-        found: list[StructField] = []
+        fields: list[StructField] = []
         while self._peek() != end:
-            if found:
+            if fields:
                 self._expect(",")
             name = self._name()
             if self._peek() == ":":
@@ -90,8 +90,8 @@ class _Parser:
             nullable = not self._skip("not", "null")
             if self._skip("comment"):
                 self._take()
-            found.append(StructField(name, kind, nullable))
-        return StructType(found)
+            fields.append(StructField(name, kind, nullable))
+        return StructType(fields)
 
     def type(self) -> DataType:
         word = self._take().lower()
@@ -109,13 +109,13 @@ class _Parser:
             return MapType(key, value)
         if word == "struct":
             self._expect("<")
-            found = self.fields(end=">")
+            struct = self.fields(end=">")
             self._expect(">")
-            return found
+            return struct
         if word in ("decimal", "numeric", "dec") and self._peek() == "(":
             return self._decimal()
         if word not in _PLAIN:
-            raise NotDdl(f"{word!r} is no type")
+            raise InvalidDdl(f"{word!r} is not a type")
         return _PLAIN[word]
 
     def _decimal(self) -> DataType:
@@ -130,7 +130,7 @@ class _Parser:
     def _number(self) -> int:
         word = self._take()
         if not word.isdecimal():
-            raise NotDdl(f"{word!r} is no number")
+            raise InvalidDdl(f"{word!r} is not a number")
         return int(word)
 
     def _name(self) -> str:
@@ -138,11 +138,11 @@ class _Parser:
         if word.startswith("`"):
             return word[1:-1].replace("``", "`")
         if not re.fullmatch(r"\w+", word):
-            raise NotDdl(f"{word!r} is no name of a column")
+            raise InvalidDdl(f"{word!r} is not a column name")
         return word
 
     def _skip(self, *words: str) -> bool:
-        """Whether these words came, and were taken."""
+        """Consume these words if they are next; return whether they were."""
         ahead = [word.lower() for word in self._words[self._next : self._next + len(words)]]
         if ahead != list(words):
             return False
@@ -155,11 +155,11 @@ class _Parser:
     def _take(self) -> str:
         word = self._peek()
         if word is None:
-            raise NotDdl("it ends too early")
+            raise InvalidDdl("unexpected end")
         self._next += 1
         return word
 
     def _expect(self, wanted: str) -> None:
         word = self._take()
         if word != wanted:
-            raise NotDdl(f"{word!r} stands where {wanted!r} is expected")
+            raise InvalidDdl(f"expected {wanted!r} instead of {word!r}")

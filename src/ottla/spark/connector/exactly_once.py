@@ -1,17 +1,17 @@
-"""Every row once, for whoever reads committed records: tasks prepare, the driver decides once a batch, then all commit.
+"""Exactly-once writes by two-phase commit: tasks prepare transactions, the driver decides once per batch and commits.
 
-A task writes in a transaction of its own and leaves it open; the message that it returns says which. The driver gets
-one message for each task that counts, whatever was retried or ran twice. For a streaming query it writes its decision
-first: which batch, and which transactions. If it dies behind that, the next driver commits what was decided, and aborts
-what Spark made its tasks write anew for the same batch. What nobody decided on is aborted: by the task that failed, by
-the driver, by the next driver, or in the end by the transaction's timeout.
+A task writes in its own transaction, leaves it open, and returns its identity in a message. The driver receives one
+message for each successful task, regardless of retries and speculative attempts. For a streaming query it first writes
+a decision: the batch and its transactions. If the driver dies after that, the next driver commits the decided
+transactions and aborts those that Spark's tasks wrote again for the same batch. Undecided transactions are aborted by
+the task that failed, by the driver, by the next driver or, at the latest, by the transaction timeout.
 
-A task's transactional id is made of the query, the run of the query, the task's number, its attempt, and whether the
-batch is even or odd. So attempts do not fence each other, a new run leaves alone what the last one prepared, and the
-ids of the last decided batch are not used again before the next decision.
+A task's transactional id consists of the query, its run, the task's number, its attempt, and whether the batch is even
+or odd. So attempts do not fence each other, a new run does not touch the prepared transactions of the previous run, and
+the ids of the last decided batch are not reused before the next decision.
 
-The one weak spot is the transaction's timeout: a decided transaction that its coordinator has aborted, since nobody
-came to commit it in time, is told as `CommitLost`, never passed over.
+The transaction timeout limits the guarantee: if no driver commits a decided transaction in time, its coordinator aborts
+it. This is always reported as `CommitLost`.
 """
 
 import logging
@@ -28,22 +28,22 @@ from ottla.protocol.errors import (
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
-from ottla.spark.connector.cluster import BlockingCluster, shared
+from ottla.spark.connector.cluster import BlockingCluster, shared_cluster
 from ottla.spark.connector.decisions import Decision, Decisions
-from ottla.spark.connector.sending import Sender
+from ottla.spark.connector.sender import Sender
+from ottla.spark.connector.task_writer import TaskWriter
 from ottla.spark.connector.transactions import ONGOING, Transaction, TransactionCalls
 from ottla.spark.connector.write_options import WriteOptions
-from ottla.spark.connector.writing import TaskWriter
 
 _log = logging.getLogger(__name__)
 
 
 class CommitLost(Exception):
-    """Transactions that were to be committed are gone."""
+    """Prepared transactions ended before the driver could commit them."""
 
 
 class Job(NamedTuple):
-    """What one batch of a query, or one batch write, is called by its tasks and its driver alike."""
+    """The identity of one batch write, or of one micro-batch, that its tasks and its driver share."""
 
     query: str
     run: str
@@ -61,153 +61,162 @@ class Job(NamedTuple):
 def prepare(
     options: WriteOptions, job: Job, task: int, attempt: int, batches: Iterable[pa.RecordBatch]
 ) -> tuple[int, Transaction | None]:
-    """Write a task's rows in a transaction that stays open: how many rows, and which transaction, if there were any."""
-    access = shared(options.client)
-    calls = TransactionCalls(access.cluster)
-    transaction = access.run(calls.begin(job.id_of(task, attempt), options.client.transaction_timeout_s))
-    sender = Sender(access, options.client, transaction.identity, transaction.id)
-    writer = TaskWriter(access, options, sender, enlist=lambda keys: access.run(calls.enlist(transaction, keys)))
+    """Write a task's rows in a transaction and leave it open; return the count and, unless it is 0, the transaction."""
+    cluster = shared_cluster(options.client)
+    calls = TransactionCalls(cluster.async_cluster)
+    transaction = cluster.run(calls.begin(job.id_of(task, attempt), options.client.transaction_timeout_s))
+    sender = Sender(cluster, options.client, transaction.identity, transaction.id)
+    writer = TaskWriter(
+        cluster, options, sender, enlist=lambda keys: cluster.run(calls.add_partitions(transaction, keys))
+    )
     try:
         writer.write(batches)
     except BaseException:
         if writer.count:
-            _abort(access, calls, [transaction])
+            _abort(cluster, calls, [transaction])
         raise
     return writer.count, transaction if writer.count else None
 
 
 def abort(options: WriteOptions, job: Job | None, transactions: Iterable[Transaction]) -> None:
-    """Undo what tasks have prepared; if it is known what they were about, also what they could not tell of."""
-    access = shared(options.client)
-    calls = TransactionCalls(access.cluster)
-    if job is not None and _is_decided(access, options, job):
-        return  # Spark aborts a batch whose commit failed, too: what was decided is the next driver's to commit
-    _abort(access, calls, transactions)
+    """Abort prepared transactions; if the job is known, also those of tasks that sent no message."""
+    cluster = shared_cluster(options.client)
+    calls = TransactionCalls(cluster.async_cluster)
+    if job is not None and _is_decided(cluster, options, job):
+        return  # Spark also aborts a batch whose commit failed; the next driver commits what was decided
+    _abort(cluster, calls, transactions)
     if job is not None:
-        _sweep(access, calls, job.prefix)
+        _abort_open(cluster, calls, job.prefix)
 
 
-def _is_decided(access: BlockingCluster, options: WriteOptions, job: Job) -> bool:
+def _is_decided(cluster: BlockingCluster, options: WriteOptions, job: Job) -> bool:
     if job.batch is None:
         return False
     try:
-        last = Decisions(access, options.client, options.decisions_topic, job.query).last()
+        last = Decisions(cluster, options.client, options.decisions_topic, job.query).last()
     except UnknownTopicOrPartition:
         return False
     return last is not None and (last.run, last.batch) == (job.run, job.batch)
 
 
 def commit_once(options: WriteOptions, job: Job, transactions: Sequence[Transaction]) -> None:
-    """Commit a batch write, of which there is no second try."""
-    access = shared(options.client)
-    calls = TransactionCalls(access.cluster)
-    _check_open(access, calls, transactions)
-    _commit(access, calls, transactions)
-    _sweep(access, calls, job.prefix)
+    """Commit a batch write. Spark does not retry it, so no decision is stored."""
+    cluster = shared_cluster(options.client)
+    calls = TransactionCalls(cluster.async_cluster)
+    _check_open(cluster, calls, transactions)
+    _commit(cluster, calls, transactions)
+    _abort_open(cluster, calls, job.prefix)
 
 
 def commit_batch(options: WriteOptions, job: Job, transactions: Sequence[Transaction]) -> None:
-    """Commit a batch of a streaming query, unless it was decided before: then finish that, and undo this."""
+    """Commit a micro-batch. If it was decided before, finish that decision and abort these transactions instead."""
     assert job.batch is not None, "a streaming query numbers its batches"
-    access = shared(options.client)
-    calls = TransactionCalls(access.cluster)
-    known = _driven.pop((job.query, job.run), None)  # unless all goes well, it is looked up again
-    driver = known or _recover(access, calls, options, job)
+    cluster = shared_cluster(options.client)
+    calls = TransactionCalls(cluster.async_cluster)
+    cached = _drivers.pop((job.query, job.run), None)  # if anything fails, the next commit recovers from the topic
+    driver = cached or _recover(cluster, calls, options, job)
     decision = Decision(job.run, job.batch, tuple(transactions))
     try:
-        is_new = _decide(access, calls, driver, decision)
+        is_new = _decide(cluster, calls, driver, decision)
     except (ProducerFenced, InvalidProducerEpoch):
-        # Spark commits in any of the processes that it keeps: another one may have committed batches of this run since.
-        if known is None or not known[0].is_driven_by(job.run):
+        # Spark commits in any of its worker processes: another one may have committed batches of this run since.
+        if cached is None or not cached[0].is_driven_by(job.run):
             raise
-        driver = _recover(access, calls, options, job)
-        is_new = _decide(access, calls, driver, decision)
+        driver = _recover(cluster, calls, options, job)
+        is_new = _decide(cluster, calls, driver, decision)
     if is_new:
-        _commit(access, calls, transactions)
-        _driven[job.query, job.run] = driver[0], decision
-        _sweep(access, calls, job.prefix)
+        _commit(cluster, calls, transactions)
+        _drivers[job.query, job.run] = driver[0], decision
+        _abort_open(cluster, calls, job.prefix)
     else:
-        _abort(access, calls, transactions)
-        _driven[job.query, job.run] = driver
+        _abort(cluster, calls, transactions)
+        _drivers[job.query, job.run] = driver
 
 
 _Driver = tuple[Decisions, Decision | None]
-"""The right to decide, and what was decided last."""
+"""The decisions that this driver may write, and the last one."""
 
 
-def _decide(access: BlockingCluster, calls: TransactionCalls, driver: _Driver, decision: Decision) -> bool:
-    """Write a decision; not if there is nothing to commit, or this batch was decided before, or a later one."""
+def _decide(cluster: BlockingCluster, calls: TransactionCalls, driver: _Driver, decision: Decision) -> bool:
+    """Write a decision; return False if there is nothing to commit, or if this or a later batch was decided before."""
     decisions, last = driver
     if not decision.transactions or (last is not None and last.batch >= decision.batch):
         return False
-    _check_open(access, calls, decision.transactions)
+    _check_open(cluster, calls, decision.transactions)
     decisions.write(decision)
     return True
 
 
-_driven: dict[tuple[str, str], _Driver] = {}
-"""The runs that this process has taken over, with their last decision, whose transactions are committed."""
+_drivers: dict[tuple[str, str], _Driver] = {}
+"""The runs that this process drives, each with its last decision, whose transactions are committed."""
 
 
-def _recover(access: BlockingCluster, calls: TransactionCalls, options: WriteOptions, job: Job) -> _Driver:
-    """Take over from the last run of the query: finish what it decided, undo what it did not."""
-    decisions = Decisions(access, options.client, options.decisions_topic, job.query)
+def _recover(cluster: BlockingCluster, calls: TransactionCalls, options: WriteOptions, job: Job) -> _Driver:
+    """Take over from the previous run of the query: commit what it decided, abort what it did not."""
+    decisions = Decisions(cluster, options.client, options.decisions_topic, job.query)
     decisions.take_over(job.run)
     last = decisions.last()
     if last is not None:
-        _commit(access, calls, last.transactions, may_be_forgotten=True)
-    _sweep(access, calls, job.query, but=job.prefix)
+        _commit(cluster, calls, last.transactions, ids_may_have_expired=True)
+    _abort_open(cluster, calls, job.query, except_prefix=job.prefix)
     return decisions, last
 
 
-def _sweep(access: BlockingCluster, calls: TransactionCalls, prefix: str, *, but: str | None = None) -> None:
-    """Abort what is open still: tasks that were killed, or lost the race, and could not do it themselves.
+def _abort_open(
+    cluster: BlockingCluster, calls: TransactionCalls, prefix: str, *, except_prefix: str | None = None
+) -> None:
+    """Abort the transactions that killed or superseded tasks left open.
 
-    Otherwise readers of committed records would wait for the transaction's timeout.
+    Otherwise readers of committed records would wait for the transaction timeout.
     """
-    for left in access.run(calls.open_ids(f"{prefix}/")):
-        if but is None or not left.startswith(f"{but}/"):
-            _log.warning("transaction %s was left open, and is aborted", left)
-            access.run(calls.begin(left, 1.0))
+    for transactional_id in cluster.run(calls.open_ids(f"{prefix}/")):
+        if except_prefix is None or not transactional_id.startswith(f"{except_prefix}/"):
+            _log.warning("aborting transaction %s, which a task left open", transactional_id)
+            cluster.run(calls.begin(transactional_id, 1.0))
 
 
-def _check_open(access: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction]) -> None:
-    """Raise CommitLost while nothing is decided yet: the batch can still be tried again."""
-    for each in transactions:
+def _check_open(cluster: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction]) -> None:
+    """Raise CommitLost if a transaction is not open. Nothing is decided yet, so Spark can still retry the batch."""
+    for transaction in transactions:
         try:
-            found = access.run(calls.describe(each.id))
+            state = cluster.run(calls.describe(transaction.id))
         except TransactionalIdNotFound:
-            raise CommitLost(f"transaction {each.id} is not known to its coordinator any more") from None
-        if (found.producer_id, found.epoch, found.state) != (each.producer_id, each.epoch, ONGOING):
             raise CommitLost(
-                f"transaction {each.id} was ended before it could be committed: it is {found.state}, "
-                f"with epoch {found.epoch} instead of {each.epoch}. Its timeout is kafka.transaction.timeout.ms"
+                f"cannot commit transaction {transaction.id}: its coordinator no longer has its id. Nothing of this "
+                "batch was committed; run it again"
+            ) from None
+        if (state.producer_id, state.epoch, state.state) != (transaction.producer_id, transaction.epoch, ONGOING):
+            raise CommitLost(
+                f"cannot commit transaction {transaction.id}: it has already ended (state {state.state}, epoch "
+                f"{state.epoch} instead of {transaction.epoch}), probably by its timeout. Nothing of this batch was "
+                "committed; run it again, with a larger kafka.transaction.timeout.ms if its tasks take that long"
             )
 
 
 def _commit(
-    access: BlockingCluster,
+    cluster: BlockingCluster,
     calls: TransactionCalls,
     transactions: Sequence[Transaction],
     *,
-    may_be_forgotten: bool = False,
+    ids_may_have_expired: bool = False,
 ) -> None:
-    failed = access.run(calls.end_all(transactions, commit=True))
-    if may_be_forgotten:
-        # Coordinators forget ids that were not used for a week, and only those whose transactions are ended.
-        failed = {each: why for each, why in failed.items() if not isinstance(why, InvalidProducerIdMapping)}
+    failed = cluster.run(calls.end_all(transactions, commit=True))
+    if ids_may_have_expired:
+        # Coordinators expire ids that were unused for a week, and only ids without an open transaction.
+        failed = {key: error for key, error in failed.items() if not isinstance(error, InvalidProducerIdMapping)}
     if failed:
-        listed = "; ".join(f"{each.id}: {error.message}" for each, error in failed.items())
+        listed = "; ".join(f"{transaction.id}: {error.message}" for transaction, error in failed.items())
         raise CommitLost(
-            f"{len(failed)} of {len(transactions)} transactions that were decided on could not be committed: {listed}"
+            f"cannot commit {len(failed)} of the batch's {len(transactions)} transactions: {listed}. A streaming query "
+            "tries again when it is restarted; rows of transactions that ended by kafka.transaction.timeout.ms are lost"
         )
 
 
-def _abort(access: BlockingCluster, calls: TransactionCalls, transactions: Iterable[Transaction]) -> None:
+def _abort(cluster: BlockingCluster, calls: TransactionCalls, transactions: Iterable[Transaction]) -> None:
     try:
-        failed = access.run(calls.end_all(transactions, commit=False))
+        failed = cluster.run(calls.end_all(transactions, commit=False))
     except ApiError as error:
-        _log.warning("transactions were not aborted, which their timeout will do: %s", error.message)
+        _log.warning("cannot abort transactions; their timeout will abort them: %s", error.message)
         return
-    for each, reason in failed.items():
-        _log.warning("transaction %s was not aborted, which its timeout will do: %s", each.id, reason.message)
+    for transaction, reason in failed.items():
+        _log.warning("cannot abort transaction %s; its timeout will abort it: %s", transaction.id, reason.message)

@@ -1,7 +1,7 @@
-"""Commits of what a query has finished, for its consumer group: so that every monitor of lag sees the query.
+"""Commits the finished offsets of a query for its consumer group, so that lag monitors see the query.
 
-The query assigns its partitions to itself. To the group's coordinator it is a simple consumer, which is no member and
-has no generation; a group that has members refuses it.
+The query assigns partitions to itself. For the group coordinator it is a simple consumer, without a member id and a
+generation; a group with members rejects such a commit.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from ottla.spark.connector.coordinators import GROUP, find_coordinator
 
 _LAST_WITH_NAMES: Final = 9
 _TIMEOUT_S: Final = 5.0
-"""A commit that comes too late is made up for by the next one."""
+"""A commit that fails is not retried for longer, because the next one replaces it."""
 
 
 async def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit for a group; raises the first error that stays, with its topic and partition."""
+    """Commit offsets for a group; raise the first permanent error, with its topic and partition."""
     if not offsets:
         return
     topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -43,11 +43,8 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPar
             request, version=version, timeout_s=cluster.request_timeout_s
         )
         for topic in answer.topics:
-            for each in topic.partitions:
-                raise_for_code(
-                    each.error_code,
-                    None,
-                    f"commit for group {group!r}, {partition_label(topic.name, each.partition_index)}",
-                )
+            for result in topic.partitions:
+                place = partition_label(topic.name, result.partition_index)
+                raise_for_code(result.error_code, None, f"commit for group {group!r}, {place}")
 
     await cluster.retry(attempt, timeout_s=_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""Values in JSON, straight into Arrow columns.
+"""Decodes values in JSON directly into Arrow columns.
 
-A whole batch is one document for Arrow's reader: each value is wrapped as `{"v": ...}`, so that one that is empty, or
-two in one, cannot shift the rows behind it. Where a batch cannot be read, it is halved until the bad rows stand alone:
-a few of them cost little, and no object is made for a row.
+Arrow's reader receives a whole batch as one document. Each value is wrapped as `{"v": ...}`, so that an empty value, or
+a value with two documents, does not shift the following rows. A batch with bad rows is halved until the bad rows are
+alone. So a few of them cost little, and no Python object is created for a row.
 """
 
 import re
@@ -23,7 +23,7 @@ Errors = dict[int, str]
 
 
 class JsonDecoder:
-    """Values of one type: a struct, or whatever else JSON can hold."""
+    """Decodes values of one type: a struct, or another type that JSON has."""
 
     def __init__(self, wanted: pa.DataType) -> None:
         check_readable(wanted, "value")
@@ -31,18 +31,18 @@ class JsonDecoder:
         self._options = _options_for(_as_text(wanted))
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, Errors]:
-        """All values; those that are bad are null, and it is said by row why."""
+        """Return the decoded values, with null for bad ones, and the errors by row."""
         errors: Errors = {}
         given = pc.indices_nonzero(values.is_valid())
         wrapped = _wrap(values.drop_null())
         parts = self._parse(wrapped, 0, len(wrapped), errors)
-        found = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
-        numbers = given.to_pylist() if errors else []
+        decoded = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
+        rows = given.to_pylist() if errors else []
         if values.null_count:
             places = pa.array([None] * len(values), pa.int64()).to_numpy(zero_copy_only=False)
             places[given.to_numpy()] = range(len(given))
-            found = found.take(pa.array(places, pa.int64(), from_pandas=True))
-        return found, {numbers[row]: why for row, why in errors.items()}
+            decoded = decoded.take(pa.array(places, pa.int64(), from_pandas=True))
+        return decoded, {rows[index]: error for index, error in errors.items()}
 
     def _parse(self, wrapped: pa.Array, start: int, stop: int, errors: Errors) -> list[pa.Array]:
         if start == stop:
@@ -51,7 +51,7 @@ class JsonDecoder:
             return [self._read(wrapped.slice(start, stop - start))]
         except pa.ArrowInvalid as error:
             if stop - start == 1:
-                errors[start] = self._blame(wrapped.slice(start, 1), explain(str(error)))
+                errors[start] = self._add_column(wrapped.slice(start, 1), describe_error(str(error)))
                 return [pa.nulls(1, self._type)]
         middle = (start + stop) // 2
         return self._parse(wrapped, start, middle, errors) + self._parse(wrapped, middle, stop, errors)
@@ -61,9 +61,9 @@ class JsonDecoder:
         whole = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
         return whole.cast(self._type)
 
-    def _blame(self, row: pa.Array, problem: str) -> str:
-        """What is wrong with a single row, with the column that Arrow does not always name."""
-        if problem.startswith(("column ", "it is not")) or not pa.types.is_struct(self._type):
+    def _add_column(self, row: pa.Array, problem: str) -> str:
+        """Return the problem of a single row with its column, which Arrow does not always name."""
+        if problem.startswith(("column ", "not JSON")) or not pa.types.is_struct(self._type):
             return problem
         for field in self._type:
             alone = JsonDecoder(pa.struct([field]))
@@ -72,12 +72,12 @@ class JsonDecoder:
             except pa.ArrowInvalid as error:
                 if not pa.types.is_struct(field.type):
                     return f"column {field.name}: {problem}"
-                return f"column {field.name}.{_inner(field, row, explain(str(error)))}"
+                return f"column {field.name}.{_add_inner_column(field, row, describe_error(str(error)))}"
         return problem
 
 
-def _inner(field: pa.Field, row: pa.Array, problem: str) -> str:
-    """The path below a struct that holds what is wrong."""
+def _add_inner_column(field: pa.Field, row: pa.Array, problem: str) -> str:
+    """Return the problem with the field of the struct that causes it."""
     for below in field.type:
         narrow = JsonDecoder(pa.struct([pa.field(field.name, pa.struct([below]))]))
         try:
@@ -93,7 +93,7 @@ def _options_for(wanted: pa.DataType) -> pa.json.ParseOptions:
 
 
 def _as_text(wanted: pa.DataType) -> pa.DataType:
-    """The type as Arrow's reader takes it: it knows dates as numbers of days only, so they are text until then."""
+    """Return the type for Arrow's reader, with text for dates: the reader accepts dates only as numbers of days."""
     if pa.types.is_struct(wanted):
         return pa.struct([pa.field(field.name, _as_text(field.type), field.nullable) for field in wanted])
     if pa.types.is_list(wanted):
@@ -102,15 +102,15 @@ def _as_text(wanted: pa.DataType) -> pa.DataType:
 
 
 def _wrap(values: pa.Array) -> pa.Array:
-    # Scalars are made where they are needed: Arrow loads Pandas to make one, which processes that only plan do without.
-    head, tail, between = (pa.scalar(each, pa.binary()) for each in (b'{"v":', b"}", b""))
+    # Not module constants: Arrow imports pandas to create a scalar, and processes that only plan do not need pandas.
+    head, tail, between = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}", b""))
     return pc.binary_join_element_wise(head, values, tail, between)
 
 
 def _read(wrapped: pa.Array, options: pa.json.ParseOptions) -> pa.Table:
     lists = pa.ListArray.from_arrays(pa.array([0, len(wrapped)], pa.int32()), wrapped)
     document = pc.binary_join(lists, pa.scalar(b"\n", pa.binary()))[0].as_buffer()
-    # In one block: what is split at lines would be read in parts, with a part's words for what is wrong.
+    # One block, because Arrow's errors give the position within a block.
     reading = pa.json.ReadOptions(use_threads=False, block_size=document.size + 1)
     table = pa.json.read_json(pa.BufferReader(document), reading, options)
     if table.num_rows != len(wrapped):
@@ -118,32 +118,32 @@ def _read(wrapped: pa.Array, options: pa.json.ParseOptions) -> pa.Table:
     return table
 
 
-def explain(problem: str) -> str:
-    """What Arrow says, in words about the value."""
-    if found := _CHANGED.search(problem):
-        path = found["path"].replace("/[]", "[]").replace("/", ".")
-        return f"column {path or 'value'}: {found['what']}"
-    if found := _CONVERTED.search(problem):
-        value = f": {found['value'].strip()}" if found["value"] else ""
-        return f"a value is no {found['type'].split('[')[0].rstrip(',')}{value}"
-    if found := _PARSED.search(problem):
-        return f"it is not JSON: {found['what'].strip()}"
+def describe_error(problem: str) -> str:
+    """Rewrite an error of Arrow's reader as an error of the value."""
+    if match := _CHANGED.search(problem):
+        path = match["path"].replace("/[]", "[]").replace("/", ".")
+        return f"column {path or 'value'}: {match['what']}"
+    if match := _CONVERTED.search(problem):
+        value = f": {match['value'].strip()}" if match["value"] else ""
+        return f"not a {match['type'].split('[')[0].rstrip(',')}{value}"
+    if match := _PARSED.search(problem):
+        return f"not JSON: {match['what'].strip()}"
     return problem
 
 
 def check_readable(wanted: pa.DataType, path: str) -> None:
-    """Raise OptionError for a type that Arrow's reader cannot make of JSON."""
+    """Raise OptionError for a type that Arrow's reader cannot read from JSON."""
     if pa.types.is_struct(wanted):
         for field in wanted:
             check_readable(field.type, f"{path}.{field.name}")
     elif pa.types.is_list(wanted):
         check_readable(wanted.value_type, f"{path}[]")
     elif pa.types.is_map(wanted):
-        raise OptionError("value.schema", f"column {path}: a map is not read from JSON; a struct names its fields")
+        raise OptionError("value.schema", f"column {path}: maps cannot be read from JSON; use a struct or a string")
 
 
-def infer(samples: pa.Array) -> pa.DataType | None:
-    """The type of as many values as go together; None if there is none. Text stays text, also where it is a time."""
+def infer_type(samples: pa.Array) -> pa.DataType | None:
+    """Infer the type of the values, ignoring those that contradict earlier ones. Times stay text."""
     options = pa.json.ParseOptions(newlines_in_values=True)
 
     def grow(taken: list[pa.Array], more: pa.Array) -> list[pa.Array]:
@@ -160,14 +160,14 @@ def infer(samples: pa.Array) -> pa.DataType | None:
     taken = grow([], given) if len(given) else []
     if not taken:
         return None
-    return _settled(_read(pa.concat_arrays(taken), options).schema.field(_FIELD).type)
+    return _without_times(_read(pa.concat_arrays(taken), options).schema.field(_FIELD).type)
 
 
-def _settled(found: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(found):
-        return pa.struct([(field.name, _settled(field.type)) for field in found])
-    if pa.types.is_list(found):
-        return pa.list_(_settled(found.value_type))
-    if pa.types.is_timestamp(found) or pa.types.is_null(found):
+def _without_times(inferred: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(inferred):
+        return pa.struct([(field.name, _without_times(field.type)) for field in inferred])
+    if pa.types.is_list(inferred):
+        return pa.list_(_without_times(inferred.value_type))
+    if pa.types.is_timestamp(inferred) or pa.types.is_null(inferred):
         return pa.string()
-    return found
+    return inferred

@@ -1,4 +1,4 @@
-"""Values of options as people write them, and what is said when they cannot be read."""
+"""Parsers for the values of options."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class OptionError(ValueError):
-    """An option that is missing, unknown, or has a value that it cannot have."""
+    """An option that is missing, unknown or has an invalid value."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"option {name}: {problem}")
@@ -17,7 +17,7 @@ def parse_number(name: str, text: str, *, least: int | None = None) -> int:
         raise OptionError(name, f"{text!r} is not a whole number")
     number = int(text)
     if least is not None and number < least:
-        raise OptionError(name, f"{number} is less than {least}")
+        raise OptionError(name, f"{number} is too small: it must be at least {least}")
     return number
 
 
@@ -28,7 +28,7 @@ def parse_boolean(name: str, text: str) -> bool:
 def parse_choice(name: str, text: str, allowed: tuple[str, ...]) -> str:
     chosen = text.strip().lower()
     if chosen not in allowed:
-        raise OptionError(name, f"{text!r} is none of {', '.join(allowed)}")
+        raise OptionError(name, f"{text!r} is not allowed; use one of {', '.join(allowed)}")
     return chosen
 
 
@@ -36,26 +36,27 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 
 def parse_duration_s(name: str, text: str) -> float:
-    """A time with its unit, as Spark writes it: 15m, 30s, 500ms."""
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    if not found or (found[2] or "ms") not in _UNITS_S:
-        raise OptionError(name, f"{text!r} is not a time such as 30s or 15m")
-    return int(found[1]) * _UNITS_S[found[2] or "ms"]
+    """Parse a duration with its unit, as Spark writes it: 15m, 30s, 500ms. A number without a unit is milliseconds."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if not match or (match[2] or "ms") not in _UNITS_S:
+        raise OptionError(name, f"{text!r} is not a duration such as 30s or 15m")
+    return int(match[1]) * _UNITS_S[match[2] or "ms"]
 
 
 def parse_by_partition(name: str, text: str) -> dict[str, dict[int, int]]:
-    """Numbers by topic and partition: {"orders": {"0": 23, "1": -2}}."""
-    found = _json(name, text, '{"topic": {"0": 23, "1": -2}}')
-    if not isinstance(found, dict):
-        raise OptionError(name, f'{text!r} is not of the form {{"topic": {{"0": 23, "1": -2}}}}')
+    """Parse numbers by topic and partition: {"orders": {"0": 23, "1": -2}}."""
+    form = '{"topic": {"0": 23, "1": -2}}'
+    topics = _parse_json(name, text, form)
+    if not isinstance(topics, dict):
+        raise OptionError(name, f"{text!r} does not have the form {form}")
     parsed: dict[str, dict[int, int]] = {}
-    for topic, numbers in found.items():
+    for topic, numbers in topics.items():
         if not isinstance(numbers, dict):
-            raise OptionError(name, f'topic {topic!r} has no numbers by partition, such as {{"0": 23}}')
+            raise OptionError(name, f'topic {topic!r}: {numbers!r} is not an object by partition, such as {{"0": 23}}')
         parsed[topic] = {}
         for partition, number in numbers.items():
             if not partition.isdecimal():
-                raise OptionError(name, f"topic {topic!r}: {partition!r} is not a partition")
+                raise OptionError(name, f"topic {topic!r}: {partition!r} is not the number of a partition")
             if not isinstance(number, int) or isinstance(number, bool):
                 raise OptionError(name, f"topic {topic!r}, partition {partition}: {number!r} is not a whole number")
             parsed[topic][int(partition)] = number
@@ -63,18 +64,18 @@ def parse_by_partition(name: str, text: str) -> dict[str, dict[int, int]]:
 
 
 def parse_assignment(name: str, text: str) -> dict[str, list[int]]:
-    """Partitions by topic: {"orders": [0, 1]}."""
+    """Parse partitions by topic: {"orders": [0, 1]}."""
     form = '{"topic": [0, 1]}'
-    found = _json(name, text, form)
-    if not isinstance(found, dict) or not found:
-        raise OptionError(name, f"{text!r} is not of the form {form}")
-    for topic, partitions in found.items():
-        if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):
+    topics = _parse_json(name, text, form)
+    if not isinstance(topics, dict) or not topics:
+        raise OptionError(name, f"{text!r} does not have the form {form}")
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, list) or not all(type(number) is int and number >= 0 for number in partitions):
             raise OptionError(name, f"topic {topic!r}: {partitions!r} is not a list of partitions, as in {form}")
-    return {topic: sorted(set(partitions)) for topic, partitions in found.items()}
+    return {topic: sorted(set(partitions)) for topic, partitions in topics.items()}
 
 
-def _json(name: str, text: str, form: str) -> Any:
+def _parse_json(name: str, text: str, form: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Values in Protocol Buffers: messages are parsed by protobuf's own compiled reader, and taken apart column by column.
+"""Decodes values in Protocol Buffers: protobuf's compiled parser reads messages, which become columns field by field.
 
 A schema is a set of file descriptors (`protoc --include_imports --descriptor_set_out`), or comes from a registry.
 """
@@ -21,7 +21,7 @@ _KINDS: Final[Mapping[int, pa.DataType]] = {
     FieldDescriptor.CPPTYPE_INT32: pa.int32(),
     FieldDescriptor.CPPTYPE_INT64: pa.int64(),
     FieldDescriptor.CPPTYPE_UINT32: pa.int64(),
-    # Spark has no unsigned numbers; the largest need twenty digits.
+    # Spark has no unsigned integers, and the largest uint64 has 20 digits.
     FieldDescriptor.CPPTYPE_UINT64: pa.decimal128(20, 0),
     FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
     FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
@@ -33,18 +33,18 @@ Errors = dict[int, str]
 
 
 class ProtobufDecoder:
-    """Messages of one type, bare or in a registry's frames."""
+    """Decodes messages of one type, with or without a registry's frame."""
 
     def __init__(self, files: bytes, message: str | None, registry: Registry | None) -> None:
         pool, names = _pool(files)
         self._registry = registry
-        self._message = _find(pool, names, message)
+        self._message = _find_message(pool, names, message)
         self._class = message_factory.GetMessageClass(self._message)
-        self._place = _place(self._message)
+        self._indexes = _message_indexes(self._message)
         self.type = arrow_type(self._message, "value", ())
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, Errors]:
-        """All values; those that are bad are null, and it is said by row why."""
+        """Return the decoded values, with null for bad ones, and the errors by row."""
         messages: list[Any] = []
         errors: Errors = {}
         for row, value in enumerate(values.to_pylist()):
@@ -53,39 +53,42 @@ class ProtobufDecoder:
                 try:
                     message = self._class.FromString(value if self._registry is None else self._unframe(value))
                 except (DecodeError, BadFrame) as error:
-                    errors[row] = str(error) or "it is no message of this type"
+                    errors[row] = str(error) or f"not a message {self._message.full_name}"
             messages.append(message)
         return _struct(messages, self._message, self.type), errors
 
     def _unframe(self, value: bytes) -> bytes:
-        """A message without the number of its schema, and without the place of its type in it."""
+        """Return the message without the schema id and the message indexes in front of it."""
         _, content = unframe(value)
-        count, position = _varint(content, 0)
-        place = []
+        count, position = _read_varint(content, 0)
+        indexes = []
         for _ in range(count):
-            index, position = _varint(content, position)
-            place.append(index)
-        if (place or [0]) != self._place:
-            raise BadFrame(f"it is message {place or [0]} of its schema; {self._message.full_name} is {self._place}")
+            index, position = _read_varint(content, position)
+            indexes.append(index)
+        indexes = indexes or [0]
+        if indexes != self._indexes:
+            raise BadFrame(
+                f"it is message {indexes} of its schema, and {self._message.full_name} is message {self._indexes}"
+            )
         return content[position:]
 
 
-def _place(message: Descriptor) -> list[int]:
-    """Where a message stands in its file: its number, behind those of the messages around it."""
-    around = message.containing_type
-    if around is not None:
-        return [*_place(around), [each.name for each in around.nested_types].index(message.name)]
+def _message_indexes(message: Descriptor) -> list[int]:
+    """Return the index of a message in its file, after the indexes of the messages that contain it."""
+    container = message.containing_type
+    if container is not None:
+        return [*_message_indexes(container), [nested.name for nested in container.nested_types].index(message.name)]
     file = descriptor_pb2.FileDescriptorProto()
     message.file.CopyToProto(file)
-    return [[each.name for each in file.message_type].index(message.name)]
+    return [[top_level.name for top_level in file.message_type].index(message.name)]
 
 
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends."""
+def _read_varint(content: bytes, position: int) -> tuple[int, int]:
+    """Return a zigzag-encoded number and the position after it."""
     result = shift = 0
     while True:
         if position >= len(content) or shift > 28:
-            raise BadFrame("the place of its message type cannot be read")
+            raise BadFrame("the message indexes in front of the value are malformed")
         byte = content[position]
         position += 1
         result |= (byte & 0x7F) << shift
@@ -95,7 +98,7 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def read_descriptors(text: str) -> bytes:
-    """A set of file descriptors: a path, or base64; raises OptionError."""
+    """Return a set of file descriptors from base64 or from the file at a path; raise OptionError."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -105,12 +108,13 @@ def read_descriptors(text: str) -> bytes:
     except (OSError, ValueError) as error:
         raise OptionError(
             "value.schema",
-            "is neither a file that protoc wrote (--include_imports --descriptor_set_out), nor one in base64",
+            "is neither the path of a descriptor set nor one in base64; write one with "
+            "protoc --include_imports --descriptor_set_out",
         ) from error
 
 
 def _pool(files: bytes) -> tuple[descriptor_pool.DescriptorPool, list[str]]:
-    """All types of a set of files, or of a single file; and the names of the last file's messages."""
+    """Return the types of a descriptor set, or of a single file descriptor, and the message names of the last file."""
     pool = descriptor_pool.DescriptorPool()
     for module in _well_known():
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -118,23 +122,23 @@ def _pool(files: bytes) -> tuple[descriptor_pool.DescriptorPool, list[str]]:
     try:
         parsed.ParseFromString(files)
         if not all(file.name for file in parsed.file) or not parsed.file:
-            raise DecodeError("it is one file")
-        found = list(parsed.file)
+            raise DecodeError("not a set")
+        files_in_set = list(parsed.file)
     except DecodeError:
         single = descriptor_pb2.FileDescriptorProto()
         try:
             single.ParseFromString(files)
         except DecodeError as error:
-            raise OptionError("value.schema", f"is no set of file descriptors: {error}") from error
-        found = [single]
+            raise OptionError("value.schema", f"is not a set of file descriptors: {error}") from error
+        files_in_set = [single]
     try:
-        for file in found:
+        for file in files_in_set:
             if not file.name.startswith("google/protobuf/"):
                 pool.Add(file)
     except TypeError as error:
-        raise OptionError("value.schema", f"its files do not go together: {error}") from error
-    package = found[-1].package
-    return pool, [f"{package}.{each.name}" if package else each.name for each in found[-1].message_type]
+        raise OptionError("value.schema", f"has files that do not fit together: {error}") from error
+    last = files_in_set[-1]
+    return pool, [f"{last.package}.{message.name}" if last.package else message.name for message in last.message_type]
 
 
 def _well_known() -> Sequence[Any]:
@@ -143,21 +147,24 @@ def _well_known() -> Sequence[Any]:
     return timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2, any_pb2, empty_pb2
 
 
-def _find(pool: descriptor_pool.DescriptorPool, names: Sequence[str], message: str | None) -> Descriptor:
+def _find_message(pool: descriptor_pool.DescriptorPool, names: Sequence[str], message: str | None) -> Descriptor:
     if message is None and not names:
-        raise OptionError("value.schema", "has no message")
+        raise OptionError("value.schema", "has no message in its last file; name one by value.message")
     try:
         return pool.FindMessageTypeByName(message or names[0])
     except KeyError:
-        raise OptionError("value.message", f"there is no {message!r}; there are {', '.join(names)}") from None
+        problem = f"the schema has no message {message!r}; its messages are {', '.join(names)}"
+        raise OptionError("value.message", problem) from None
 
 
 def arrow_type(message: Descriptor, path: str, above: Sequence[str]) -> pa.DataType:
-    """The type of a message's column; raises OptionError for one that holds itself."""
+    """Return the column type of a message; raise OptionError for one that contains itself."""
     if message.full_name == _TIMESTAMP:
         return pa.timestamp("us", tz="UTC")
     if message.full_name in above:
-        raise OptionError("value.schema", f"column {path}: {message.full_name} holds itself, without an end")
+        raise OptionError(
+            "value.schema", f"column {path}: {message.full_name} contains itself, so it has no column type"
+        )
     inner = (*above, message.full_name)
     return pa.struct([(field.name, _field_type(field, f"{path}.{field.name}", inner)) for field in message.fields])
 
@@ -183,14 +190,14 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _struct(messages: Sequence[Any], message: Descriptor, wanted: pa.DataType) -> pa.Array:
-    """Messages, of which some are None, as a column."""
+    """Return messages, with None for null, as a column."""
     if message.full_name == _TIMESTAMP:
-        times = [None if each is None else each.seconds * 1_000_000 + each.nanos // 1000 for each in messages]
+        times = [None if m is None else m.seconds * 1_000_000 + m.nanos // 1000 for m in messages]
         return pa.array(times, pa.int64()).cast(wanted)
-    absent = pa.array([each is None for each in messages], pa.bool_())
+    absent = pa.array([m is None for m in messages], pa.bool_())
     columns = [_column(messages, field, wanted.field(field.name).type) for field in message.fields]
     if not columns:
-        return pa.array([None if each is None else {} for each in messages], wanted)
+        return pa.array([None if m is None else {} for m in messages], wanted)
     return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=absent)
 
 
@@ -203,14 +210,15 @@ def _column(messages: Sequence[Any], field: FieldDescriptor, wanted: pa.DataType
     if field.is_repeated:
         lists = [None if m is None else getattr(m, name) for m in messages]
         if field.message_type is None:
-            return pa.array([None if each is None else [_plain(v, field) for v in each] for each in lists], wanted)
+            plain = [None if values is None else [_plain(v, field) for v in values] for values in lists]
+            return pa.array(plain, wanted)
         ends: list[int] = [0]
         flat: list[Any] = []
-        for each in lists:
-            flat += each or []
+        for values in lists:
+            flat += values or []
             ends.append(len(flat))
         items = _struct(flat, field.message_type, wanted.value_type)
-        mask = pa.array([each is None for each in lists], pa.bool_())
+        mask = pa.array([values is None for values in lists], pa.bool_())
         return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, type=wanted, mask=mask)
     if field.message_type is not None:
         inner = [None if m is None or not m.HasField(name) else getattr(m, name) for m in messages]
@@ -220,15 +228,15 @@ def _column(messages: Sequence[Any], field: FieldDescriptor, wanted: pa.DataType
     else:
         given = [None if m is None else getattr(m, name) for m in messages]
     if field.enum_type is not None:
-        given = [None if each is None else _plain(each, field) for each in given]
+        given = [None if value is None else _plain(value, field) for value in given]
     return pa.array(given, wanted)
 
 
 def _plain(value: Any, field: FieldDescriptor) -> Any:
-    """A value as Arrow takes it."""
+    """Convert a value for Arrow."""
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else str(value)
+        member = field.enum_type.values_by_number.get(value)
+        return member.name if member is not None else str(value)
     if field.message_type is not None:
         wanted = arrow_type(field.message_type, field.name, ())
         return _struct([value], field.message_type, wanted)[0].as_py()

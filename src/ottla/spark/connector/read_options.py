@@ -15,12 +15,12 @@ from ottla.spark.connector.option_values import (
     parse_duration_s,
     parse_number,
 )
-from ottla.spark.connector.value_options import VALUES, ValueOptions, parse_value_options
+from ottla.spark.connector.value_options import VALUE_OPTIONS, ValueOptions, parse_value_options
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
-READING: Final[Mapping[str, str]] = {
+READ_OPTIONS: Final[Mapping[str, str]] = {
     "assign": 'The partitions to read, as JSON: `{"orders": [0, 1]}`.',
     "subscribe": "The topics to read, separated by commas.",
     ("subscribePattern"): (
@@ -34,51 +34,53 @@ READING: Final[Mapping[str, str]] = {
     ("startingTimestamp"): (
         "Start at the first record of each partition with this timestamp, in milliseconds, or a later one."
     ),
-    "startingOffsetsByTimestamp": "The same with a timestamp for each partition, as JSON.",
+    "startingOffsetsByTimestamp": "Like `startingTimestamp`, with a timestamp for each partition, as JSON.",
     ("startingOffsetsByTimestampStrategy"): (
-        "If no record is late enough: `error` (default) fails, `latest` starts at the end."
+        "What to do if a partition has no record at or after the timestamp: `error` (default) fails the query, "
+        "`latest` starts at the end."
     ),
     "endingOffsets": "Where a batch query ends: `latest` (default) or JSON.",
-    "endingTimestamp": "End a batch query in front of the first record with this timestamp or a later one.",
-    "endingOffsetsByTimestamp": "The same with a timestamp for each partition, as JSON.",
+    "endingTimestamp": "End a batch query before the first record with this timestamp or a later one.",
+    "endingOffsetsByTimestamp": "Like `endingTimestamp`, with a timestamp for each partition, as JSON.",
     ("failOnDataLoss"): (
-        "Fail if records were deleted before the query read them (default: `true`); `false` logs a warning."
+        "Fail if records were deleted before the query read them (default: `true`). `false` logs a warning and "
+        "continues with the remaining records."
     ),
     "includeHeaders": "Add the column `headers` (default: `false`).",
     "minPartitions": "Split the ranges of offsets into at least this number of tasks.",
     "maxRecordsPerPartition": "Split ranges so that no task reads more than this number of offsets.",
-    "minOffsetsPerTrigger": "Wait with a micro-batch until this number of new offsets has come.",
+    "minOffsetsPerTrigger": "Delay a micro-batch until there are at least this many new offsets.",
     ("maxOffsetsPerTrigger"): (
         "Read at most this number of offsets in a micro-batch, shared among the partitions by their lag."
     ),
     ("maxTriggerDelay"): (
-        "Start a micro-batch after this time although `minOffsetsPerTrigger` was not reached (default: `15m`)."
+        "Start a micro-batch after this time even if `minOffsetsPerTrigger` is not reached (default: `15m`)."
     ),
     ("groupIdPrefix"): (
         "Accepted for compatibility. It has no effect: the source uses a group only if `kafka.group.id` names one."
     ),
-    "kafkaConsumer.pollTimeoutMs": "Fail a task if a broker sends nothing for this time (default: 120000).",
+    "kafkaConsumer.pollTimeoutMs": "Fail a task if it receives no records for this time (default: 120000).",
     "fetchOffset.numRetries": "Accepted for compatibility. It has no effect: requests are retried until they time out.",
-    "fetchOffset.retryIntervalMs": "Accepted for compatibility. It has no effect: see above.",
+    "fetchOffset.retryIntervalMs": "Accepted for compatibility. It has no effect: requests are retried with backoff.",
 }
-"""The options of a source, each with its meaning, as the reference shows it."""
-WRITING: Final[Mapping[str, str]] = {
+"""The options of a source and their descriptions, as the reference shows them."""
+WRITE_OPTIONS: Final[Mapping[str, str]] = {
     "topic": "The topic to write to. Without it, each row names its topic in the column `topic`.",
-    "guarantee": "`exactly-once` (default) writes each micro-batch in transactions; `at-least-once` does without.",
-    "transactionalIdPrefix": "Start of the transactional ids of an exactly-once sink (default: `ottla-spark`).",
+    "guarantee": "`exactly-once` (default) writes each micro-batch in transactions; `at-least-once` uses none.",
+    "transactionalIdPrefix": "Prefix of the transactional ids of an exactly-once sink (default: `ottla-spark`).",
     ("decisionsTopic"): (
         "The compacted topic in which an exactly-once sink records its commits (default: `ottla-spark-decisions`)."
     ),
-    "checkpointLocation": "The checkpoint of a streaming query, as for every sink of Spark.",
-    "queryName": "The name of a streaming query, as for every sink of Spark.",
+    "checkpointLocation": "The checkpoint of a streaming query, as for every Spark sink.",
+    "queryName": "The name of a streaming query, as for every Spark sink.",
 }
-"""The options of a sink, each with its meaning."""
+"""The options of a sink and their descriptions."""
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
 class Position(NamedTuple):
-    """Where to start or to end: at EARLIEST or LATEST, at an offset or a time for each partition, or at one time."""
+    """Where a query starts or ends: EARLIEST or LATEST, an offset or a time for each partition, or one time for all."""
 
     option: str
     everywhere: int | None = None
@@ -88,7 +90,7 @@ class Position(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """Which topics and partitions: one of these is set."""
+    """The topics and partitions of a query. Exactly one field is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -96,7 +98,7 @@ class Subscription(NamedTuple):
 
 
 class ReadOptions(NamedTuple):
-    """All that a query says of what it reads, and how."""
+    """The parsed options of a query that reads."""
 
     client: ClientSettings
     subscription: Subscription
@@ -115,17 +117,17 @@ class ReadOptions(NamedTuple):
 
 
 def check_names(options: Mapping[str, str]) -> None:
-    """Raise OptionError for an option that no query has; names are compared without regard to case, as in Spark."""
-    known = {name.lower(): name for name in (*READING, *WRITING, *VALUES)}
+    """Raise OptionError for an unknown option. `options` has lower-case names: Spark's options ignore case."""
+    names = {name.lower(): name for name in (*READ_OPTIONS, *WRITE_OPTIONS, *VALUE_OPTIONS)}
     for name in options:
-        if name not in known and not name.startswith(PREFIX):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; {known[near[0]]} is one" if near else ""
+        if name not in names and not name.startswith(PREFIX):
+            similar = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {names[similar[0]]}?" if similar else ""
             raise OptionError(name, f"there is no such option{hint}")
 
 
 def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a batch or streaming query; raises OptionError that names what is wrong."""
+    """Parse the options of a batch or streaming query; raise OptionError for the first one that is wrong."""
     options = {name.lower(): value for name, value in given.items()}
     check_names(options)
 
@@ -136,10 +138,10 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
     if streaming:
         for name in _ENDINGS:
             if name.lower() in options:
-                raise OptionError(name, "a streaming query has no end")
+                raise OptionError(name, "a streaming query has no end; remove the option, or use spark.read")
     least, most = number("minOffsetsPerTrigger"), number("maxOffsetsPerTrigger")
     if least is not None and most is not None and least > most:
-        raise OptionError("minOffsetsPerTrigger", f"{least} is more than maxOffsetsPerTrigger, which is {most}")
+        raise OptionError("minOffsetsPerTrigger", f"{least} is more than maxOffsetsPerTrigger={most}")
     strategy = options.get("startingoffsetsbytimestampstrategy", "error")
     return ReadOptions(
         client=parse_client_settings(options),
@@ -165,8 +167,8 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
 def _subscription(options: Mapping[str, str]) -> Subscription:
     given = [name for name in _SUBSCRIPTIONS if name.lower() in options]
     if len(given) != 1:
-        said = " and ".join(given) + " were given" if given else "none was given"
-        raise OptionError("subscribe", f"one of {', '.join(_SUBSCRIPTIONS)} says what to read; {said}")
+        problem = " and ".join(given) + " exclude each other" if given else "nothing says which topics to read"
+        raise OptionError("subscribe", f"{problem}; set exactly one of {', '.join(_SUBSCRIPTIONS)}")
     text = options[given[0].lower()]
     if given[0] == "assign":
         return Subscription(assigned=parse_assignment("assign", text))
@@ -178,12 +180,12 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
         return Subscription(pattern=text)
     topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not topics:
-        raise OptionError("subscribe", "no topic was given")
+        raise OptionError("subscribe", f"{text!r} names no topic; give names separated by commas")
     return Subscription(topics=topics)
 
 
 def _position(options: Mapping[str, str], side: str, default: int, *, streaming: bool) -> Position:
-    """One time for all goes before times by partition, and those before offsets."""
+    """Parse a start or end. One timestamp precedes timestamps by partition, and those precede offsets."""
     if (text := options.get(f"{side}timestamp")) is not None:
         return Position(f"{side}Timestamp", time=parse_number(f"{side}Timestamp", text, least=0))
     name = f"{side}OffsetsByTimestamp"
@@ -198,10 +200,10 @@ def _position(options: Mapping[str, str], side: str, default: int, *, streaming:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         if forbidden and word == forbidden[0]:
-            raise OptionError(name, f"a batch query cannot have {word} here")
+            raise OptionError(name, f"a batch query cannot use {word} here, because it would read nothing")
         return Position(name, everywhere=EARLIEST if word == "earliest" else LATEST)
     if not word.startswith("{"):
-        raise OptionError(name, f'{text!r} is none of earliest, latest and {{"topic": {{"0": 23, "1": -2}}}}')
+        raise OptionError(name, f'{text!r} is not earliest, latest or JSON such as {{"topic": {{"0": 23, "1": -2}}}}')
     offsets = parse_by_partition(name, text)
     for topic, numbers in offsets.items():
         for partition, offset in numbers.items():

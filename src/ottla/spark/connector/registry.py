@@ -1,7 +1,7 @@
-"""A schema registry, by its HTTP API, and the frame around values that were written with one.
+"""A client of a schema registry's HTTP API, and the frame of values that its serializers write.
 
-A framed value begins with a zero byte and the schema's number in four. Schemas of a number never change, so each is
-asked for once in a process.
+A framed value begins with a zero byte and the four-byte schema id. The schema of an id never changes, so each process
+requests it once.
 """
 
 import base64
@@ -18,11 +18,11 @@ from ottla.spark.connector.option_values import OptionError
 FRAME: Final = struct.Struct(">bI")
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 16 << 20
-_known: dict[tuple[str, str], "Schema"] = {}
+_schemas: dict[tuple[str, str], "Schema"] = {}
 
 
 class Schema(NamedTuple):
-    """A schema as the registry has it: AVRO, JSON or PROTOBUF, and its text."""
+    """A schema of the registry: its type (AVRO, JSON or PROTOBUF) and text."""
 
     kind: str
     text: str
@@ -30,72 +30,85 @@ class Schema(NamedTuple):
 
 
 class BadFrame(ValueError):
-    """A value without the frame that a registry's serializers put around it."""
+    """A value lacks the frame of a registry's serializers."""
 
 
 class UnknownSchema(ValueError):
-    """A value names a schema that the registry does not have."""
+    """A value has the id of a schema that the registry does not have."""
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
-    """The number of a value's schema, and what was written with it; raises BadFrame."""
+    """Return the schema id and the content of a framed value; raise BadFrame."""
     if len(value) < FRAME.size:
-        raise BadFrame(f"it has {len(value)} bytes, and no schema's number in front")
-    magic, number = FRAME.unpack_from(value)
+        raise BadFrame(f"not framed for a schema registry: the value has {len(value)} bytes, a frame has {FRAME.size}")
+    magic, schema_id = FRAME.unpack_from(value)
     if magic != 0:
-        raise BadFrame(f"it begins with byte {value[0]}, not with the 0 of a registry's frame")
-    return number, value[FRAME.size :]
+        raise BadFrame(f"not framed for a schema registry: the value begins with byte {value[0]} instead of 0")
+    return schema_id, value[FRAME.size :]
 
 
 class Registry:
-    """One registry."""
+    """A schema registry at one address."""
 
     def __init__(self, address: str, auth: str | None = None) -> None:
         self._address = address.rstrip("/")
         self._auth = auth
 
-    def by_id(self, number: int, *, serialized: bool = False) -> Schema:
-        """The schema of a number; raises UnknownSchema, or OptionError if the registry does not answer."""
-        key = self._address, f"{number}{'/serialized' if serialized else ''}"
-        if key not in _known:
+    def by_id(self, schema_id: int, *, serialized: bool = False) -> Schema:
+        """Return a schema; raise UnknownSchema, or OptionError if the registry does not answer."""
+        key = self._address, f"{schema_id}{'/serialized' if serialized else ''}"
+        if key not in _schemas:
             suffix = "?format=serialized" if serialized else ""
-            found = self._ask(f"/schemas/ids/{number}{suffix}")
-            if found is None:
-                raise UnknownSchema(f"the registry at {self._address} has no schema {number}")
-            _known[key] = self._schema(found, number)
-        return _known[key]
+            answer = self._get(f"/schemas/ids/{schema_id}{suffix}")
+            if answer is None:
+                raise UnknownSchema(f"the registry at {self._address} has no schema {schema_id}")
+            _schemas[key] = self._parse_schema(answer, schema_id)
+        return _schemas[key]
 
     def latest(self, subject: str, *, serialized: bool = False) -> Schema:
-        """The newest schema of a subject; raises OptionError if there is none."""
+        """Return the latest schema of a subject; raise OptionError if there is none."""
         suffix = "?format=serialized" if serialized else ""
-        found = self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest{suffix}")
-        if found is None:
-            raise OptionError("value.subject", f"the registry at {self._address} has no subject {subject!r}")
-        return self._schema(found, found.get("id"))
+        answer = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest{suffix}")
+        if answer is None:
+            raise OptionError(
+                "value.subject",
+                f"the registry at {self._address} has no subject {subject!r}; register it, or set value.subject",
+            )
+        return self._parse_schema(answer, answer.get("id"))
 
-    def _schema(self, found: dict[str, Any], number: int | None) -> Schema:
-        if found.get("references"):
-            raise OptionError("value.registry", f"schema {number} refers to other schemas, which are not followed")
-        return Schema(str(found.get("schemaType") or "AVRO"), str(found["schema"]), number)
+    def _parse_schema(self, answer: dict[str, Any], schema_id: int | None) -> Schema:
+        if answer.get("references"):
+            raise OptionError(
+                "value.registry",
+                f"schema {schema_id} has references, which are not supported; give value.schema instead",
+            )
+        return Schema(str(answer.get("schemaType") or "AVRO"), str(answer["schema"]), schema_id)
 
-    def _ask(self, path: str) -> dict[str, Any] | None:
-        """The answer; None if there is no such thing."""
+    def _get(self, path: str) -> dict[str, Any] | None:
+        """Return the answer to a request, or None for 404."""
         request = urllib.request.Request(self._address + path)  # noqa: S310 (http and https: the option was checked)
         request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
         if self._auth is not None:
             request.add_header("Authorization", "Basic " + base64.b64encode(self._auth.encode()).decode())
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-                found = json.loads(answer.read(_MAX_BYTES))
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
+                answer = json.loads(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             if error.code == http.HTTPStatus.NOT_FOUND:
                 return None
-            raise OptionError("value.registry", f"{self._address} answers {error.code} {error.reason}") from error
+            raise OptionError(
+                "value.registry",
+                f"{self._address} answers {error.code} {error.reason}; check the address and value.registry.auth",
+            ) from error
         except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", error)
-            raise OptionError("value.registry", f"{self._address} cannot be reached: {why}") from error
+            reason = getattr(error, "reason", error)
+            raise OptionError("value.registry", f"{self._address} cannot be reached: {reason}") from error
         except ValueError as error:
-            raise OptionError("value.registry", f"{self._address} does not answer in JSON") from error
-        if not isinstance(found, dict) or "schema" not in found:
-            raise OptionError("value.registry", f"{self._address} is no schema registry: {path} has no schema")
-        return found
+            raise OptionError(
+                "value.registry", f"{self._address} does not answer in JSON; check the address"
+            ) from error
+        if not isinstance(answer, dict) or "schema" not in answer:
+            raise OptionError(
+                "value.registry", f"{self._address} is not a schema registry: {path} has no schema; check the address"
+            )
+        return answer

@@ -1,6 +1,6 @@
-"""Rows of Spark into records: columns key, value and headers of an Arrow batch, encoded for the partition they go to.
+"""Encodes Spark's rows as records: the columns key, value and headers of an Arrow batch.
 
-No object is made for a row where the compiled form (`_rows.c`) was built; Python does the same otherwise.
+The compiled encoder (`_rows.c`) creates no Python object per row. If it was not built, Python does the same.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NONE: Final = (None, None, None)
 
 
 class BadRow(ValueError):
-    """A row that cannot be a record."""
+    """A row cannot be encoded as a record."""
 
 
 class Rows:
@@ -45,11 +45,11 @@ class Rows:
         self._lists: tuple[list[Any], list[Any], list[Any]] | None = None
 
     def size_bytes(self) -> int:
-        """About what the rows take as records."""
-        return sum(each.nbytes for each in (self._key, self._value, self._headers) if each is not None)
+        """Return the approximate size of the rows as records."""
+        return sum(array.nbytes for array in (self._key, self._value, self._headers) if array is not None)
 
     def place(self, chosen: Indices, partitions: int) -> None:
-        """Give each row that has a key, and no partition of its own, the partition of its key."""
+        """Set the partition of each row that has a key and no partition yet (a negative number in `chosen`)."""
         if compiled is not None:
             compiled.place(self._parts, self.count, partitions, chosen)
             return
@@ -59,10 +59,10 @@ class Rows:
                 chosen[row] = partition_for_key(keys[row], partitions)
 
     def encode(self, rows: Indices, start: int, out: bytearray, position: int, delta: int) -> tuple[int, int]:
-        """Write rows as records until there is no more room: how many were written, and where they end."""
+        """Encode rows into `out` until it is full; return how many were encoded, and the position after them."""
         if compiled is not None:
-            taken: tuple[int, int] = compiled.encode(self._parts, rows, start, out, position, delta)
-            return taken
+            count_and_end: tuple[int, int] = compiled.encode(self._parts, rows, start, out, position, delta)
+            return count_and_end
         done = start
         for row in rows[start:]:
             record = self._record(int(row), delta + done - start)
@@ -76,10 +76,10 @@ class Rows:
     def _record(self, row: int, delta: int) -> bytes:
         keys, values, headers = self._pythons()
         fields = [b"\x00\x00", write_varint(delta), *_sized(keys[row]), *_sized(values[row])]
-        found = headers[row] or ()
-        fields.append(write_varint(len(found)))
-        for each in found:
-            fields += (*_sized(each["key"].encode()), *_sized(each["value"]))
+        row_headers = headers[row] or ()
+        fields.append(write_varint(len(row_headers)))
+        for header in row_headers:
+            fields += (*_sized(header["key"].encode()), *_sized(header["value"]))
         body = b"".join(fields)
         return write_varint(len(body)) + body
 
@@ -87,7 +87,7 @@ class Rows:
         if self._lists is None:
             missing = [None] * self.count
             key, value, headers = (
-                missing if each is None else each.to_pylist() for each in (self._key, self._value, self._headers)
+                missing if array is None else array.to_pylist() for array in (self._key, self._value, self._headers)
             )
             self._lists = key, value, headers
         return self._lists
@@ -98,7 +98,7 @@ def _sized(content: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _whole(array: pa.Array) -> pa.Array:
-    """The same values in buffers of their own: a slice shares those of the whole."""
+    """Return the values in buffers that begin with them: a slice shares the buffers of the whole array."""
     return array if array.offset == 0 else pa.concat_arrays([array])
 
 
@@ -114,9 +114,9 @@ def _header_parts(array: pa.Array | None) -> Sequence[pa.Buffer | None]:
         return (None,) * 7
     pairs = array.values
     if pairs.null_count or pairs.field("key").null_count:
-        raise BadRow("column headers: a header, or its key, is null")
+        raise BadRow("column headers: a header or its key is null; remove such headers")
     valid, ends = array.buffers()[:2]
-    names, contents = (_whole(pa.concat_arrays([each])) for each in pairs.flatten())
+    names, contents = (_whole(pa.concat_arrays([array])) for array in pairs.flatten())
     names_ends, _, names_content = _parts_of(names.cast(pa.binary()))
     contents_ends, contents_valid, contents_content = _parts_of(contents.cast(pa.binary()))
     return (

@@ -1,7 +1,8 @@
-"""A home for Spark in which Python's workers import the package that is installed.
+"""A SPARK_HOME whose Python workers import the installed package `pyspark`.
 
-Spark puts its Python part, a zip of sources, in front of all that its workers import. Each of the dozen processes that
-plan and run a first query would compile a hundred modules of it, 0.7 s of a core each time; the package has bytecode.
+Spark puts a zip with its Python sources first on the path of its workers. Each of the dozen processes that plan and run
+a first query would compile a hundred modules from it, which takes 0.7 s of CPU each. The installed package has
+bytecode.
 """
 
 import os
@@ -15,10 +16,10 @@ _PARTS: Final = ("bin", "jars", "sbin")
 
 
 def make_spark_home(folder: Path) -> Path:
-    """The home that Spark is to be started with (SPARK_HOME), for workers on this machine. Links go to `folder`."""
+    """Create a SPARK_HOME of links in `folder`, for workers on this machine; return the path to start Spark with."""
     package = Path(pyspark.__file__).parent
     if os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
-        return package  # another Python may have no such package, and needs the zip
+        return package  # another Python may lack the package, and needs the zip
     folder.mkdir(parents=True, exist_ok=True)
     for part in _PARTS:
         link = folder / part

@@ -1,22 +1,22 @@
-"""Keeps what Spark does between two tasks short.
+"""Shortens the garbage collection between two tasks.
 
-Spark's Python workers look for cycles among all objects after each task. With the modules that a task needs these are
-hundreds of thousands, which takes longer than many a task (50 ms of CPU). What belongs to modules stays for as long as
-the process does: it need not be looked at again.
+Spark's Python workers run a full collection after each task. The modules that a task needs have hundreds of thousands
+of objects, so it takes longer than many tasks (50 ms of CPU). These objects live as long as the process, so the
+collector need not visit them.
 """
 
 import gc
 import sys
 
-_settled_modules = 0
+_frozen_modules = 0
 
 
-def settle() -> None:
-    """In a worker of Spark's, leave alone what modules have made; again, when there are more modules than before."""
-    global _settled_modules  # a process has one heap
+def freeze_modules() -> None:
+    """In a Spark worker, exclude loaded modules from garbage collection; repeat it when more modules are loaded."""
+    global _frozen_modules  # a process has one heap
     spec = sys.modules["__main__"].__spec__
-    if spec is None or spec.name != "pyspark.daemon" or len(sys.modules) == _settled_modules:
+    if spec is None or spec.name != "pyspark.daemon" or len(sys.modules) == _frozen_modules:
         return
-    _settled_modules = len(sys.modules)
+    _frozen_modules = len(sys.modules)
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""A transaction's requests, from whoever has its id, producer and epoch: the task that writes, the driver that ends it.
+"""The requests of a transaction, from the task that writes in it and from the driver that ends it.
 
-The versions are those in which partitions are made known by a request of their own, and in which ending a transaction
-leaves its epoch as it is: so ending it once more, the same way, succeeds.
+The request versions are older than KIP-890: partitions are added by AddPartitionsToTxn, and EndTxn does not bump the
+epoch. So a repeated EndTxn with the same outcome succeeds.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ONGOING: Final = "Ongoing"
 
 
 class Transaction(NamedTuple):
-    """One transaction: whoever knows this may end it."""
+    """One transaction: all that a process needs to end it."""
 
     id: str
     producer_id: int
@@ -43,8 +43,8 @@ class Transaction(NamedTuple):
         return ProducerIdentity(self.producer_id, self.epoch)
 
 
-class State(NamedTuple):
-    """What a coordinator says of a transactional id."""
+class TransactionState(NamedTuple):
+    """The coordinator's description of a transactional id."""
 
     producer_id: int
     epoch: int
@@ -52,14 +52,14 @@ class State(NamedTuple):
 
 
 class TransactionCalls:
-    """Requests to the coordinators of transactions."""
+    """Requests to transaction coordinators."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._coordinators: dict[str, int] = {}
 
     async def begin(self, transactional_id: str, timeout_s: float) -> Transaction:
-        """A new epoch of the id: what was open under it is aborted, and whoever had it is fenced."""
+        """Start a new epoch of a transactional id: abort its open transaction and fence its previous producer."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000))
 
         async def attempt(node: int) -> Transaction:
@@ -67,10 +67,10 @@ class TransactionCalls:
             raise_for_code(answer.error_code, None, f"transactional id {transactional_id!r}")
             return Transaction(transactional_id, answer.producer_id, answer.producer_epoch)
 
-        return await self._ask(transactional_id, attempt)
+        return await self._call_coordinator(transactional_id, attempt)
 
-    async def enlist(self, transaction: Transaction, keys: Iterable[TopicPartition]) -> None:
-        """Make known which partitions the transaction is about to write to."""
+    async def add_partitions(self, transaction: Transaction, keys: Iterable[TopicPartition]) -> None:
+        """Add the partitions that the transaction is about to write to."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, partition in keys:
             topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(partition)
@@ -84,19 +84,19 @@ class TransactionCalls:
         async def attempt(node: int) -> None:
             answer: AddPartitionsToTxnResponse = await self._send(node, ApiKey.ADD_PARTITIONS_TO_TXN, request)
             errors = [
-                error_from_code(each.partition_error_code, None, partition_label(topic.name, each.partition_index))
+                error_from_code(result.partition_error_code, None, partition_label(topic.name, result.partition_index))
                 for topic in answer.results_by_topic_v3_and_below
-                for each in topic.results_by_partition
-                if each.partition_error_code
+                for result in topic.results_by_partition
+                if result.partition_error_code
             ]
-            # Where one partition is refused, the others are only told that nothing was tried.
-            for error in sorted(errors, key=lambda each: isinstance(each, OperationNotAttempted)):
+            # If one partition is refused, the others have OPERATION_NOT_ATTEMPTED, which does not say why.
+            for error in sorted(errors, key=lambda error: isinstance(error, OperationNotAttempted)):
                 raise error
 
-        await self._ask(transaction.id, attempt)
+        await self._call_coordinator(transaction.id, attempt)
 
     async def end(self, transaction: Transaction, *, commit: bool) -> None:
-        """Commit or abort; raises ProducerFenced, InvalidProducerEpoch or InvalidTxnState if it was ended otherwise."""
+        """Commit or abort. Raise ProducerFenced, InvalidProducerEpoch or InvalidTxnState if it ended differently."""
         request = EndTxnRequest(
             transactional_id=transaction.id,
             producer_id=transaction.producer_id,
@@ -108,12 +108,13 @@ class TransactionCalls:
             answer: EndTxnResponse = await self._send(node, ApiKey.END_TXN, request)
             raise_for_code(answer.error_code, None, f"transactional id {transaction.id!r}")
 
-        await self._ask(transaction.id, attempt)
+        await self._call_coordinator(transaction.id, attempt)
 
     async def end_all(self, transactions: Iterable[Transaction], *, commit: bool) -> dict[Transaction, ApiError]:
-        """End many at once; those that could not be, and why."""
+        """End transactions concurrently; return the error of each one that failed."""
         listed = list(transactions)
-        outcomes = await asyncio.gather(*(self.end(each, commit=commit) for each in listed), return_exceptions=True)
+        endings = (self.end(transaction, commit=commit) for transaction in listed)
+        outcomes = await asyncio.gather(*endings, return_exceptions=True)
         failed: dict[Transaction, ApiError] = {}
         for transaction, outcome in zip(listed, outcomes, strict=True):
             if isinstance(outcome, ApiError):
@@ -122,36 +123,36 @@ class TransactionCalls:
                 raise outcome
         return failed
 
-    async def describe(self, transactional_id: str) -> State:
-        """What the coordinator knows of an id; raises TransactionalIdNotFound."""
+    async def describe(self, transactional_id: str) -> TransactionState:
+        """Return the state of a transactional id; raise TransactionalIdNotFound."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
-        async def attempt(node: int) -> State:
+        async def attempt(node: int) -> TransactionState:
             answer: DescribeTransactionsResponse = await self._cluster.send(request, node=node)
-            (found,) = answer.transaction_states
-            raise_for_code(found.error_code, None, f"transactional id {transactional_id!r}")
-            return State(found.producer_id, found.producer_epoch, found.transaction_state)
+            (described,) = answer.transaction_states
+            raise_for_code(described.error_code, None, f"transactional id {transactional_id!r}")
+            return TransactionState(described.producer_id, described.producer_epoch, described.transaction_state)
 
-        return await self._ask(transactional_id, attempt)
+        return await self._call_coordinator(transactional_id, attempt)
 
     async def open_ids(self, prefix: str) -> list[str]:
-        """The ids that begin with a prefix and have an open transaction, on whatever node."""
+        """Return the transactional ids with a prefix that have an open transaction, from all nodes."""
         await self._cluster.retry(self._cluster.refresh)
-        found: list[str] = []
+        ids: list[str] = []
         for node in self._cluster.nodes:
             request = ListTransactionsRequest(state_filters=[ONGOING])
             answer: ListTransactionsResponse = await self._cluster.ask(request, node=node)
             raise_for_code(answer.error_code, None, f"transactions of node {node}")
-            found += [each.transactional_id for each in answer.transaction_states]
-        return sorted(each for each in found if each.startswith(prefix))
+            ids += [state.transactional_id for state in answer.transaction_states]
+        return sorted(transactional_id for transactional_id in ids if transactional_id.startswith(prefix))
 
     async def _send(self, node: int, key: ApiKey, request: Any) -> Any:
         connection = await self._cluster.connection(node)
         version = connection.version_of(key, at_most=_AT_MOST[key])
         return await connection.send(request, version=version, timeout_s=self._cluster.request_timeout_s)
 
-    async def _ask(self, transactional_id: str, attempt: Callable[[int], Awaitable[T]]) -> T:
-        """Ask the coordinator, whoever that comes to be."""
+    async def _call_coordinator(self, transactional_id: str, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """Run an attempt against the coordinator, and look the coordinator up again if it has moved."""
 
         async def once() -> T:
             node = self._coordinators.get(transactional_id)

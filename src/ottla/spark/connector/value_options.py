@@ -1,12 +1,12 @@
-"""Options that say what the values of records are, and what becomes of those that are something else."""
+"""The options for the format of values, and for what happens to values that cannot be decoded."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.spark.connector.option_values import OptionError, parse_choice, parse_number
 
-VALUES: Final[Mapping[str, str]] = {
-    "value.format": "What values are: `binary` (default), `string`, `json`, `avro` or `protobuf`.",
+VALUE_OPTIONS: Final[Mapping[str, str]] = {
+    "value.format": "The format of values: `binary` (default), `string`, `json`, `avro` or `protobuf`.",
     ("value.schema"): (
         "The schema: a DDL string or JSON schema of Spark for `json`, an Avro schema, or a Protobuf descriptor or"
         " definition."
@@ -24,7 +24,7 @@ VALUES: Final[Mapping[str, str]] = {
     ),
     "value.deadLetterTopic": "The topic for records whose value cannot be decoded.",
 }
-"""The options for values, each with its meaning, as the reference shows it."""
+"""The options for values and their descriptions, as the reference shows them."""
 FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
 _ACTIONS: Final = ("column", "deadletter", "fail")
 _BY_FORMAT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -40,7 +40,7 @@ _BY_FORMAT: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ValueOptions(NamedTuple):
-    """What values are. Bad ones go to a column, to a topic, or end the query."""
+    """The format of values, and what happens to bad ones: they go to a column or a topic, or fail the query."""
 
     format: str
     schema: str | None
@@ -63,27 +63,30 @@ class ValueOptions(NamedTuple):
 
 
 def parse_value_options(options: Mapping[str, str]) -> ValueOptions | None:
-    """What lower-case options say of values; None if they stay bytes. Raises OptionError."""
+    """Parse the options for values from options with lower-case names. Return None if values stay bytes."""
     chosen = parse_choice("value.format", options.get("value.format", "binary"), FORMATS)
     for name, formats in _BY_FORMAT.items():
         if name.lower() in options and chosen not in formats:
-            raise OptionError(name, f"means nothing for value.format={chosen}; it is for {', '.join(formats)}")
+            raise OptionError(name, f"has no effect with value.format={chosen}; it applies to {', '.join(formats)}")
     if chosen == "binary":
         return None
     registry = options.get("value.registry")
     if registry is not None and not registry.startswith(("http://", "https://")):
-        raise OptionError("value.registry", f"{registry!r} is no address such as http://localhost:8081")
+        raise OptionError("value.registry", f"{registry!r} is not a URL such as http://localhost:8081")
     for name in ("value.subject", "value.registry.auth"):
         if name in options and registry is None:
-            raise OptionError(name, "needs value.registry, the registry's address")
+            raise OptionError(name, "requires value.registry, the address of the registry")
     topic = options.get("value.deadlettertopic")
     action = parse_choice("value.onError", options.get("value.onerror", "deadletter" if topic else "column"), _ACTIONS)
     if (action == "deadletter") != (topic is not None):
-        problem = "value.onError=deadLetter needs it" if topic is None else f"means nothing with value.onError={action}"
-        raise OptionError("value.deadLetterTopic", problem)
+        missing, unused = (
+            "is missing; value.onError=deadLetter requires it",
+            f"has no effect with value.onError={action}",
+        )
+        raise OptionError("value.deadLetterTopic", missing if topic is None else unused)
     schema = options.get("value.schema")
     if chosen in ("avro", "protobuf") and schema is None and registry is None:
-        raise OptionError("value.schema", f"value.format={chosen} needs a schema, or value.registry")
+        raise OptionError("value.schema", f"is missing; value.format={chosen} requires it or value.registry")
     return ValueOptions(
         format=chosen,
         schema=schema,

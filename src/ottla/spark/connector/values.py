@@ -1,8 +1,8 @@
-"""Values of records as columns: decoded batch by batch, and what cannot be decoded put where the query wants it.
+"""Decodes the values of records into columns, batch by batch, and handles values that cannot be decoded.
 
-A bad value never stops a query unless it is told to. It is null, and the column `bad` holds what is wrong and the bytes
-as they came; or the record goes to a dead-letter topic, with what is wrong and where it came from in its headers, once
-for each time that it is read.
+By default, a value that cannot be decoded does not fail the query. The value is null, and the column `bad` holds the
+error and the original bytes. Alternatively the record goes to a dead-letter topic, with the error and its origin in the
+headers, once for each time that it is read.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from ottla.client.metadata import partition_label
 from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.columns import TYPES
-from ottla.spark.connector.fetching import Range
 from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.range_reader import Range
 from ottla.spark.connector.registry import Registry
+from ottla.spark.connector.task_writer import write_at_least_once
 from ottla.spark.connector.value_options import ValueOptions
 from ottla.spark.connector.write_options import DECISIONS_TOPIC, WriteOptions
-from ottla.spark.connector.writing import write_at_least_once
 
 BAD: Final = "bad"
 BAD_TYPE: Final = pa.struct([("error", pa.string()), ("value", pa.binary())])
@@ -28,36 +28,36 @@ _HEADERS: Final = TYPES["headers"]
 
 
 class BadValue(Exception):
-    """A value that cannot be decoded, in a query that is to fail then."""
+    """A value cannot be decoded, and the query has `value.onError=fail`."""
 
 
 class Decoder(Protocol):
-    """Reads values of one format."""
+    """Decodes values of one format."""
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """All values; those that are bad are null, and it is said by row why."""
+        """Return the decoded values, with null for bad ones, and the errors by row."""
 
 
 class TextDecoder:
-    """Values that are text."""
+    """Decodes UTF-8 text."""
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         try:
             return values.cast(pa.string()), {}
         except pa.ArrowInvalid:
-            found: list[str | None] = []
+            texts: list[str | None] = []
             errors = {}
             for row, value in enumerate(values.to_pylist()):
                 try:
-                    found.append(None if value is None else value.decode())
+                    texts.append(None if value is None else value.decode())
                 except UnicodeDecodeError as error:
-                    errors[row] = f"it is not UTF-8: {error.reason} at byte {error.start}"
-                    found.append(None)
-            return pa.array(found, pa.string()), errors
+                    errors[row] = f"not UTF-8: {error.reason} at byte {error.start}"
+                    texts.append(None)
+            return pa.array(texts, pa.string()), errors
 
 
 def make_decoder(options: ValueOptions, schema: str | None, wanted: pa.DataType) -> Decoder:
-    """A decoder for the column as the query has it; `schema` is what `value_types` has found."""
+    """Return a decoder for the query's column type; `schema` is the one that `value_types` resolved."""
     registry = None if options.registry is None else Registry(options.registry, options.registry_auth)
     if options.format == "string":
         return TextDecoder()
@@ -65,7 +65,7 @@ def make_decoder(options: ValueOptions, schema: str | None, wanted: pa.DataType)
         from ottla.spark.connector.json_values import JsonDecoder
 
         return FramedDecoder(JsonDecoder(wanted)) if registry is not None else JsonDecoder(wanted)
-    assert schema is not None, "it was resolved before"
+    assert schema is not None, "value_types resolves the schema"
     if options.format == "avro":
         from ottla.spark.connector.avro_values import AvroDecoder
 
@@ -76,7 +76,7 @@ def make_decoder(options: ValueOptions, schema: str | None, wanted: pa.DataType)
 
 
 class FramedDecoder:
-    """Takes a registry's frame off each value, where the schema within does not matter."""
+    """Removes the registry's frame from each value, for formats that do not need the writer's schema."""
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner
@@ -86,12 +86,13 @@ class FramedDecoder:
         framed = pc.and_(pc.greater_equal(sizes, 5), pc.equal(pc.binary_slice(values, 0, 1), b"\x00"))
         bad = pc.indices_nonzero(pc.invert(pc.fill_null(framed, fill_value=True))).to_pylist()
         content = pc.if_else(framed, pc.binary_slice(values, 5), pa.scalar(None, pa.binary()))
-        found, errors = self._inner.decode(content)
-        return found, {**errors, **dict.fromkeys(bad, "it has no frame of a registry: a zero byte and a number")}
+        decoded, errors = self._inner.decode(content)
+        no_frame = "not framed for a schema registry: the value must begin with a zero byte and a four-byte schema id"
+        return decoded, {**errors, **dict.fromkeys(bad, no_frame)}
 
 
 class ValueStage:
-    """Turns batches of raw records into those that the query wants."""
+    """Turns batches of raw records into batches with the query's columns."""
 
     def __init__(self, options: ValueOptions, schema: str | None, client: ClientSettings, wanted: pa.Schema) -> None:
         self._options = options
@@ -103,17 +104,17 @@ class ValueStage:
 
     @property
     def raw_schema(self) -> pa.Schema:
-        """What is read for it: the query's columns, and those that a bad value is told by."""
+        """The columns to read: the query's, and those that the report of a bad value needs."""
         names = [name for name in self._wanted.names if name != BAD]
         if self._decoder is None and BAD in self._wanted.names:
-            raise OptionError("schema", "column 'bad' is about column 'value', which is missing")
+            raise OptionError("schema", "column 'bad' requires column 'value'; add it to the schema")
         more = ["value", "offset"] if self._decoder is not None else []
         if self._options.dead_letter_topic is not None and self._decoder is not None:
             more += ["key", "headers"]
         return pa.schema([(name, TYPES[name]) for name in dict.fromkeys([*names, *more])])
 
     def decode(self, batches: Generator[pa.RecordBatch, None, None], source: Range) -> Iterator[pa.RecordBatch]:
-        """The batches with their values decoded; raises BadValue if the query is to fail."""
+        """Yield the batches with decoded values; raise BadValue if the query has `value.onError=fail`."""
         with contextlib.closing(batches):
             for batch in batches:
                 yield batch if self._decoder is None else self._decode(self._decoder, batch, source)
@@ -124,19 +125,22 @@ class ValueStage:
         if errors and self._options.fails:
             row = min(errors)
             place = f"{partition_label(source.topic, source.partition)}, offset {batch.column('offset')[row].as_py()}"
-            raise BadValue(f"{place}, column value: {errors[row]}; value.onError=column goes on")
+            raise BadValue(
+                f"{place}: cannot decode the value: {errors[row]}. "
+                "To continue with bad values in the column 'bad', set value.onError=column"
+            )
         columns = {name: batch.column(name) for name in batch.schema.names} | {"value": decoded.cast(self._type)}
         if self._options.has_column:
             columns[BAD] = _bad_column(values, errors)
         elif errors:
-            self._put_aside(batch, errors, source)
+            self._send_to_dead_letters(batch, errors, source)
             kept = pa.array([row not in errors for row in range(batch.num_rows)], pa.bool_())
             columns = {name: column.filter(kept) for name, column in columns.items()}
         arrays = [columns[name].cast(self._wanted.field(name).type) for name in self._wanted.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._wanted)
 
-    def _put_aside(self, batch: pa.RecordBatch, errors: dict[int, str], source: Range) -> None:
-        """Write bad records to the dead-letter topic, as they came, and with what is wrong in headers."""
+    def _send_to_dead_letters(self, batch: pa.RecordBatch, errors: dict[int, str], source: Range) -> None:
+        """Write bad records to the dead-letter topic unchanged, with the error and their origin in headers."""
         rows = pa.array(sorted(errors), pa.int64())
         bad = batch.take(rows)
         headers = []

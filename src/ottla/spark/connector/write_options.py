@@ -1,4 +1,4 @@
-"""The options of a query that writes: those of Spark's Kafka connector, and what is to be guaranteed."""
+"""The options of a query that writes: those of Spark's Kafka connector, and the delivery guarantee."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ _GUARANTEES: Final = ("exactly-once", "at-least-once")
 
 
 class WriteOptions(NamedTuple):
-    """All that a query says of what it writes, and how."""
+    """The parsed options of a query that writes."""
 
     client: ClientSettings
     topic: str | None
@@ -22,20 +22,24 @@ class WriteOptions(NamedTuple):
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """The options of a writing query; raises OptionError that names what is wrong."""
+    """Parse the options of a query that writes; raise OptionError for the first one that is wrong."""
     options = {name.lower(): value for name, value in given.items()}
     check_names(options)
     client = parse_client_settings(options)
     exactly_once = parse_choice("guarantee", options.get("guarantee", _GUARANTEES[0]), _GUARANTEES) == _GUARANTEES[0]
     if exactly_once and client.acks != -1:
-        raise OptionError("kafka.acks", "exactly-once needs all; guarantee=at-least-once does with less")
+        raise OptionError("kafka.acks", "exactly-once writes require acks=all; set it, or use guarantee=at-least-once")
     if exactly_once and not client.idempotent:
-        raise OptionError("kafka.enable.idempotence", "exactly-once needs it; guarantee=at-least-once does without")
+        raise OptionError(
+            "kafka.enable.idempotence", "exactly-once writes require true; set it, or use guarantee=at-least-once"
+        )
     if (topic := options.get("topic")) is not None and not topic:
-        raise OptionError("topic", "is empty")
+        raise OptionError("topic", "is empty; name a topic, or remove the option and add a column 'topic'")
     prefix = options.get("transactionalidprefix", "ottla-spark")
     if not prefix or "/" in prefix:
-        raise OptionError("transactionalIdPrefix", f"{prefix!r} is empty, or has a slash")
+        raise OptionError(
+            "transactionalIdPrefix", f"{prefix!r} is not allowed: it must not be empty or contain a slash"
+        )
     return WriteOptions(
         client=client,
         topic=topic,

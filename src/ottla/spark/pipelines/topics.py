@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import Read
 
-from ottla.spark.connector.cluster import shared
+from ottla.spark.connector.cluster import shared_cluster
 from ottla.spark.connector.positions import Offsets, from_json
 from ottla.spark.connector.read_options import ReadOptions, parse_read_options
 
@@ -18,9 +18,9 @@ class TopicSource(NamedTuple):
 
     def lag(self, read: Offsets) -> int:
         """How many records lie behind what was read; raises ApiError."""
-        access = shared(self.options.client)
-        ends = access.ends(access.partitions(self.options.subscription))
-        begins = access.begins([key for key in ends if key not in read])
+        cluster = shared_cluster(self.options.client)
+        ends = cluster.ends(cluster.partitions(self.options.subscription))
+        begins = cluster.begins([key for key in ends if key not in read])
         return sum(max(end - read.get(key, begins.get(key, 0)), 0) for key, end in ends.items())
 
 

@@ -68,7 +68,7 @@ def _lag(keeper: TableWriter) -> dict[str, Any]:
         state.marks.check(keeper.look(), keeper.definition.name)
         starts = keeper.starts(state.marks)
         keys = [(keeper.definition.topic, number) for number in starts]
-        begins, ends = keeper.access.begins(keys), keeper.access.ends(keys)
+        begins, ends = keeper.cluster.begins(keys), keeper.cluster.ends(keys)
     except (ApiError, TableError) as error:
         return {"lag": None, "problem": str(error)}
     return {"lag": sum(ends[key] - max(starts[key[1]], begins[key]) for key in keys)}

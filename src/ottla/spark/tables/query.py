@@ -15,9 +15,9 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from ottla.protocol.errors import ApiError, UnknownTopicOrPartition
-from ottla.spark.connector.fetching import DataLost
-from ottla.spark.connector.micro_batch_reader import Stream
+from ottla.spark.connector.micro_batch_reader import StreamPlanner
 from ottla.spark.connector.option_values import OptionError
+from ottla.spark.connector.range_reader import DataLost
 from ottla.spark.connector.read_options import parse_read_options
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.failures import TableError, TransientTableError
@@ -130,21 +130,21 @@ class TableQuery:
             self._failure = error
 
     def _follow(self, keeper: TableWriter, options: Mapping[str, str]) -> None:
-        stream = Stream(parse_read_options(options, streaming=True))
-        position = stream.initial()
+        planner = StreamPlanner(parse_read_options(options, streaming=True))
+        position = planner.initial()
         if self._interval_s is None:
-            stream.fix_target()
+            planner.fix_target()
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            stop = stream.next_end(position, self._most(keeper), waits=False)
-            ranges = stream.plan(position, stop)
+            stop = planner.next_end(position, self._most(keeper), waits=False)
+            ranges = planner.plan(position, stop)
             if ranges:
                 self._take(keeper, SparkBatch(self._session, options, ranges))
             position = stop
             if self._interval_s is None:
                 if not ranges:
                     return
-            elif not ranges or stop == stream.latest():
+            elif not ranges or stop == planner.latest():
                 self._stopping.wait(max(self._interval_s - (time.monotonic() - began_s), 0))
 
     def _most(self, keeper: TableWriter) -> int:

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.spark.connector.fetching import Range
-from ottla.spark.connector.planning import bundle
+from ottla.spark.connector.planning import bundle_ranges
+from ottla.spark.connector.range_reader import Range
 from ottla.spark.connector.read_options import parse_read_options
 from ottla.spark.connector.spark_home import make_spark_home
-from ottla.spark.connector.task_memory import settle
+from ottla.spark.connector.task_memory import freeze_modules
 from ottla.spark.tables.failures import TableError
 from ottla.spark.tables.tasks import FetchTask, Report
 
@@ -79,7 +79,7 @@ class SparkEngine:
             return []
 
         def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            settle()
+            freeze_modules()
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield _packed(number, work(items[number]))
@@ -100,13 +100,13 @@ class SparkBatch:
         if by_key:
             return self._run_by_key(work)
         fetch = FetchTask(work, parse_read_options(self._options, streaming=True))
-        return SparkEngine(self._session).map(fetch, bundle(self._ranges))
+        return SparkEngine(self._session).map(fetch, bundle_ranges(self._ranges))
 
     def _run_by_key(self, work: Callable[..., Report]) -> list[Report]:
         """The records of a key go to one task: Spark moves them there."""
 
         def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            settle()
+            freeze_modules()
             yield _packed(0, work(batches))
 
         topic = self._ranges[0].topic

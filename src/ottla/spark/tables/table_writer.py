@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.protocol.errors import UnknownTopicOrPartition
-from ottla.spark.connector.cluster import BlockingCluster, shared
+from ottla.spark.connector.cluster import BlockingCluster, shared_cluster
 from ottla.spark.connector.read_options import EARLIEST, ReadOptions, parse_read_options
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.evolution import extended, needs_rewrite
@@ -62,7 +62,7 @@ class TableWriter:
     ) -> None:
         self.definition = definition
         self.options: ReadOptions = parse_read_options(source_options(definition), streaming=True)
-        self.access: BlockingCluster = shared(self.options.client)
+        self.cluster: BlockingCluster = shared_cluster(self.options.client)
         self.rows: Store = open_store(home, definition, definition.name)
         self.dead_letters: Store = open_store(home, definition, definition.dead_letters)
         self.run = uuid.uuid4().hex[:8]
@@ -93,14 +93,14 @@ class TableWriter:
         """The cluster and the topic as they are now; nothing was read of it yet."""
         name = self.definition.topic
         try:
-            self.access.partitions(self.options.subscription)
+            self.cluster.partitions(self.options.subscription)
         except UnknownTopicOrPartition as error:
             raise TableError(
                 f"table {self.definition.name!r}: topic {name!r} is not there ({error.message}); create it, or drop "
                 "the table"
             ) from error
-        topic, cluster = self.access.topic(name), self.access.cluster.cluster_id
-        return Marks(cluster or "", name, topic.id.hex(), self.definition.mode, {})
+        topic, cluster_id = self.cluster.topic(name), self.cluster.async_cluster.cluster_id
+        return Marks(cluster_id or "", name, topic.id.hex(), self.definition.mode, {})
 
     def check_topic(self) -> None:
         """Raise TableError if the topic is gone, or another."""
@@ -108,13 +108,13 @@ class TableWriter:
 
     def starts(self, marks: Marks) -> dict[int, int]:
         """Where each partition that there is now is read on; those that came later, from their beginning."""
-        keys = self.access.partitions(self.options.subscription)
+        keys = self.cluster.partitions(self.options.subscription)
         return {number: marks.offsets.get(number, EARLIEST) for _, number in keys}
 
     def accept_topic(self) -> None:
         """Take the topic as it is now for the table's own, to be read from its beginning."""
         now = self.look()
-        offsets = {number: offset for (_, number), offset in self.access.begins(self._keys()).items()}
+        offsets = {number: offset for (_, number), offset in self.cluster.begins(self._keys()).items()}
         for store in (self.dead_letters, self.rows):
             state = store.state()
             before = state.marks or now
@@ -233,10 +233,10 @@ class TableWriter:
         )
 
     def _keys(self) -> list[tuple[str, int]]:
-        return self.access.partitions(self.options.subscription)
+        return self.cluster.partitions(self.options.subscription)
 
     def _first_offsets(self) -> dict[int, int]:
-        find = self.access.begins if self.definition.start == "earliest" else self.access.ends
+        find = self.cluster.begins if self.definition.start == "earliest" else self.cluster.ends
         return {number: offset for (_, number), offset in find(self._keys()).items()}
 
     def _marks(self, state: State) -> Marks:

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.spark.connector.fetching import Range
 from ottla.spark.connector.micro_batch_reader import read_raw
+from ottla.spark.connector.range_reader import Range
 from ottla.spark.connector.read_options import ReadOptions
 from ottla.spark.tables.files import FilesWriter
 from ottla.spark.tables.partitioning import whole

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from ottla.spark.connector import exactly_once
 from ottla.spark.connector.cluster import BlockingCluster
 from ottla.spark.connector.data_source import OttlaDataSource
-from ottla.spark.connector.spark_writers import OttlaStreamWriter, Written
+from ottla.spark.connector.spark_writers import OttlaStreamWriter, TaskResult
 from ottla.spark.connector.transactions import Transaction, TransactionCalls
 from tests.spark.connector.fire.traps import pass_by
 
@@ -18,12 +18,12 @@ _real_commit = exactly_once._commit
 
 
 def _commit(
-    access: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction], **named: Any
+    cluster: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction], **options: Any
 ) -> None:
     pass_by("decided")
-    _real_commit(access, calls, transactions[:1], **named)
+    _real_commit(cluster, calls, transactions[:1], **options)
     pass_by("half committed")
-    _real_commit(access, calls, transactions, **named)
+    _real_commit(cluster, calls, transactions, **options)
 
 
 class FieryDataSource(OttlaDataSource):
@@ -36,7 +36,7 @@ class FieryDataSource(OttlaDataSource):
 
 
 class FieryWriter(OttlaStreamWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         pass_by("task begins")
         written = super().write(iterator)
         pass_by("task has written")

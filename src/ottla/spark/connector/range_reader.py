@@ -1,8 +1,8 @@
-"""A range of one partition's offsets, fetched from its leader, as Arrow batches.
+"""Reads a range of one partition's offsets from its leader, as Arrow batches.
 
-The next fetch is under way while the last one is decoded. Leaders that move are followed. Offsets that hold nothing
-that may be seen (markers, aborted transactions, what compaction took) are passed over: only offsets that the broker no
-longer has are data that was lost.
+The next fetch is in flight while the last one is decoded. The reader follows the partition to a new leader. It skips
+offsets without visible records (control batches, aborted transactions, compacted records); only offsets that the broker
+no longer has count as data loss.
 """
 
 import logging
@@ -26,24 +26,24 @@ from ottla.protocol.wire.types import ZERO_UUID
 from ottla.spark.connector.broker_connection import BrokerConnection
 from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.cluster import BlockingCluster
-from ottla.spark.connector.columns import Columns, Piece
+from ottla.spark.connector.columns import ColumnDecoder, DecompressedBatch
 
 _LAST_WITH_NAMES: Final = 12
 _FIRST_FETCH_BYTES: Final = 1 << 20
 _ROWS: Final = 10_000
 _BYTES: Final = 2 << 20
-"""An Arrow batch ends behind so many rows or bytes. Allocators give larger buffers back to the system: new pages for
-each batch cost more than to fill them."""
+"""An Arrow batch ends after this many rows or bytes. Allocators return larger buffers to the system, and mapping new
+pages for each batch costs more than filling them."""
 
 _log = logging.getLogger(__name__)
 
 
 class DataLost(Exception):
-    """Offsets that a query was to read are no longer there."""
+    """The query was to read offsets that the partition no longer has."""
 
 
 class Range(NamedTuple):
-    """The offsets of one partition from `start` up to before `stop`."""
+    """The offsets of one partition from `start` up to, but excluding, `stop`."""
 
     topic: str
     partition: int
@@ -59,11 +59,11 @@ class Range(NamedTuple):
 
 
 class RangeReader:
-    """Reads one range, once."""
+    """Reads one range. An instance is used once."""
 
     def __init__(
         self,
-        access: BlockingCluster,
+        cluster: BlockingCluster,
         settings: ClientSettings,
         wanted: Range,
         schema: pa.Schema,
@@ -71,20 +71,20 @@ class RangeReader:
         fail_on_data_loss: bool,
         patience_s: float,
     ) -> None:
-        self._access = access
+        self._cluster = cluster
         self._settings = settings
         self._wanted = wanted
         self._key = wanted.topic, wanted.partition
-        self._columns = Columns(schema, *self._key)
+        self._columns = ColumnDecoder(schema, *self._key)
         self._fail_on_data_loss = fail_on_data_loss
         self._patience_s = patience_s
         self._position = wanted.start
         self._max_bytes = min(_FIRST_FETCH_BYTES, settings.partition_fetch_bytes)
         self._node = -1
-        self._link: BrokerConnection | None = None
+        self._connection: BrokerConnection | None = None
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """The records of the range; raises what is not going to pass, with its topic, partition and offset."""
+        """Yield the records of the range. A permanent error is raised with the topic, partition and offset."""
         patience = Deadline(self._patience_s)
         attempts = 0
         try:
@@ -95,11 +95,11 @@ class RangeReader:
                     self._skip_lost(error)
                     continue
                 except ApiError as error:
-                    self._drop_link()
+                    self._drop_connection()
                     stale = isinstance(error, UnknownTopicOrPartition) and attempts < 3
                     if not (stale or is_transient(error)) or patience.has_passed:
                         raise add_location(error, str(self._wanted)) from error
-                    self._access.cluster.forget(self._wanted.topic)
+                    self._cluster.async_cluster.forget(self._wanted.topic)
                     time.sleep(backoff_s(attempts))
                     attempts += 1
                     continue
@@ -109,21 +109,22 @@ class RangeReader:
                     patience, attempts = Deadline(self._patience_s), 0
                 elif patience.has_passed:
                     raise RequestTimedOut(
-                        f"{self._wanted}: nothing came from offset {before} on within {self._patience_s:g} s"
+                        f"{self._wanted}: no records from offset {before} within {self._patience_s:g} s; check the "
+                        "partition's leader, or raise kafkaConsumer.pollTimeoutMs"
                     )
-            self._release_link()
+            self._release_connection()
         finally:
-            # A reader that was left behind may be ended by the garbage collector, after the link's own socket.
-            self._drop_link()
+            # The garbage collector may finalize an abandoned reader after its socket, so nothing is sent here.
+            self._drop_connection()
 
     def _fetch(self) -> PartitionData:
-        """The answer to the fetch at the position; it may have been sent a while ago."""
-        link = self._connected()
-        if link.is_idle:
-            self._send(link, self._position)
-        answer: FetchResponse = link.take(self._settings.fetch_max_wait_s)
+        """Return the response to the fetch at the position; the request may have been sent ahead."""
+        connection = self._connected()
+        if connection.is_idle:
+            self._send(connection, self._position)
+        answer: FetchResponse = connection.receive(self._settings.fetch_max_wait_s)
         if answer.error_code:
-            raise error_from_code(answer.error_code, None, f"fetch from {link.address}")
+            raise error_from_code(answer.error_code, None, f"fetch from {connection.address}")
         for topic in answer.responses:
             for data in topic.partitions:
                 if data.error_code:
@@ -131,20 +132,20 @@ class RangeReader:
                         data.error_code, None, f"{partition_label(*self._key)}, offset {self._position}"
                     )
                 return data
-        raise RequestTimedOut(f"{link.address} left out {partition_label(*self._key)} from its answer")
+        raise RequestTimedOut(f"the response of {connection.address} lacks {partition_label(*self._key)}")
 
     def _connected(self) -> BrokerConnection:
-        if self._link is None:
-            self._node = self._access.leader_of(self._key).leader
-            self._link = self._access.borrow_link(self._node)
-        return self._link
+        if self._connection is None:
+            self._node = self._cluster.leader_of(self._key).leader
+            self._connection = self._cluster.borrow_connection(self._node)
+        return self._connection
 
-    def _send(self, link: BrokerConnection, position: int) -> None:
+    def _send(self, connection: BrokerConnection, position: int) -> None:
         topic, partition = self._key
-        topic_id = self._access.topic(topic).id
-        asked = FetchPartition(
+        topic_id = self._cluster.topic(topic).id
+        partition_request = FetchPartition(
             partition=partition,
-            current_leader_epoch=self._access.leader_of(self._key).leader_epoch,
+            current_leader_epoch=self._cluster.leader_of(self._key).leader_epoch,
             fetch_offset=position,
             partition_max_bytes=self._max_bytes,
         )
@@ -154,30 +155,32 @@ class RangeReader:
             max_bytes=max(self._settings.fetch_max_bytes, self._max_bytes),
             isolation_level=int(self._settings.committed),
             session_epoch=-1,
-            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[asked])],
+            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition_request])],
         )
-        link.send(request, link.version_of(ApiKey.FETCH, at_most=_LAST_WITH_NAMES if topic_id == ZERO_UUID else None))
+        connection.send(
+            request, connection.version_of(ApiKey.FETCH, at_most=_LAST_WITH_NAMES if topic_id == ZERO_UUID else None)
+        )
         self._max_bytes = min(self._max_bytes * 2, self._settings.partition_fetch_bytes)
 
-    def _send_ahead(self, link: BrokerConnection) -> None:
+    def _send_ahead(self, connection: BrokerConnection) -> None:
         try:
-            self._send(link, self._position)
+            self._send(connection, self._position)
         except ApiError:
-            self._drop_link()  # the next fetch finds out what is wrong, and whether it passes
+            self._drop_connection()  # the next fetch fails in the same way, and its caller decides whether to retry
 
     def _decode(self, data: PartitionData) -> Iterator[pa.RecordBatch]:
-        """What a fetch brought. Once all of it is known to be sound, the next fetch goes out."""
+        """Decode a response. The next fetch is sent as soon as the response is validated."""
         first, stop = self._position, self._wanted.stop
         buffer = memoryview(data.records) if data.records else memoryview(b"")  # type: ignore[arg-type]
         try:
-            found = self._visible(data, buffer)
-            if first < self._position < stop and self._link is not None:
-                self._send_ahead(self._link)
-            pieces: list[Piece] = []
+            visible = self._visible_batches(data, buffer)
+            if first < self._position < stop and self._connection is not None:
+                self._send_ahead(self._connection)
+            pieces: list[DecompressedBatch] = []
             rows = size = 0
-            for position, header in found:
+            for position, header in visible:
                 payload = _payload(buffer, position, header)
-                pieces.append(Piece(header, payload))
+                pieces.append(DecompressedBatch(header, payload))
                 rows += header.record_count
                 size += len(payload)
                 if rows >= _ROWS or size >= _BYTES:
@@ -186,13 +189,13 @@ class RangeReader:
             if pieces:
                 yield self._columns.decode(pieces, first, stop)
         except ProtocolError as error:
-            raise CorruptMessage(f"{partition_label(*self._key)}, at offset {first} or behind: {error}") from error
+            raise CorruptMessage(f"{partition_label(*self._key)}, at offset {first} or later: {error}") from error
 
-    def _visible(self, data: PartitionData, buffer: memoryview) -> list[tuple[int, BatchHeader]]:
-        """The batches that may be seen, and behind them the new position."""
+    def _visible_batches(self, data: PartitionData, buffer: memoryview) -> list[tuple[int, BatchHeader]]:
+        """Return the visible batches with their places in the buffer, and advance the position past them."""
         committed = self._settings.committed
         aborted = AbortedTransactions(data.aborted_transactions or ()) if committed else None
-        found: list[tuple[int, BatchHeader]] = []
+        visible: list[tuple[int, BatchHeader]] = []
         for position, header in read_batches(buffer, partial_tail=True):
             if header.last_offset < self._position:
                 continue
@@ -205,31 +208,32 @@ class RangeReader:
                 if aborted is not None:
                     aborted.pass_marker(header, read_records(buffer, position, header))
             elif header.record_count and (aborted is None or not aborted.hides(header)):
-                found.append((position, header))
+                visible.append((position, header))
             self._position = min(header.next_offset, self._wanted.stop)
-        return found
+        return visible
 
     def _skip_lost(self, error: OffsetOutOfRange) -> None:
-        self._drop_link()
-        begin, end = self._access.begins([self._key])[self._key], self._access.ends([self._key])[self._key]
-        lost = f"{self._wanted}: offset {self._position} is not there; the partition has {begin} to {end - 1}"
+        self._drop_connection()
+        begin, end = self._cluster.begins([self._key])[self._key], self._cluster.ends([self._key])[self._key]
+        lost = f"{self._wanted}: offset {self._position} does not exist; the partition has offsets {begin} to {end - 1}"
         if self._fail_on_data_loss:
             raise DataLost(
-                f"{lost}. Records were removed, or the topic was made anew; failOnDataLoss=false reads what is left"
+                f"{lost}. Records were deleted, or the topic was recreated. "
+                "To continue with the remaining records, set failOnDataLoss=false"
             ) from error
-        _log.warning("%s; passed over", lost)
+        _log.warning("%s; skipping the missing offsets because failOnDataLoss=false", lost)
         stop = self._wanted.stop
         self._position = min(begin, stop) if begin > self._position else stop
 
-    def _drop_link(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    def _release_link(self) -> None:
-        if self._link is not None and self._link.is_idle:
-            self._access.return_link(self._node, self._link)
-            self._link = None
+    def _release_connection(self) -> None:
+        if self._connection is not None and self._connection.is_idle:
+            self._cluster.return_connection(self._node, self._connection)
+            self._connection = None
 
 
 def _payload(buffer: memoryview, position: int, header: BatchHeader) -> bytes | memoryview:

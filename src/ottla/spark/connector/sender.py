@@ -1,7 +1,7 @@
-"""Batches on their way to the leaders of their partitions: one request under way a node, one batch a partition.
+"""Delivers batches to the leaders of their partitions: one request in flight per node, one batch per partition.
 
-A batch that is sent again is the same bytes with the same sequence, and goes before all later ones: a broker that has
-it already recognizes it, and records stay in order whatever fails.
+A retried batch has the same bytes and the same sequence number, and is sent before all later batches. So a broker
+recognizes a duplicate, and records stay in order whatever fails.
 """
 
 import time
@@ -38,7 +38,7 @@ from ottla.spark.connector.client_settings import ClientSettings
 from ottla.spark.connector.cluster import BlockingCluster
 
 _VERSION: Final = 11
-"""The last version in which a transaction's partitions are made known by a request of their own."""
+"""The last version that requires AddPartitionsToTxn before a transaction writes to a partition."""
 _QUEUED_BYTES: Final = 16 << 20
 
 
@@ -47,24 +47,24 @@ class Sender:
 
     def __init__(
         self,
-        access: BlockingCluster,
+        cluster: BlockingCluster,
         settings: ClientSettings,
         identity: ProducerIdentity | None,
         transactional_id: str | None = None,
     ) -> None:
-        self._access = access
+        self._cluster = cluster
         self._settings = settings
         self._identity = identity
         self._transactional_id = transactional_id
         self._queues: dict[TopicPartition, deque[bytearray]] = {}
         self._queued_bytes = 0
         self._sequences: dict[TopicPartition, int] = {}
-        self._under_way: dict[int, tuple[BrokerConnection, list[TopicPartition]]] = {}
+        self._in_flight: dict[int, tuple[BrokerConnection, list[TopicPartition]]] = {}
         self._failing_until: Deadline | None = None
         self._attempts = 0
 
     def put(self, key: TopicPartition, payload: bytes | memoryview, count: int) -> None:
-        """Take a batch's records; returns when there is room for more."""
+        """Queue the records of a batch; return when there is room for more."""
         batch = self._seal(key, payload, count)
         self._queues.setdefault(key, deque()).append(batch)
         self._queued_bytes += len(batch)
@@ -73,14 +73,14 @@ class Sender:
             self._advance()
 
     def flush(self) -> None:
-        """Return when every batch was delivered; raises what is not going to pass."""
+        """Return when every batch is delivered; raise a permanent error."""
         while self._queued_bytes:
             self._advance()
 
     def close(self) -> None:
-        for link, _ in self._under_way.values():
-            link.close()
-        self._under_way.clear()
+        for connection, _ in self._in_flight.values():
+            connection.close()
+        self._in_flight.clear()
 
     def _seal(self, key: TopicPartition, payload: bytes | memoryview, count: int) -> bytearray:
         now_ms = time.time_ns() // 1_000_000
@@ -101,27 +101,27 @@ class Sender:
         return batch
 
     def _advance(self) -> None:
-        """Take one answer; or wait a little, where nothing can be sent."""
+        """Process one response, or wait for the backoff if no request is in flight."""
         self._send_idle()
-        if self._under_way:
-            self._settle(next(iter(self._under_way)))
+        if self._in_flight:
+            self._process_response(next(iter(self._in_flight)))
         else:
             time.sleep(backoff_s(self._attempts))
 
     def _send_idle(self) -> None:
-        """Give each node that has no request under way the first batches of its partitions."""
+        """Send the first batches of their partitions to the nodes without a request in flight."""
         ready: dict[int, list[TopicPartition]] = {}
         sizes: dict[int, int] = {}
         for key, queue in self._queues.items():
             if not queue:
                 continue
             try:
-                node = self._access.leader_of(key).leader
+                node = self._cluster.leader_of(key).leader
             except ApiError as error:
-                self._put_off([key], error)
+                self._retry_later([key], error)
                 continue
             size = sizes.get(node, 0) + len(queue[0])
-            if node in self._under_way or (node in ready and size > self._settings.max_request_bytes):
+            if node in self._in_flight or (node in ready and size > self._settings.max_request_bytes):
                 continue
             sizes[node] = size
             ready.setdefault(node, []).append(key)
@@ -135,63 +135,62 @@ class Sender:
             topics.setdefault(name, TopicProduceData(name=name)).partition_data.append(data)
         request = ProduceRequest(
             transactional_id=self._transactional_id,
-            # Rows that are lost unnoticed help nobody: acks=0 is sent as 1.
+            # acks=0 is sent as 1, because a write that loses rows silently is of no use to a query.
             acks=self._settings.acks or 1,
             timeout_ms=int(self._settings.request_timeout_s * 1000),
             topic_data=list(topics.values()),
         )
         try:
-            link = self._access.borrow_link(node)
-            link.send(request, link.version_of(ApiKey.PRODUCE, at_most=_VERSION))
+            connection = self._cluster.borrow_connection(node)
+            connection.send(request, connection.version_of(ApiKey.PRODUCE, at_most=_VERSION))
         except ApiError as error:
-            self._put_off(keys, error)
+            self._retry_later(keys, error)
             return
-        self._under_way[node] = link, keys
+        self._in_flight[node] = connection, keys
 
-    def _settle(self, node: int) -> None:
-        link, keys = self._under_way.pop(node)
+    def _process_response(self, node: int) -> None:
+        connection, keys = self._in_flight.pop(node)
         try:
-            answer: ProduceResponse = link.take(self._settings.request_timeout_s)
+            answer: ProduceResponse = connection.receive(self._settings.request_timeout_s)
         except ApiError as error:
-            link.close()
-            self._put_off(keys, error)
+            connection.close()
+            self._retry_later(keys, error)
             return
-        self._access.return_link(node, link)
+        self._cluster.return_connection(node, connection)
         nodes = endpoints_of(answer.node_endpoints)
-        left = set(keys)
+        unanswered = set(keys)
         for topic in answer.responses:
-            for each in topic.partition_responses:
-                key = topic.name, each.index
-                left.discard(key)
-                if each.error_code in (0, DuplicateSequenceNumber.code):
+            for result in topic.partition_responses:
+                key = topic.name, result.index
+                unanswered.discard(key)
+                if result.error_code in (0, DuplicateSequenceNumber.code):
                     self._queued_bytes -= len(self._queues[key].popleft())
                     self._failing_until, self._attempts = None, 0
                     continue
-                if (hint := each.current_leader) is not None:
-                    self._access.cluster.note_leader(*key, hint.leader_id, hint.leader_epoch, nodes)
-                self._put_off([key], _error(each, topic.name, link.address))
-        if left:
-            self._put_off(
-                list(left), NetworkFailed(f"{link.address} left out {partition_label(*min(left))} from its answer")
-            )
+                if (hint := result.current_leader) is not None:
+                    self._cluster.async_cluster.note_leader(*key, hint.leader_id, hint.leader_epoch, nodes)
+                self._retry_later([key], _error(result, topic.name, connection.address))
+        if unanswered:
+            missing = partition_label(*min(unanswered))
+            self._retry_later(list(unanswered), NetworkFailed(f"the response of {connection.address} lacks {missing}"))
 
-    def _put_off(self, keys: list[TopicPartition], error: ApiError) -> None:
-        """Try again a little later, unless the error is going to stay."""
+    def _retry_later(self, keys: list[TopicPartition], error: ApiError) -> None:
+        """Wait for the backoff; raise the error if it is permanent or the delivery timeout has passed."""
         key = keys[0]
         if self._failing_until is None:
             self._failing_until = Deadline(self._settings.delivery_timeout_s)
-        # A partition that was known a moment ago: the next look at the metadata tells whether it is gone.
+        # The partition existed a moment ago: fresh metadata shows whether it was deleted or only moved.
         stale = isinstance(error, UnknownTopicOrPartition) and self._attempts < 3
         if not (stale or is_transient(error)) or self._failing_until.has_passed:
             raise add_location(error, partition_label(*key))
         for name, _ in keys:
-            self._access.cluster.forget(name)
+            self._cluster.async_cluster.forget(name)
         self._attempts += 1
         time.sleep(backoff_s(self._attempts))
 
 
 def _error(answer: PartitionProduceResponse, topic: str, address: str) -> ApiError:
-    said = answer.error_message
+    message = answer.error_message
     if answer.record_errors and (first := answer.record_errors[0].batch_index_error_message):
-        said = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
-    return error_from_code(answer.error_code, said, f"{partition_label(topic, answer.index)} at {address}")
+        message = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
+    return error_from_code(answer.error_code, message, f"{partition_label(topic, answer.index)} at {address}")
