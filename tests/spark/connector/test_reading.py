@@ -99,7 +99,7 @@ def test_timestamps_limit_a_query(cluster: Cluster, orders: str) -> None:
     assert sorted(row["offset"] for row in rows) == sorted([*range(10, 20)] * 3)
     times = by_partition(orders, start, start + 1000, start + 290_000)
     with pytest.raises(
-        OptionError, match=f"startingOffsetsByTimestamp: topic '{orders}', partition 2 has no record of"
+        OptionError, match=f"startingOffsetsByTimestamp: topic '{orders}', partition 2 has no record with"
     ):
         cluster.read(subscribe=orders, startingOffsetsByTimestamp=times)
     rows = cluster.read(subscribe=orders, startingOffsetsByTimestamp=times, startingOffsetsByTimestampStrategy="latest")

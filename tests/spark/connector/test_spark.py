@@ -1,4 +1,4 @@
-"""Jobs on Spark: the same with `format("ottla")` as with Spark's own `format("kafka")`, options one by one."""
+"""Jobs on Spark give the same with `format("ottla")` as with Spark's own `format("kafka")`, option by option."""
 
 import json
 from collections import Counter
@@ -80,7 +80,7 @@ def test_a_batch_query_gives_the_rows_of_sparks_connector(
     assert found
 
 
-def test_an_apache_kafka_cluster_is_read_equally_well(spark: SparkSession, kafka: Cluster) -> None:
+def test_an_apache_kafka_cluster_can_be_read(spark: SparkSession, kafka: Cluster) -> None:
     topic = kafka.new_topic()
     kafka.fill(topic, COUNT, settings={"compression.type": "snappy"})
     kafka.transact(topic, [(False, [b"undone"]), (True, [b"kept"])])
@@ -89,7 +89,7 @@ def test_an_apache_kafka_cluster_is_read_equally_well(spark: SparkSession, kafka
     assert len(ours) == COUNT + 1
 
 
-def test_columns_that_are_not_wanted_are_not_read(spark: SparkSession, ottla: Cluster, orders: str) -> None:
+def test_only_the_columns_of_the_schema_are_read(spark: SparkSession, ottla: Cluster, orders: str) -> None:
     reader = spark.read.format("ottla").options(**ottla.options(subscribe=orders))
     assert reader.schema("offset long, value binary").load().columns == ["offset", "value"]
     assert reader.schema("partition int").load().groupBy("partition").count().count() == 3
@@ -118,7 +118,7 @@ def test_a_wrong_option_is_reported_without_a_java_stack_trace(
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., list[dict[str, Any]]]]:
-    """Runs a query over all that is there, and gives its progress."""
+    """Return a function that runs a query over all records and returns its progress."""
 
     def until_done(
         frame: DataFrame, kind: str, name: str = "query", mode: str = "append", **options: str
@@ -134,7 +134,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., list[dict
         query.stop()
 
 
-def test_a_stream_gives_the_rows_of_sparks_connector_and_goes_on_where_it_was(
+def test_a_stream_gives_the_rows_of_sparks_connector_and_resumes_from_its_checkpoint(
     spark: SparkSession, ottla: Cluster, run: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     topic = ottla.new_topic()
@@ -163,7 +163,7 @@ def test_a_stream_gives_the_rows_of_sparks_connector_and_goes_on_where_it_was(
         ottla.fill(topic, 30)
 
 
-def test_a_batch_is_written_whole_though_a_task_fails(spark: SparkSession, ottla: Cluster) -> None:
+def test_a_batch_is_written_once_although_a_task_fails(spark: SparkSession, ottla: Cluster) -> None:
     topic = ottla.new_topic()
 
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -186,7 +186,7 @@ def test_a_batch_is_written_whole_though_a_task_fails(spark: SparkSession, ottla
     assert all(row["key"] == row["value"] for row in written)
 
 
-def test_columns_of_a_query_say_where_rows_go(spark: SparkSession, ottla: Cluster) -> None:
+def test_columns_choose_where_rows_go(spark: SparkSession, ottla: Cluster) -> None:
     topic = ottla.new_topic(4)
     frame = spark.range(0, 40, 1, 2).select(
         expr(f"'{topic}'").alias("topic"),
@@ -222,7 +222,7 @@ def test_a_stateful_stream_with_a_shuffle_is_written_once(
     assert keys == Counter([None, *(b"key %d" % number for number in range(90) if number % 7)])
 
 
-def test_a_result_that_changes_is_written_whole_in_each_batch(
+def test_complete_mode_writes_the_whole_result_in_each_batch(
     spark: SparkSession, ottla: Cluster, run: Callable[..., list[dict[str, Any]]]
 ) -> None:
     source, sink = ottla.new_topic(), ottla.new_topic(1)

@@ -1,4 +1,4 @@
-"""Values as columns in jobs on Spark, and what a job says when its input is wrong."""
+"""Jobs on Spark read values as columns, and report wrong input."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def run(frame: DataFrame, folder: Path, name: str = "query") -> None:
         query.stop()
 
 
-def test_json_is_read_by_batch_queries(spark: SparkSession, ottla: Cluster, orders: str) -> None:
+def test_a_batch_query_reads_json(spark: SparkSession, ottla: Cluster, orders: str) -> None:
     options = ottla.options(subscribe=orders, value__format="json")
     frame = spark.read.format("ottla").options(**options).option("value.schema", DDL).load()
     assert frame.where("bad is not null").count() == 9
@@ -56,13 +56,13 @@ def test_json_is_read_by_batch_queries(spark: SparkSession, ottla: Cluster, orde
     assert inferred.select("value.*").dtypes[:2] == [("id", "bigint"), ("at", "string")]
 
 
-def test_avro_of_a_registry_is_read_by_a_stream_and_bad_values_are_put_aside(
+def test_a_stream_reads_avro_of_a_registry_and_sends_bad_values_to_dead_letters(
     spark: SparkSession, ottla: Cluster, tmp_path: Path
 ) -> None:
     topic, dead = ottla.new_topic(), ottla.new_topic(1)
     with serving() as registry:
         number = registry.register(f"{topic}-value", "AVRO", json.dumps(AVRO))
-        send(ottla, topic, [framed(number, avro(AVRO, {**ORDER, "id": each})) for each in range(30)] + [b"bad"] * 3)
+        send(ottla, topic, [framed(number, avro(AVRO, {**ORDER, "id": order})) for order in range(30)] + [b"bad"] * 3)
         options = ottla.options(subscribe=topic, startingOffsets="earliest", value__format="avro")
         stream = spark.readStream.format("ottla").options(**options).option("value.registry", registry.address)
         run(stream.option("value.deadLetterTopic", dead).load().select("value.*"), tmp_path)
@@ -117,24 +117,24 @@ def stream_of(spark: SparkSession, ottla: Cluster, topic: str, **options: str) -
 
 
 WRONG: dict[Callable[[SparkSession, Cluster, str, Path], Any], str] = {
-    unknown_option: "option value.fromat: there is no such option; value.format is one",
+    unknown_option: "option value.fromat: there is no such option; did you mean value.format?",
     missing_topic: "topic 'missing': there is no such topic",
-    offset_out_of_range: "option endingOffsets: topic '{topic}', partition 1 ends at 30, before offset 1000",
-    # Whichever task is first.
-    bad_json: ", column value: it is not JSON: Invalid value; value.onError=column goes on",
-    changed_schema: "partition 2, offset 0, column value: column of.x: ",
+    offset_out_of_range: "option endingOffsets: offset 1000 of topic '{topic}', partition 1 does not exist",
+    # The partition is that of the first task.
+    bad_json: ": cannot decode the value: not JSON: Invalid value. To continue with bad values in the column 'bad'",
+    changed_schema: "partition 2, offset 0: cannot decode the value: column of.x: ",
     unreachable_broker: "127.0.0.1:1 cannot be reached: connection refused",
-    wrong_checkpoint: "option checkpointLocation: it is that of a query that reads {topic}, and this one reads topic-",
-    checkpoint_of_another_source: "option checkpointLocation: it is that of a query with another source",
+    wrong_checkpoint: "the checkpoint belongs to a query that reads {topic}, but this query reads topic-",
+    checkpoint_of_another_source: "option checkpointLocation: the checkpoint belongs to a query with another source",
 }
 
 
 @pytest.mark.parametrize("job", WRONG, ids=lambda job: job.__name__)
-def test_what_is_wrong_with_the_input_is_said_without_a_stack_of_java(
+def test_wrong_input_is_reported_without_a_java_stack_trace(
     spark: SparkSession, ottla: Cluster, orders: str, tmp_path: Path, job: Callable[..., None]
 ) -> None:
     with pytest.raises(PySparkException) as caught:
         job(spark, ottla, orders, tmp_path)
-    said = str(caught.value)
-    assert WRONG[job].replace("{topic}", orders) in said
-    assert "at org.apache.spark" not in said.split(WRONG[job].split("{")[0])[0]
+    message = str(caught.value)
+    assert WRONG[job].replace("{topic}", orders) in message
+    assert "at org.apache.spark" not in message.split(WRONG[job].split("{")[0])[0]

@@ -72,7 +72,7 @@ def test_json_is_read_into_columns_and_bad_values_into_the_column_bad(ottla: Clu
     ]
     assert [row["bad"] for row in rows] == [
         None,
-        {"error": "it is not JSON: Invalid value", "value": b"no JSON"},
+        {"error": "not JSON: Invalid value", "value": b"no JSON"},
         None,
         {"error": "column id: changed from number to string", "value": JSON[3]},
         None,
