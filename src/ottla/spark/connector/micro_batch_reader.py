@@ -170,8 +170,8 @@ class StreamPlanner:
             elif stop[key] < offset:
                 _report_loss(
                     self._options,
-                    f"{partition_label(*key)}: it ends at offset {stop[key]}, but the query is at offset {offset}. The topic was "
-                    "probably recreated",
+                    f"{partition_label(*key)}: it ends at offset {stop[key]}, but the query is at offset {offset}. "
+                    "The topic was probably recreated",
                 )
                 ends[key] = offset
         return ends
@@ -183,8 +183,8 @@ class StreamPlanner:
             if offset > 0 and start:
                 _report_loss(
                     self._options,
-                    f"{partition_label(*key)}: the partition is new and begins at offset {offset}; earlier records were "
-                    "deleted before the query read them",
+                    f"{partition_label(*key)}: the partition is new and begins at offset {offset}; "
+                    "earlier records were deleted before the query read them",
                 )
         return begins
 
