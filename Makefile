@@ -48,7 +48,7 @@ test-spark: setup
 # The compiled modules under the address and undefined-behaviour sanitizers; then what they replace, in Python alone.
 test-native: setup
 	scripts/native-tests sanitized -n 2 tests/unit/protocol/wire/test_plans.py tests/unit/protocol/wire/test_summary.py tests/unit/protocol/wire/test_malformed.py \
-		tests/unit/storage/log/test_confirm.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
+		tests/unit/storage/log/test_validate_unchanged.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
 	scripts/native-tests pure -n 2 tests/unit/protocol/wire/test_malformed.py tests/unit/protocol/wire/test_summary.py tests/unit/storage tests/unit/replication \
 		tests/unit/node/test_running_node.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
 

@@ -46,7 +46,7 @@ from ottla.storage.log.partition_log import Isolation, PartitionLog
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.reading import read
 from ottla.storage.log.settings import DEFAULT_LOG_SETTINGS
-from ottla.storage.log.validate import accept, confirm, rules_of
+from ottla.storage.log.validation import unchanged_rules, validate_batch, validate_unchanged
 from ottla.storage.log_environment import LogEnvironment
 
 VERSION, FETCH_VERSION = 12, 12
@@ -116,17 +116,17 @@ def _produce_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket])
     write = writer_of(ProduceResponse, VERSION)
     plain = os.open(f"{log.directory}/plain", os.O_RDWR | os.O_CREAT)
     pieces = [bytes(9), *_pieces(write, response)]
-    rules = rules_of(DEFAULT_LOG_SETTINGS)
+    rules = unchanged_rules(DEFAULT_LOG_SETTINGS)
     assert rules is not None
     return {
         "send and receive the request": _echo(pair, request),
         "decode the request": lambda: decode(request, 0),
-        "look at the batch: header, CRC, records": lambda: confirm(bytearray(batch), rules, NOW_MS),
+        "look at the batch: header, CRC, records": lambda: validate_unchanged(bytearray(batch), rules, NOW_MS),
         "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
-        "a closer look, which a batch with a peculiarity gets": lambda: accept(
+        "a closer look, which a batch with a peculiarity gets": lambda: validate_batch(
             bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS, brief=True
         ),
-        "append: the above, offsets, pwrite, index": lambda: log.append_produced(bytearray(batch), 0, NOW_MS),
+        "append: the above, offsets, pwrite, index": lambda: log.append_unless_heavy(bytearray(batch), 0, NOW_MS),
         "of which pwrite": lambda: os.pwrite(plain, batch, 0),
         "encode the answer": lambda: _pieces(write, response),
         "send it, 10 pieces, and receive it": _echo(pair, bytes(60), send=lambda sock, _: sock.sendmsg(pieces)),

@@ -47,7 +47,7 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 from ottla.protocol.wire.codec import decode, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.types import Chunk
-from ottla.replication.directory_moves import Moves
+from ottla.replication.directory_moves import DirectoryMoves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
@@ -61,7 +61,7 @@ from ottla.storage.directories.node_files import NodeMeta
 from ottla.storage.disk import FileRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
-from ottla.storage.log_environment import Inline
+from ottla.storage.log_environment import InlineBackground
 from tests.support.clock import Clock, runtime_on
 from tests.support.logs_in_memory import Slow
 from tests.support.simulated_disk import SimulatedDisk
@@ -132,19 +132,19 @@ class Broker:
         """What the controller was asked."""
         self.controller: Callable[[Any], Any] = self._decide
         self.max_bytes_per_s = 1 << 60
-        self.hung_up: list[int] = []
+        self.disconnected_brokers: list[int] = []
         self._clients: dict[tuple[str, str], Client] = {}
         self.dead: set[str] = set()
         """The hosts where nothing listens."""
         self._next_producer_id = 0
-        self._background = background or Inline()
+        self._background = background or InlineBackground()
         self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
         self.logs.load(lambda _: LogSettings(), NOW_MS)
         timer = Timer(self.clock.call_later, self.clock.now_ms)
         runtime = Runtime(self.loop, now_ms=self.clock.now_ms, timer=timer, spawn=self._spawn)
         self.completions = runtime.completions
         self.partitions = Partitions(ME, self.logs, runtime, settings_of=_settings_of)
-        self.moves = Moves(
+        self.moves = DirectoryMoves(
             self.partitions,
             runtime_on(self.clock, self._spawn),
             ask_controller=self._ask_controller,
@@ -182,7 +182,9 @@ class Broker:
             partitions=self.partitions,
             sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
-            unavailable_leaders=UnavailableLeaders("PLAINTEXT", self._knock, lambda: self.hung_up, runtime),
+            unavailable_leaders=UnavailableLeaders(
+                "PLAINTEXT", self._knock, lambda: self.disconnected_brokers, runtime
+            ),
             producer_ids=producer_ids,
             groups=self.groups,
             transactions=self.transactions,
@@ -375,7 +377,7 @@ class Broker:
             path,
             meta,
             disk=self.disk,
-            background=background or Inline(),
+            background=background or InlineBackground(),
             random=Random(number),
             on_failure=self._directory_failed,
         )

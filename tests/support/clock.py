@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ottla.replication.runtime import Runtime, Spawn
-from ottla.storage.log_environment import Inline
+from ottla.storage.log_environment import InlineBackground
 from ottla.storage.threads import Threads
 
 
@@ -58,4 +58,4 @@ class Clock:
 def runtime_on(clock: Clock, spawn: Spawn | None = None) -> Runtime:
     """Return a runtime on simulated time, whose threads do their work at once."""
     loop = cast(asyncio.AbstractEventLoop, clock)
-    return Runtime(loop, now_ms=clock.now_ms, threads=cast(Threads, Inline()), spawn=spawn)
+    return Runtime(loop, now_ms=clock.now_ms, threads=cast(Threads, InlineBackground()), spawn=spawn)

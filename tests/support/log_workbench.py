@@ -1,6 +1,6 @@
 """A log to try things on: batches in one line, answers by brute force, and a list of all that must always hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.opening import create_log, open_log
 from ottla.storage.log.partition_log import Appended, Isolation, PartitionLog
 from ottla.storage.log.producers import Origin
-from ottla.storage.log.reading import read
+from ottla.storage.log.reading import Location, Search, read
 from ottla.storage.log.segment import LOG_SUFFIX, Segment
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import truncate_to
@@ -85,13 +85,13 @@ class Bench:
         self.directory = directory
         self.failures: list[OSError] = []
         self.now_ms = now_ms
-        self.home = self._home()
+        self.environment = self._environment()
         if isinstance(self.disk, SimulatedDisk):
             self.disk.make_dir("/data")
             self.disk.sync_dir("/")
-        self.log = create_log(self.home, directory, "t", 0, settings, now_ms=now_ms, start_offset=start_offset)
+        self.log = create_log(self.environment, directory, "t", 0, settings, now_ms=now_ms, start_offset=start_offset)
 
-    def _home(self) -> LogEnvironment:
+    def _environment(self) -> LogEnvironment:
         return LogEnvironment(disk=self.disk, random=Random(1), on_failure=self.failures.append)
 
     @property
@@ -129,7 +129,7 @@ class Bench:
         """The same files with another log; after a clean stop, close the first one before."""
         old = self.log
         self.log = open_log(
-            self._home(),
+            self._environment(),
             self.directory,
             "t",
             0,
@@ -163,7 +163,7 @@ def fetch_all(
     at = log.log_start_offset if offset is None else offset
     first, found = at, []
     while at < log.log_end_offset:
-        data = content(log.home.disk, read(log, at, max_bytes, isolation).records)
+        data = content(log.environment.disk, read(log, at, max_bytes, isolation).records)
         if not data:
             break
         before = at
@@ -195,6 +195,15 @@ def stored(log: PartitionLog) -> Iterator[Stored]:
 def all_records(log: PartitionLog) -> list[tuple[Record, BatchHeader]]:
     """Every record in the files with its batch, markers too."""
     return [(record, header) for _, _, header, data in stored(log) for record in read_records(data, 0, header)]
+
+
+def first_location(searches: Iterable[Search]) -> Location | None:
+    """What ListOffsets answers: the result of the first search that has one."""
+    for search in searches:
+        search.walk()
+        if search.location is not None:
+            return search.location
+    return None
 
 
 def aborted_of(log: PartitionLog) -> list[Aborted]:
@@ -247,7 +256,7 @@ def check_consistent(log: PartitionLog, compacted_to: int = 0) -> None:
     for segment in log.segments:
         assert segment.base_offset >= expected
         expected = segment.base_offset
-        assert log.home.disk.size_of(segment.path(LOG_SUFFIX)) == segment.size
+        assert log.environment.disk.size_of(segment.path(LOG_SUFFIX)) == segment.size
         for _, header, _, _ in segment.batches():
             assert header.base_offset >= expected, "offsets overlap"
             assert header.leader_epoch >= epoch, "epochs fall"

@@ -96,7 +96,7 @@ class Connection:
         return self._failure is None
 
     @property
-    def has_hung_up(self) -> bool:
+    def is_closed_by_peer(self) -> bool:
         """Whether the node has closed its end, also where that was not read here yet."""
         at = self._writer.get_extra_info("socket")
         if self._failure is not None or at is None or at.fileno() < 0 or not _HUNG_UP:

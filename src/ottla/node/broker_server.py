@@ -30,7 +30,7 @@ from ottla.node.port_probe import is_refused
 from ottla.node.replication import Replication
 from ottla.node.topic_creation import TopicCreation
 from ottla.protocol.messages.apis import Listeners
-from ottla.replication.directory_moves import Moves
+from ottla.replication.directory_moves import DirectoryMoves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partitions import Partitions
 from ottla.replication.replica_selector import RACK_AWARE
@@ -78,10 +78,10 @@ class BrokerServer:
         self.unavailable_leaders = UnavailableLeaders(
             settings.inter_broker_listener_name,
             is_refused,
-            lambda: self.replication.fetchers.hung_up,
+            lambda: self.replication.fetchers.disconnected_brokers,
             runtime,
         )
-        self._moves = Moves(
+        self._moves = DirectoryMoves(
             self.partitions,
             runtime,
             ask_controller=controller.ask,
@@ -94,7 +94,7 @@ class BrokerServer:
             runtime,
             ask_controller=controller.ask,
             broker_epoch=self.epoch,
-            on_lost=self.unavailable_leaders.lost,
+            on_lost=self.unavailable_leaders.on_connection_lost,
             security=security.between_brokers,
         )
 
@@ -151,7 +151,7 @@ class BrokerServer:
             self.partitions.image = self.partitions.rules.image = update.image
             return None
         self._is_registered = True
-        self.partitions.set_aside_strays(update.image)
+        self.partitions.mark_stray_logs(update.image)
         return Changes.between(Image(), update.image)
 
     def is_own_registration(self, broker: Broker) -> bool:

@@ -72,7 +72,7 @@ class Replication:
         self.leader_throttle = throttle("leader")
         self.follower_throttle = throttle("follower")
         self._limits = _fetch_limits(settings)
-        self._cuts = TruncationQueue(partitions.logs, runtime.loop.call_soon, runtime.now_ms)
+        self._truncation_queue = TruncationQueue(partitions.logs, runtime.loop.call_soon, runtime.now_ms)
         self.isr_changes = IsrChanges(
             settings.node_id,
             self._send_to_controller,
@@ -80,19 +80,19 @@ class Replication:
             call_later=runtime.loop.call_later,
             completions=runtime.completions,
         )
-        self.whereabouts = DirectoryAssignments(
+        self.directory_assignments = DirectoryAssignments(
             settings.node_id,
             partitions.logs,
             self._send_to_controller,
             broker_epoch=broker_epoch,
             call_later=runtime.loop.call_later,
         )
-        self.fetchers = Fetchers(self._open, each=number("num.replica.fetchers"))
+        self.fetchers = Fetchers(self._open, per_broker=number("num.replica.fetchers"))
         rules: InSyncRules = partitions.rules
         rules.max_lag_ms = number("replica.lag.time.max.ms")
         rules.propose = self.isr_changes.submit
         partitions.fetching = self.fetchers
-        partitions.on_placed = self.whereabouts.check
+        partitions.on_placed = self.directory_assignments.check
         partitions.call_later = runtime.loop.call_later
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class Replication:
             source,
             self._limits,
             self._partitions.logs,
-            self._cuts,
+            self._truncation_queue,
             broker_epoch=self._broker_epoch,
             throttle=self.follower_throttle,
             on_failed=on_failed,
@@ -205,9 +205,11 @@ class RunningFetcher:
         self._is_closed = False
 
     @property
-    def has_hung_up(self) -> bool:
+    def is_closed_by_peer(self) -> bool:
         """Whether a connection ended on which an answer is waited for. One that nobody used may well end."""
-        return any(connection.has_hung_up for lane, connection in self._connections.items() if lane in self._waiting)
+        return any(
+            connection.is_closed_by_peer for lane, connection in self._connections.items() if lane in self._waiting
+        )
 
     def wake(self) -> None:
         """Something is to be asked for; asked when the step under way is over, together with what else comes in it."""
@@ -249,9 +251,9 @@ class RunningFetcher:
             self._drop(lane)
             if isinstance(error, NetworkFailed):
                 self._on_lost()
-            self.fetcher.failed(lane, error, self._now_ms())
+            self.fetcher.handle_failure(lane, error, self._now_ms())
         else:
-            self.fetcher.answered(lane, response, self._now_ms())
+            self.fetcher.handle_response(lane, response, self._now_ms())
         self._completions.run()
         self._poll()
 

@@ -46,7 +46,7 @@ class Loop(Protocol):
     def call_later(self, delay: float, callback: Callable[[], None], /) -> object: ...
 
 
-class Moves:
+class DirectoryMoves:
     """The replicas of this broker that are on their way to another directory."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Moves:
         self._max_bytes_per_s = max_bytes_per_s
         self._free_at_ms = 0.0
         """When as much may have been copied as was."""
-        self._under_way: dict[tuple[str, int], _Move] = {}
+        self._under_way: dict[tuple[str, int], _DirectoryMove] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -103,14 +103,14 @@ class Moves:
 
     def _begin(self, partition: Partition, directory: LogDirectory) -> None:
         name = partition.topic, partition.index
-        move = self._under_way[name] = _Move(self, partition, directory, directory.futures[name])
+        move = self._under_way[name] = _DirectoryMove(self, partition, directory, directory.futures[name])
         self.loop.call_soon(move.step)
 
-    def copied(self, size: int) -> None:
+    def count_copied(self, size: int) -> None:
         """So many bytes were copied, by one of the moves that share a limit."""
         self._free_at_ms = max(self._free_at_ms, self.now_ms()) + size * 1000 / self._max_bytes_per_s()
 
-    def go_on(self, move: _Move) -> None:
+    def schedule_step(self, move: _DirectoryMove) -> None:
         """Call a move's next step, when the limit allows for it."""
         wait_ms = self._free_at_ms - self.now_ms()
         if wait_ms < 1:
@@ -118,7 +118,7 @@ class Moves:
         else:
             self.loop.call_later(wait_ms / 1000, move.step)
 
-    def ended(self, move: _Move) -> None:
+    def remove(self, move: _DirectoryMove) -> None:
         """A move is over, one way or another."""
         partition = move.partition
         partition.future = None
@@ -127,10 +127,12 @@ class Moves:
         partition.completions.run()
 
 
-class _Move:
+class _DirectoryMove:
     """One replica on its way."""
 
-    def __init__(self, moves: Moves, partition: Partition, directory: LogDirectory, future: PartitionLog) -> None:
+    def __init__(
+        self, moves: DirectoryMoves, partition: Partition, directory: LogDirectory, future: PartitionLog
+    ) -> None:
         self._moves = moves
         self.partition = partition
         self.directory = directory
@@ -155,9 +157,9 @@ class _Move:
             self._end()
             return
         try:
-            self._moves.copied(self._copy())
+            self._moves.count_copied(self._copy())
             if self.future.log_end_offset < self.partition.log.log_end_offset:
-                self._moves.go_on(self)
+                self._moves.schedule_step(self)
             elif self._is_agreed:
                 self._take_over()
             else:
@@ -180,7 +182,7 @@ class _Move:
             found = read(current, future.log_end_offset, _STEP_BYTES, Isolation.LOG_END).records
             if found is not None:
                 copied = found.size
-                self._append(current.home.disk.pread(found.file.number, found.size, found.position), now_ms)
+                self._append(current.environment.disk.pread(found.file.number, found.size, found.position), now_ms)
         future.advance_high_watermark(current.high_watermark)
         advance_log_start(future, min(current.log_start_offset, future.high_watermark))
         return copied
@@ -258,7 +260,7 @@ class _Move:
         future.epochs.is_dirty = True
         future.settings = partition.log.settings
         # A sync that is under way loses sight of the directory, and so proves nothing.
-        future.flusher.truncated()
+        future.flusher.on_truncated()
         partition.take_log(self._moves.partitions.logs.promote_future(partition.topic, partition.index))
         partition.mark_watches()
         partition.log.flusher.start()
@@ -271,4 +273,4 @@ class _Move:
 
     def _end(self) -> None:
         self._is_over = True
-        self._moves.ended(self)
+        self._moves.remove(self)

@@ -10,7 +10,7 @@ from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, Fetc
 from ottla.protocol.messages.rpc.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.wire.batch import MAX_INT32
 from ottla.replication.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from ottla.replication.following import Following, Key, Phase
+from ottla.replication.partition_fetch_state import Key, PartitionFetchState, Phase
 
 _LATEST = -1
 _EARLIEST = -2
@@ -27,7 +27,7 @@ class FetchLimits:
     backoff_ms: int = 1000
 
 
-class Asked(NamedTuple):
+class FetchPosition(NamedTuple):
     """What the leader was told of a partition."""
 
     leader_epoch: int
@@ -36,10 +36,10 @@ class Asked(NamedTuple):
     log_start_offset: int
 
 
-def asked_of(following: Following) -> Asked:
+def fetch_position_of(state: PartitionFetchState) -> FetchPosition:
     """What a partition asks for now."""
-    log = following.partition.log
-    return Asked(following.leader_epoch, log.log_end_offset, log.epochs.latest, log.log_start_offset)
+    log = state.partition.log
+    return FetchPosition(state.leader_epoch, log.log_end_offset, log.epochs.latest, log.log_start_offset)
 
 
 class FollowerSession:
@@ -48,7 +48,7 @@ class FollowerSession:
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.told: dict[Key, Asked] = {}
+        self.sent: dict[Key, FetchPosition] = {}
 
     @property
     def is_new(self) -> bool:
@@ -63,9 +63,9 @@ class FollowerSession:
     def restart(self) -> None:
         """Begin another session, for the leader may not have taken the last request. The next one ends this session."""
         self.epoch = INITIAL_EPOCH
-        self.told.clear()
+        self.sent.clear()
 
-    def answered(self, session_id: int) -> None:
+    def on_response(self, session_id: int) -> None:
         """The leader took the request; it gives no session if it has no room for one, or nothing to remember."""
         if session_id == NO_SESSION:
             self.reset()
@@ -83,7 +83,7 @@ class Requests:
 
     def fetch(
         self,
-        wanted: Iterable[tuple[Key, Asked]],
+        wanted: Iterable[tuple[Key, FetchPosition]],
         forgotten: Iterable[Key],
         *,
         session: FollowerSession | None,
@@ -121,16 +121,16 @@ class Requests:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def offsets(self, asking: Iterable[Following]) -> ListOffsetsRequest:
+    def offsets(self, asking: Iterable[PartitionFetchState]) -> ListOffsetsRequest:
         """Where the leader's logs end or begin, for those that do not fit theirs."""
         topics: dict[str, ListOffsetsTopic] = {}
-        for following in asking:
-            partition = following.partition
+        for state in asking:
+            partition = state.partition
             topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(
                 ListOffsetsPartition(
                     partition_index=partition.index,
-                    current_leader_epoch=following.leader_epoch,
-                    timestamp=_LATEST if following.phase is Phase.ASKING_END else _EARLIEST,
+                    current_leader_epoch=state.leader_epoch,
+                    timestamp=_LATEST if state.phase is Phase.FINDING_END else _EARLIEST,
                 )
             )
         return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))

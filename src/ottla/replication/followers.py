@@ -52,7 +52,7 @@ class Follower:
         self.log_end_offset, self.log_start_offset = offset, log_start_offset
         self.broker_epoch = broker_epoch
 
-    def was_caught_up(self, at_ms: int) -> None:
+    def on_caught_up(self, at_ms: int) -> None:
         """It had everything at its last fetch, which was then, and which nobody looked at for that reason."""
         self.caught_up_ms = max(self.caught_up_ms, at_ms)
         self.fetched_ms = max(self.fetched_ms, at_ms)

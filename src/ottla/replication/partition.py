@@ -34,7 +34,7 @@ from ottla.storage.log.partition_log import Appended, Isolation, PartitionLog
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.reading import Fetched, read
 from ottla.storage.log.truncation import advance_log_start
-from ottla.storage.log.validate import Data
+from ottla.storage.log.validation import Data
 from ottla.storage.state_machine.entries import Marker
 
 NO_EPOCH = -1
@@ -145,7 +145,7 @@ class Partition:
             for follower in self.followers.values():
                 in_sync = follower.broker in assignment.isr
                 follower.begin(in_sync=in_sync, is_new_leader=is_new_leader, leader_end=end, now_ms=now_ms)
-        self._advance()
+        self._advance_high_watermark()
         self.wake_all()
         return True
 
@@ -184,22 +184,22 @@ class Partition:
             raise NotLeader(f"{self} is not the leader")
 
     def append(
-        self, data: Data, *, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, accepted: bool = False
+        self, data: Data, *, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, is_validated: bool = False
     ) -> Appended:
         """Append a batch as the leader; consumers see it when the in-sync replicas have it."""
         self._check_appendable(acks)
         appended = self.log.append(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, accepted=accepted
+            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, is_validated=is_validated
         )
         if not appended.duplicate:
             self.on_appended()
         return appended
 
-    def append_produced(self, data: Data, acks: int, now_ms: int) -> Appended:
+    def append_unless_heavy(self, data: Data, acks: int, now_ms: int) -> Appended:
         """Append a producer's batch, in fewer steps; TooHeavy if it would hold up an event loop."""
         if not self.is_leader or acks == -1:
             self._check_appendable(acks)
-        appended = self.log.append_produced(data, self.leader_epoch, now_ms)
+        appended = self.log.append_unless_heavy(data, self.leader_epoch, now_ms)
         if not appended.duplicate:
             self.on_appended()
         return appended
@@ -235,9 +235,9 @@ class Partition:
             for watch in self.follower_watches:
                 if not watch.is_changed and (follower := self.followers.get(watch.watch_set.replica)) is not None:
                     # Fetches of its session did not look here, for the follower had everything until now.
-                    follower.was_caught_up(watch.watch_set.used_ms)
+                    follower.on_caught_up(watch.watch_set.used_ms)
                 watch.wake(self.completions)
-        self._advance()
+        self._advance_high_watermark()
 
     def has_replicated(self, offset: int) -> bool:
         """Whether a produce that waits for all can be answered; raises if it cannot be promised any more."""
@@ -245,7 +245,7 @@ class Partition:
         if self.log.high_watermark < offset:
             return False
         needed = min(self.log.settings.min_insync_replicas, len(self.assignment.replicas))
-        if len(self.counted) < needed:
+        if len(self.maximal_isr) < needed:
             raise NotEnoughReplicasAfterAppend(f"{self.topic}-{self.index} has less than {needed} replicas in sync")
         return True
 
@@ -318,14 +318,14 @@ class Partition:
         )
         self.maybe_expand(replica)
         if offset != old_end:
-            self._advance()
+            self._advance_high_watermark()
         if log_start_offset != old_start:
             self.wake_deletes()
 
     # -- who is in sync --
 
     @property
-    def counted(self) -> tuple[int, ...]:
+    def maximal_isr(self) -> tuple[int, ...]:
         """The replicas that must have a batch before it is committed: those in sync, and those proposed to be."""
         proposal = self.proposal
         if proposal is None:
@@ -375,7 +375,7 @@ class Partition:
                 leader_recovery=answer.leader_recovery_state,
             )
             logger.info("%s: in sync are now %s", self, answer.isr)
-            self._advance()
+            self._advance_high_watermark()
 
     def on_isr_refused(self, proposal: Proposal, error: ApiError) -> bool:
         """The controller did not take a proposal; whether it is to be asked again."""
@@ -412,7 +412,7 @@ class Partition:
         if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
             raise OffsetNotAvailable(f"{self} has not caught up with its high watermark since it began to lead")
 
-    def _advance(self) -> None:
+    def _advance_high_watermark(self) -> None:
         """Raise the high watermark to what all in-sync replicas have."""
         log = self.log
         if not log.advance_high_watermark(self._replicated_end() if self.followers else log.log_end_offset):
@@ -429,9 +429,9 @@ class Partition:
         if self.is_under_min_isr:
             return NO_OFFSET
         leader_end = end = self.log.log_end_offset
-        counted = self.counted
+        maximal_isr = self.maximal_isr
         for replica, follower in self.followers.items():
-            if follower.log_end_offset < end and (replica in counted or self._is_joining(follower, leader_end)):
+            if follower.log_end_offset < end and (replica in maximal_isr or self._is_joining(follower, leader_end)):
                 end = follower.log_end_offset
         return end
 

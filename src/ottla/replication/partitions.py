@@ -19,7 +19,7 @@ from ottla.metadata.image.changes import Changes, PartitionChange
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, ResourceType
 from ottla.metadata.image.values import Partition as Assignment
-from ottla.protocol.errors import InconsistentTopicId, NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
+from ottla.protocol.errors import NotLeader, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from ottla.replication.in_sync import InSyncRules
 from ottla.replication.partition import Partition
 from ottla.replication.purgatory import CallLater
@@ -95,7 +95,7 @@ class Partitions:
         partitions = self.by_name.get(topic)
         partition = partitions.get(index) if partitions is not None else None
         if partition is None:
-            partition = self._made(topic, index)
+            partition = self._create_planned(topic, index)
             if partition is None:
                 raise self._missing(topic, index)
         return partition
@@ -108,7 +108,7 @@ class Partitions:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is None:
                 raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
-            partition = self._made(topic.name, index)
+            partition = self._create_planned(topic.name, index)
             if partition is None:
                 raise self._missing(topic.name, index)
         return partition
@@ -119,14 +119,14 @@ class Partitions:
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica here, if there is one."""
-        return self.by_name.get(topic, {}).get(index) or self._made(topic, index)
+        return self.by_name.get(topic, {}).get(index) or self._create_planned(topic, index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica here of a topic known by its id, if there is one."""
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None and self._planned:
             topic = self.image.topics_by_id.get(topic_id)
-            partition = None if topic is None else self._made(topic.name, index)
+            partition = None if topic is None else self._create_planned(topic.name, index)
         return partition
 
     def apply(self, changes: Changes) -> None:
@@ -137,14 +137,14 @@ class Partitions:
             self._guard(change, self._remove)
         if self._planned:  # what changes must be there
             for change in (*mine.leading, *mine.following):
-                self._made(change.topic.name, change.number)
+                self._create_planned(change.topic.name, change.number)
         for change in self._unplanned(mine.leading):
             self._guard(change, self._lead)
         for change in mine.following:
             self._guard(change, self._follow)
         for change in mine.moved:
             if change.topic.name in self.by_name:  # else it is only planned
-                self._placed(change)
+                self._report_placed(change)
         for resource in {change.key for change in changes.configs}:
             self._reconfigure(resource.type, resource.name)
         for broker in changes.brokers:
@@ -154,7 +154,7 @@ class Partitions:
             self.fetching.settle()
         self._completions.run()
 
-    def set_aside_strays(self, image: Image) -> None:
+    def mark_stray_logs(self, image: Image) -> None:
         """Take logs out of service that this broker has and should not: their topics were deleted, or their replicas
         moved, while the broker was away. As in Kafka, their directories get the suffix `-stray`, and stay until an
         operator removes them."""
@@ -166,7 +166,7 @@ class Partitions:
                 partition = image.partition_by_id(log.topic_id, log.partition)
             return partition is None or self.broker_id not in partition.replicas
 
-        for log in self.logs.set_aside(is_stray):
+        for log in self.logs.mark_strays(is_stray):
             logger.warning(
                 "the log of %s-%d is set aside as %s: this broker has no such replica by the metadata. "
                 "Remove the directory when nobody needs its records",
@@ -178,7 +178,7 @@ class Partitions:
     def make_planned(self, limit: int | None = None) -> None:
         """Make the new partitions that are planned, or some of them."""
         for name in list(islice(self._planned, limit)):
-            self._made(*name)
+            self._create_planned(*name)
         self._completions.run()
 
     def stop(self) -> None:
@@ -256,15 +256,15 @@ class Partitions:
         if self._planned and self.call_later is not None:
             self.call_later(0, self._make_some)
 
-    def _made(self, topic: str, index: int) -> Partition | None:
+    def _create_planned(self, topic: str, index: int) -> Partition | None:
         """The partition that was planned, made now; None if none was, or if it cannot be."""
         change = self._planned.pop((topic, index), None)
         if change is None:
             return None
         self._guard(change, self._lead)
-        return self._placed(change)
+        return self._report_placed(change)
 
-    def _placed(self, change: PartitionChange) -> Partition | None:
+    def _report_placed(self, change: PartitionChange) -> Partition | None:
         partition = self.by_name.get(change.topic.name, {}).get(change.number)
         if partition is not None and self.on_placed is not None:
             self.on_placed(partition)
@@ -403,9 +403,3 @@ class Partitions:
                     partition.log.settings = settings
         elif kind == ResourceType.BROKER and name in ("", str(self.broker_id)):
             self.reconfigure_all()
-
-
-def check_topic_id(partition: Partition, topic_id: bytes) -> None:
-    """Raise if a client means another topic of the same name."""
-    if partition.topic_id != topic_id:
-        raise InconsistentTopicId(f"{partition.topic} has the id {partition.topic_id.hex()}, not {topic_id.hex()}")

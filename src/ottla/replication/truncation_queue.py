@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.protocol.errors import StorageFailed
-from ottla.replication.following import Following
+from ottla.replication.partition_fetch_state import PartitionFetchState
 from ottla.storage.directories.logs import Logs
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _IN_ONE_STEP = 8
 
 CallSoon = Callable[[Callable[[], None]], object]
-Done = Callable[[Following, Exception | None], None]
+Done = Callable[[PartitionFetchState, Exception | None], None]
 
 
 class TruncationQueue:
@@ -30,23 +30,23 @@ class TruncationQueue:
         self._logs = logs
         self._call_soon = call_soon
         self._now_ms = now_ms
-        self._ready: deque[tuple[Following, int, Done]] = deque()
+        self._ready: deque[tuple[PartitionFetchState, int, Done]] = deque()
         self._is_scheduled = False
 
-    def cut(self, following: Following, offset: int, done: Done) -> None:
+    def truncate(self, state: PartitionFetchState, offset: int, done: Done) -> None:
         """Cut a log at an offset; `done` is called when that is over, now or later, unless nobody wants it any more."""
-        log = following.partition.log
+        log = state.partition.log
         if offset >= log.log_end_offset:
             # A term that was begun here, without a record, must not stand in the way of what the new leader sends.
             log.epochs.truncate_from_end(log.log_end_offset)
-            done(following, None)
+            done(state, None)
             return
         if offset < log.high_watermark:
             logger.warning("%s is cut at %d, below its high watermark %d", log, offset, log.high_watermark)
-        log.flusher.when_durable(log.log_end_offset, partial(self._add, following, offset, done))
+        log.flusher.when_durable(log.log_end_offset, partial(self._add, state, offset, done))
 
-    def _add(self, following: Following, offset: int, done: Done) -> None:
-        self._ready.append((following, offset, done))
+    def _add(self, state: PartitionFetchState, offset: int, done: Done) -> None:
+        self._ready.append((state, offset, done))
         if not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._step)
@@ -55,14 +55,14 @@ class TruncationQueue:
         self._is_scheduled = False
         taken = [self._ready.popleft() for _ in range(min(_IN_ONE_STEP, len(self._ready)))]
         wanted = [entry for entry in taken if not entry[0].is_gone]
-        failure = self._cut([(following, offset) for following, offset, _ in wanted])
-        for following, _, done in wanted:
-            done(following, None if self._is_online(following) else failure)
+        failure = self._truncate([(state, offset) for state, offset, _ in wanted])
+        for state, _, done in wanted:
+            done(state, None if self._is_online(state) else failure)
         if self._ready and not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._step)
 
-    def _cut(self, wanted: list[tuple[Following, int]]) -> OSError | StorageFailed | None:
+    def _truncate(self, wanted: list[tuple[PartitionFetchState, int]]) -> OSError | StorageFailed | None:
         """Cut logs, with one checkpoint for all; what failed took its whole directory along, and perhaps only that."""
         left = dict(wanted)
         failure: OSError | StorageFailed | None = None
@@ -81,7 +81,7 @@ class TruncationQueue:
                 break
         return failure
 
-    def _is_online(self, following: Following) -> bool:
-        partition = following.partition
+    def _is_online(self, state: PartitionFetchState) -> bool:
+        partition = state.partition
         directory = self._logs.directory_of(partition.topic, partition.index)
         return directory is not None and directory.is_online

@@ -29,9 +29,9 @@ DECIDED_WITHIN_MS: Final = 1_000
 """A decision that takes longer than this is not worth waiting for: it may take a controller that is not there."""
 NAMED_MS: Final = 3_000
 """How long a broker is named after it was fenced: clients that have partitions there look at least once a second."""
-_KNOCK_EVERY_S: Final = 0.25
+_PROBE_EVERY_S: Final = 0.25
 
-Knock = Callable[[str, int], Awaitable[bool | None]]
+ProbePort = Callable[[str, int], Awaitable[bool | None]]
 """Whether connections to an address are refused; None if that cannot be told."""
 
 
@@ -48,13 +48,13 @@ class UnavailableLeaders:
     def __init__(
         self,
         listener: str,
-        knock: Knock,
-        hung_up: Callable[[], Iterable[int]],
+        probe_port: ProbePort,
+        disconnected_brokers: Callable[[], Iterable[int]],
         runtime: Runtime,
     ) -> None:
-        self._hung_up = hung_up
+        self._disconnected_brokers = disconnected_brokers
         self._listener = listener
-        self._knock = knock
+        self._probe_port = probe_port
         self._spawn = runtime.spawn
         self._now_ms = runtime.now_ms
         self._image: Image = EMPTY
@@ -63,11 +63,11 @@ class UnavailableLeaders:
         self._fenced_ms: dict[int, int] = {}
         self._changed: asyncio.Future[None] | None = None
 
-    def look(self) -> bool:
+    def has_missing(self) -> bool:
         """Whether anybody is missing, those included who hung up this very moment: clients may be told of it, and ask,
         before it was read here."""
-        for broker_id in self._hung_up():
-            self.lost(broker_id)
+        for broker_id in self._disconnected_brokers():
+            self.on_connection_lost(broker_id)
         return bool(self._missing)
 
     def is_missing(self, broker_id: int) -> bool:
@@ -79,7 +79,7 @@ class UnavailableLeaders:
         """Whether nothing listens any more where a broker was that the controller still takes for alive."""
         return broker_id in self._gone
 
-    def named(self, image: Image) -> tuple[Broker, ...]:
+    def listed_brokers(self, image: Image) -> tuple[Broker, ...]:
         """The brokers that clients are told of, by id: those in service, and those that were until a moment ago."""
         if not self._fenced_ms:
             return image.alive_brokers
@@ -89,12 +89,12 @@ class UnavailableLeaders:
             broker for _, broker in sorted(image.brokers.items()) if not broker.fenced or broker.id in self._fenced_ms
         )
 
-    def lost(self, broker_id: int) -> None:
+    def on_connection_lost(self, broker_id: int) -> None:
         """A broker closed a connection from here, or let none come about."""
         broker = self._image.brokers.get(broker_id)
         if broker is not None and not broker.fenced and broker_id not in self._missing:
             missing = self._missing[broker_id] = _Missing(broker.epoch, self._now_ms())
-            self._spawn(self._look_for(broker_id, missing))
+            self._spawn(self._probe_until_decided(broker_id, missing))
 
     def apply(self, changes: Changes) -> None:
         """The controller has decided something."""
@@ -106,7 +106,7 @@ class UnavailableLeaders:
                 self._fenced_ms[change.key] = self._now_ms()
         self._wake()
 
-    async def settle(self, is_open: Callable[[], bool]) -> None:
+    async def wait_while(self, is_open: Callable[[], bool]) -> None:
         """Wait until something is no longer open, but not for long."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WAIT_S
@@ -115,14 +115,14 @@ class UnavailableLeaders:
                 self._changed = loop.create_future()
             await asyncio.wait([self._changed], timeout=left_s)
 
-    async def _look_for(self, broker_id: int, missing: _Missing) -> None:
-        """Knock at a broker until it answers or the controller has decided."""
+    async def _probe_until_decided(self, broker_id: int, missing: _Missing) -> None:
+        """ProbePort at a broker until it answers or the controller has decided."""
         endpoint = self._image.endpoint(broker_id, self._listener)
-        while endpoint is not None and await self._knock(endpoint.host, endpoint.port):
+        while endpoint is not None and await self._probe_port(endpoint.host, endpoint.port):
             if self._missing.get(broker_id) != missing:
                 return
             self._gone.add(broker_id)
-            await asyncio.sleep(_KNOCK_EVERY_S)
+            await asyncio.sleep(_PROBE_EVERY_S)
         if self._missing.get(broker_id) == missing:
             self._forget(broker_id)
             self._wake()

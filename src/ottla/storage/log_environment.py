@@ -21,7 +21,7 @@ class Background(Protocol):
         ...
 
 
-class Inline:
+class InlineBackground:
     """Does everything at once, in the caller's thread: for tools, and for tests that want no threads."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
@@ -50,7 +50,7 @@ class LogEnvironment:
         on_failure: Callable[[OSError], None] | None = None,
     ) -> None:
         self.disk: Disk = disk or SystemDisk()
-        self.background: Background = background or Inline()
+        self.background: Background = background or InlineBackground()
         self.random = random or Random()  # noqa: S311 (spreads rolling over time; guards nothing)
         self.on_failure = on_failure or _raise
 

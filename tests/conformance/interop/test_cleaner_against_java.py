@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.harness.kafka_jars import class_path, java
 
-from ottla.storage.compaction.cleanable import look
+from ottla.storage.compaction.cleanable import find_cleanable_range
 from ottla.storage.compaction.cleaner import clean, install, plan
 from ottla.storage.compaction.offset_map import capacity_of
 from ottla.storage.disk import SystemDisk
@@ -79,8 +79,8 @@ def test_kafka_leaves_the_same(tmp_path: Path) -> None:
     start_ms = int(time.time() * 1000) - 3_600_000  # Java forgets producers that were idle for long
     homes = [LogEnvironment(disk=disk, random=Random(seed)) for seed in range(LOGS)]
     histories = [
-        History(seed, home=home, directory=str(tmp_path / f"{seed}" / "topic-0"), start_ms=start_ms)
-        for seed, home in enumerate(homes)
+        History(seed, environment=environment, directory=str(tmp_path / f"{seed}" / "topic-0"), start_ms=start_ms)
+        for seed, environment in enumerate(homes)
     ]
     first_dirty: list[int | None] = [None] * LOGS
     passes = 0
@@ -96,11 +96,11 @@ def test_kafka_leaves_the_same(tmp_path: Path) -> None:
             tasks.append(task_of(history, copy, first_dirty[seed], memory[seed]))
         ends = judge(tmp_path, tasks)
         for seed, history in enumerate(histories):
-            limit = look(history.log, first_dirty[seed], history.now_ms).end_offset
+            limit = find_cleanable_range(history.log, first_dirty[seed], history.now_ms).end_offset
             end = cleaned_by_ottla(history, first_dirty[seed], memory[seed])
             assert end == ends[seed]
             theirs = reopened(
-                history.home, tasks[seed]["directory"], clean=True, recovery_point=0, now_ms=history.now_ms
+                history.environment, tasks[seed]["directory"], clean=True, recovery_point=0, now_ms=history.now_ms
             )
             assert without_ends(batches_of(history.log), limit) == without_ends(batches_of(theirs), limit)
             assert [s.base_offset for s in history.log.segments] == [s.base_offset for s in theirs.segments]

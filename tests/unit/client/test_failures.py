@@ -62,12 +62,12 @@ def test_a_node_that_hung_up_is_known_before_anything_was_read() -> None:
             reader, writer = await asyncio.open_connection(*server.getsockname())
             connection = Connection(reader, writer, "a client")
             accepted, _ = server.accept()
-            assert not connection.has_hung_up
+            assert not connection.is_closed_by_peer
             accepted.close()
-            assert connection.has_hung_up
+            assert connection.is_closed_by_peer
             assert connection.is_open, "nobody has read it yet"
             connection.close()
-            assert connection.has_hung_up
+            assert connection.is_closed_by_peer
             await writer.wait_closed()
 
     asyncio.run(main())

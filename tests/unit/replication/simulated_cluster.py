@@ -64,7 +64,7 @@ from ottla.storage.directories.node_files import NodeMeta
 from ottla.storage.disk import FileRange
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
-from ottla.storage.log_environment import Inline
+from ottla.storage.log_environment import InlineBackground
 from ottla.storage.threads import Threads
 from tests.support.clock import Call
 from tests.support.simulated_disk import SimulatedDisk, Survival
@@ -297,11 +297,11 @@ class SimulatedBroker:
         self.epoch, self.position, self.image = -1, 0, EMPTY
         self._is_registered = False
         meta = NodeMeta("a-cluster", self.number, directory_id=controllers.directory(self.number))
-        directory = LogDirectory(PATH, meta, disk=self.disk, background=Inline(), random=Random(self.number))
+        directory = LogDirectory(PATH, meta, disk=self.disk, background=InlineBackground(), random=Random(self.number))
         logs = Logs([directory])
         logs.load(lambda _: LogSettings(), world.now_ms)
         loop: Any = SimpleNamespace(call_later=self._later)
-        runtime = Runtime(loop, now_ms=world.clock_ms, threads=cast(Threads, Inline()))
+        runtime = Runtime(loop, now_ms=world.clock_ms, threads=cast(Threads, InlineBackground()))
         self.completions, self.timer = runtime.completions, runtime.timer
         self.partitions = Partitions(self.number, logs, runtime, settings_of=_settings_of)
         cuts = TruncationQueue(logs, self._soon, world.clock_ms)
@@ -496,7 +496,7 @@ class SimulatedFetcher:
         self._is_waking = False
 
     @property
-    def has_hung_up(self) -> bool:
+    def is_closed_by_peer(self) -> bool:
         return False
 
     def wake(self) -> None:
@@ -524,9 +524,9 @@ class SimulatedFetcher:
                 return
             now_ms = self._broker.world.now_ms
             if isinstance(response, ApiError):
-                self.fetcher.failed(lane, response, now_ms)
+                self.fetcher.handle_failure(lane, response, now_ms)
             else:
-                self.fetcher.answered(lane, response, now_ms)
+                self.fetcher.handle_response(lane, response, now_ms)
             self._broker.completions.run()
             self._poll()
 

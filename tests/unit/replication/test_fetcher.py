@@ -93,12 +93,12 @@ class Bench:
         topic_id = self.broker.image.topics[topic].id
         topics = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))] if parts else []
         response = FetchResponse(responses=topics, **{"session_id": 5, **fields})
-        self.fetcher.answered(lane, response, self.broker.clock.ms)
+        self.fetcher.handle_response(lane, response, self.broker.clock.ms)
 
     def offset(self, offset: int = -1, error_code: int = 0) -> None:
         part = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=error_code)
         topics = [ListOffsetsTopicResponse(name="t", partitions=[part])]
-        self.fetcher.answered(Lane.SIDE, ListOffsetsResponse(topics=topics), self.broker.clock.ms)
+        self.fetcher.handle_response(Lane.SIDE, ListOffsetsResponse(topics=topics), self.broker.clock.ms)
 
     def is_asked_for(self, topic: str = "t") -> bool:
         """Whether the next requests are about a topic, whose answers are not waited for."""
@@ -297,7 +297,7 @@ def test_offsets_that_cannot_be_told_are_asked_for_again(bench: Bench) -> None:
 
 def test_a_leaders_log_may_begin_inside_a_batch(bench: Bench) -> None:
     log = bench.follow()
-    bench.broker.logs.begin_anew("t", 0, 12, now_ms=bench.broker.clock.ms)
+    bench.broker.logs.truncate_fully_and_start_at("t", 0, 12, now_ms=bench.broker.clock.ms)
     bench.fetch()
     bench.answer(data(batch(10, records=5), high_watermark=15, log_start=12))
     assert (log.log_start_offset, log.log_end_offset) == (12, 15)
@@ -322,7 +322,7 @@ def test_a_session_whose_leader_did_not_answer_is_ended_by_the_next_fetch(bench:
     bench.fetch()
     bench.answer(data())
     assert bench.fetch().session_id == 5
-    bench.fetcher.failed(Lane.MAIN, NetworkFailed("no answer"), bench.broker.clock.ms)
+    bench.fetcher.handle_failure(Lane.MAIN, NetworkFailed("no answer"), bench.broker.clock.ms)
     bench.broker.clock.ms += 1000
     request = bench.fetch()
     assert (request.session_id, request.session_epoch, len(told(request))) == (5, 0, 1)
@@ -337,7 +337,7 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_after_pauses_that_grow(b
     pauses = []
     for _ in range(8):
         bench.fetch()
-        bench.fetcher.failed(Lane.MAIN, NetworkFailed("connection refused"), bench.broker.clock.ms)
+        bench.fetcher.handle_failure(Lane.MAIN, NetworkFailed("connection refused"), bench.broker.clock.ms)
         assert bench.poll() == {}
         next_ms = bench.fetcher.next_ms(bench.broker.clock.ms)
         assert next_ms is not None
@@ -371,7 +371,7 @@ def test_a_disk_that_fails_ends_the_partition_and_not_the_fetcher(bench: Bench) 
     bench.broker.disk.fail_after(1)
     bench.answer(data(batch(0)))
     assert [partition.topic for partition in bench.failed] == ["t"]
-    assert len(bench.fetcher.followings) == 1
+    assert len(bench.fetcher.fetch_states) == 1
 
 
 def test_a_throttled_follower_waits_unless_it_is_in_sync(bench: Bench) -> None:

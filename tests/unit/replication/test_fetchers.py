@@ -21,7 +21,7 @@ class Opened:
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
         self.is_closed = False
-        self.has_hung_up = False
+        self.is_closed_by_peer = False
 
     def close(self) -> None:
         self.is_closed = True
@@ -35,11 +35,11 @@ class Bench:
         for number in (2, 3):
             self.broker.register(number)
         self.opened: list[Opened] = []
-        self.fetchers = self.broker.partitions.fetching = Fetchers(self._open, each=each)
+        self.fetchers = self.broker.partitions.fetching = Fetchers(self._open, per_broker=each)
         self.broker.create_topic("t", partitions=PARTITIONS, replicas=(2, 3, ME), leader=2)
 
     def spread(self) -> dict[FetcherId, int]:
-        return {key: len(runner.fetcher.followings) for key, runner in self.fetchers.runners.items()}
+        return {key: len(runner.fetcher.fetch_states) for key, runner in self.fetchers.runners.items()}
 
     def _open(self, fetcher_id: FetcherId, on_failed: Callable[[Partition], None]) -> Opened:
         opened = Opened(
@@ -85,22 +85,22 @@ def test_who_leads_or_has_no_leader_does_not_fetch(bench: Bench) -> None:
 
 
 def test_a_change_within_a_term_changes_nothing(bench: Bench) -> None:
-    before = bench.fetchers.runners[2, 0].fetcher.followings.copy()
+    before = bench.fetchers.runners[2, 0].fetcher.fetch_states.copy()
     for number in range(PARTITIONS):
         bench.broker.change("t", number, isr=[2, 3])
-    assert bench.fetchers.runners[2, 0].fetcher.followings == before
+    assert bench.fetchers.runners[2, 0].fetcher.fetch_states == before
 
 
 def test_what_failed_is_fetched_again_in_the_next_term_only(bench: Bench) -> None:
     partition = bench.broker.partition("t", 0)
     runner = next(
-        each for each in bench.fetchers.runners.values() if (partition.topic_id, 0) in each.fetcher.followings
+        each for each in bench.fetchers.runners.values() if (partition.topic_id, 0) in each.fetcher.fetch_states
     )
-    runner.fetcher._stop(runner.fetcher.followings[partition.topic_id, 0])
+    runner.fetcher._stop(runner.fetcher.fetch_states[partition.topic_id, 0])
     bench.broker.change("t", 0, isr=[2, 3])
-    assert (len(bench.fetchers.failed), sum(bench.spread().values())) == (1, PARTITIONS - 1)
+    assert (len(bench.fetchers.failed_epochs), sum(bench.spread().values())) == (1, PARTITIONS - 1)
     bench.broker.change("t", 0, leader=3)
-    assert (len(bench.fetchers.failed), sum(bench.spread().values())) == (0, PARTITIONS)
+    assert (len(bench.fetchers.failed_epochs), sum(bench.spread().values())) == (0, PARTITIONS)
 
 
 @pytest.mark.parametrize("each", [1, 4])
@@ -110,10 +110,10 @@ def test_the_number_of_fetchers_can_be_changed(bench: Bench, each: int) -> None:
 
 
 def test_leaders_that_hung_up_are_known(bench: Bench) -> None:
-    assert bench.fetchers.hung_up == []
+    assert bench.fetchers.disconnected_brokers == []
     for opened in bench.opened:
-        opened.has_hung_up = True
-    assert {*bench.fetchers.hung_up} == {2}
+        opened.is_closed_by_peer = True
+    assert {*bench.fetchers.disconnected_brokers} == {2}
 
 
 def test_a_broker_that_stops_fetches_nothing_more(bench: Bench) -> None:

@@ -53,7 +53,7 @@ def test_logs_of_deleted_and_moved_replicas_are_set_aside(image: Image, caplog: 
     for topic, topic_id in (("held", HELD), ("moved", MOVED), ("gone", GONE), ("recreated", FORMER)):
         write(logs, topic, topic_id)
     write(logs, "held-of-old", None)
-    partitions_of(logs).set_aside_strays(image)
+    partitions_of(logs).mark_stray_logs(image)
     background.pass_time(60_000)
     assert [log.topic for log in logs] == ["held"]
     names = sorted(name for path in ("/a", "/b") for name in disk.names(path))
@@ -70,7 +70,7 @@ def test_a_directory_that_fails_meanwhile_keeps_its_logs_as_they_are(image: Imag
     for topic in ("gone", "gone-too", "gone-as-well", "and-gone"):
         write(logs, topic, GONE)
     disk.fail_after(1)
-    partitions_of(logs).set_aside_strays(image)
+    partitions_of(logs).mark_stray_logs(image)
     failed, working = sorted(logs.directories, key=lambda directory: directory.is_online)
     assert failed.failure is not None
     assert len(failed.logs) == 2

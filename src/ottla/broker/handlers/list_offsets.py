@@ -197,8 +197,8 @@ class _Lookup:
             self._check_still_leads()
             if failure is not None:
                 raise failure
-            if self._search.found is not None:
-                self._found(self._search.found)
+            if self._search.location is not None:
+                self._found(self._search.location)
                 return
             if self._walk():
                 return
@@ -231,8 +231,8 @@ class _Lookup:
             if not search.walk(_NEAR_BYTES):
                 self._search = search
                 return False
-            if search.found is not None:
-                self._found(search.found)
+            if search.location is not None:
+                self._found(search.location)
                 return True
         self._partition.check_readable(self._isolation)  # there may be one that cannot be told yet
         return True

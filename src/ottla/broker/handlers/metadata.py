@@ -71,13 +71,13 @@ def metadata(
     call: Call[BrokerNode], request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """Answer from the image; where a leader hung up a moment ago, a little later."""
-    if call.node.unavailable_leaders.look() and _names_missing(call, request):
+    if call.node.unavailable_leaders.has_missing() and _names_missing(call, request):
         return _answer_later(call, request)
     return _answer(call, request)
 
 
 async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> MetadataResponse:
-    await call.node.unavailable_leaders.settle(lambda: _names_missing(call, request))
+    await call.node.unavailable_leaders.wait_while(lambda: _names_missing(call, request))
     return await ask_authorizer(call, partial(_answer, call, request))
 
 
@@ -135,7 +135,7 @@ def _name_of(image: Image, topic_id: bytes) -> str | None:
 
 def _named(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:
     is_kafkas = call.client.software_name == _KAFKAS_OWN
-    return image.alive_brokers if is_kafkas else call.node.unavailable_leaders.named(image)
+    return image.alive_brokers if is_kafkas else call.node.unavailable_leaders.listed_brokers(image)
 
 
 def _asked_topics(

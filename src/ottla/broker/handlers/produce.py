@@ -63,7 +63,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Operation, complete_or_wait
 from ottla.storage.log.producers import Origin
-from ottla.storage.log.validate import Data, TooHeavy, accept
+from ottla.storage.log.validation import Data, TooHeavy, validate_batch
 
 ALL = -1
 _ACKS = (0, 1, ALL)
@@ -211,9 +211,9 @@ class _Appending:
         if self.verification is not None:
             self.verification.check_guard(partition, data)
         if accepted is None:
-            appended = partition.append_produced(data, acks, now_ms)
+            appended = partition.append_unless_heavy(data, acks, now_ms)
         else:
-            appended = partition.append(accepted, acks=acks, now_ms=now_ms, accepted=True)
+            appended = partition.append(accepted, acks=acks, now_ms=now_ms, is_validated=True)
         log = partition.log
         answer = PartitionProduceResponse(
             index=partition.index,
@@ -241,7 +241,7 @@ class _Appending:
         while True:
             data, settings = _only_batch(part, self._call.version), partition.log.settings
             try:
-                accepted, _ = await node.in_thread(accept, data, settings, Origin.CLIENT, node.now_ms())
+                accepted, _ = await node.in_thread(validate_batch, data, settings, Origin.CLIENT, node.now_ms())
             except RecordError as error:
                 accepted = error.with_traceback(None)  # which names this frame: neither would ever be freed by itself
             try:

@@ -93,7 +93,7 @@ def watch_replication(registry: Registry, fetchers: Fetchers, changes: IsrChange
     registry.gauge(
         f"{manager}failedpartitionscount",
         "Replicas that are not fetched any more in their leader's term.",
-        lambda: len(fetchers.failed),
+        lambda: len(fetchers.failed_epochs),
     )
     registry.gauge("ottla_replica_fetchers", "Fetchers.", lambda: len(fetchers.runners))
     registry.gauge(

@@ -90,7 +90,7 @@ def _snapshot_age_ms(quorum: QuorumDriver, now_ms: int) -> int | None:
     if latest is None or latest == BOOTSTRAP_SNAPSHOT:
         return None
     path = f"{log.directory}/{latest.offset:020d}-{latest.epoch:010d}.checkpoint"
-    return max(now_ms - log.log.home.disk.modified_ms(path), 0)
+    return max(now_ms - log.log.environment.disk.modified_ms(path), 0)
 
 
 def _cluster(image: Image) -> Iterator[Family]:

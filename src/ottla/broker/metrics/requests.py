@@ -2,7 +2,7 @@
 
 A meter counts for one API and version. A route carries its meter, which thereby becomes each request's note; when the
 answer was sent the note records the request's times. Requests that waited for nothing, nearly all of them, are counted
-many at a time. Times that are nought are not recorded: `fill_noughts` makes up for them when somebody reads. Errors are
+many at a time. Times that are nought are not recorded: `fill_zeros` makes up for them when somebody reads. Errors are
 the exception, and cost nothing while there are none.
 
 A request's time, as Kafka cuts it: queue (until a worker takes it up), local (until the handler returns or answers),
@@ -24,7 +24,7 @@ from ottla.protocol.errors import name_of
 from ottla.protocol.messages.apis import Api, ApiKey
 from ottla.storage.state_machine.histogram import (
     Counts,
-    fill_noughts,
+    fill_zeros,
     merge,
     new_counts,
     record,
@@ -184,11 +184,11 @@ class Meter:
         number = total(self.total)
         return {
             "totaltimems": self.total,
-            "requestqueuetimems": fill_noughts(self.queue[:], number),
+            "requestqueuetimems": fill_zeros(self.queue[:], number),
             "localtimems": self.local,
-            "remotetimems": fill_noughts(self.remote[:], number),
-            "throttletimems": fill_noughts(self.throttle[:], number),
-            "responsequeuetimems": fill_noughts(self.response_queue[:], number),
+            "remotetimems": fill_zeros(self.remote[:], number),
+            "throttletimems": fill_zeros(self.throttle[:], number),
+            "responsequeuetimems": fill_zeros(self.response_queue[:], number),
             "sendtimems": self.send,
             "requestbytes": self.received,
             "responsebytes": self.sent,

@@ -24,7 +24,7 @@ from ottla.metadata.image.image import Image
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.apis import Api
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic
-from ottla.replication.directory_moves import Moves
+from ottla.replication.directory_moves import DirectoryMoves
 from ottla.replication.fetch_sessions import SessionCache
 from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions, Expirations, Timer
@@ -49,7 +49,7 @@ class BrokerNode:
     cluster_id: str
     partitions: Partitions
     sessions: SessionCache
-    moves: Moves
+    moves: DirectoryMoves
     unavailable_leaders: UnavailableLeaders
     """Brokers that left the cluster or seem to have failed."""
     producer_ids: ProducerIds

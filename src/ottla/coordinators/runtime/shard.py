@@ -193,7 +193,7 @@ class Shard(Generic[S]):
             found = read(log, offset, _SLICE_BYTES, Isolation.LOG_END).records
             if found is None:
                 return state, log.log_end_offset
-            data = log.home.disk.pread(found.file.number, found.size, found.position)
+            data = log.environment.disk.pread(found.file.number, found.size, found.position)
             for pos, header in read_batches(data, partial_tail=True):
                 if header.last_offset >= offset:
                     entries = entries_of(behaviour.kinds, data, pos, header)

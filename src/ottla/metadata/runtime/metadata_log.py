@@ -35,10 +35,10 @@ class MetadataLog:
     """The metadata log as consensus sees it, and the writes that consensus asks for."""
 
     def __init__(
-        self, home: LogEnvironment, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int
+        self, environment: LogEnvironment, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int
     ) -> None:
-        self._home = home
-        self._disk: Disk = home.disk
+        self._home = environment
+        self._disk: Disk = environment.disk
         self.directory = f"{directory}/{METADATA_PARTITION}"
         settings = LogSettings(
             segment_bytes=segment_bytes,
@@ -53,20 +53,22 @@ class MetadataLog:
             name.endswith(".log") for name in self._disk.names(self.directory)
         ):
             start = self._snapshots[-1].offset if self._snapshots else 0
-            self.log = open_log(home, self.directory, METADATA_TOPIC, 0, settings, clean=False, now_ms=now_ms)
+            self.log = open_log(environment, self.directory, METADATA_TOPIC, 0, settings, clean=False, now_ms=now_ms)
             if self.log.log_end_offset < start:
                 truncate_fully(self.log, start, now_ms=now_ms)
         else:
             start = self._snapshots[-1].offset if self._snapshots else 0
-            self.log = create_log(home, self.directory, METADATA_TOPIC, 0, settings, now_ms=now_ms, start_offset=start)
+            self.log = create_log(
+                environment, self.directory, METADATA_TOPIC, 0, settings, now_ms=now_ms, start_offset=start
+            )
             self._disk.sync_dir(self.directory)
             self._disk.sync_dir(directory)
 
     @classmethod
-    def of(cls, settings: NodeSettings, home: LogEnvironment, now_ms: int) -> "MetadataLog":
+    def of(cls, settings: NodeSettings, environment: LogEnvironment, now_ms: int) -> "MetadataLog":
         """The metadata log of a node."""
         return cls(
-            home,
+            environment,
             settings.metadata_log_dir,
             now_ms=now_ms,
             segment_bytes=settings.number("metadata.log.segment.bytes"),

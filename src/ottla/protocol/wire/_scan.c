@@ -232,7 +232,7 @@ read_header(const uint8_t *at, Header *header)
     header->record_count = (int32_t)number_at(at + 57, 4);
 }
 
-/* The checks of batch.py and validate.py, for plain batches only. */
+/* The checks of batch.py and validation.py, for plain batches only. */
 static int
 may_be_produced(const Header *header, Py_ssize_t size, uint32_t crc, int64_t max_bytes)
 {

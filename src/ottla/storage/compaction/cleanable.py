@@ -15,7 +15,7 @@ from ottla.storage.log.settings import LogSettings
 logger = logging.getLogger(__name__)
 
 
-class Dirt(NamedTuple):
+class CleanableRange(NamedTuple):
     """How much there is to clean in a log, and where."""
 
     first_dirty_offset: int
@@ -37,7 +37,7 @@ class Dirt(NamedTuple):
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.ratio > settings.min_cleanable_dirty_ratio)
 
 
-def look(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirt:
+def find_cleanable_range(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleanableRange:
     """How dirty a log is. The checkpoint is where its last pass ended, if there was one."""
     first_dirty = _first_dirty_offset(log, checkpoint)
     segments, active = log.segments, log.active
@@ -49,18 +49,13 @@ def look(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirt:
         limit = min([limit, *(s.base_offset for s in dirty if s.max_timestamp > now_ms - lag)])
     limit = max(limit, first_dirty)
     end = active.base_offset if limit >= active.base_offset else segments[log.segment_at(limit)].base_offset
-    return Dirt(
+    return CleanableRange(
         first_dirty,
         end,
         sum(segment.size for segment in segments if segment.base_offset < first_dirty),
         sum(segment.size for segment in dirty if segment.base_offset < end),
         _overdue_ms(dirty, log.settings.max_compaction_lag_ms, now_ms),
     )
-
-
-def cleanable_ratio(log: PartitionLog, first_dirty_offset: int | None, now_ms: int) -> float:
-    """Which part of what a pass would read is dirty: of several logs the one with the most is cleaned first."""
-    return look(log, first_dirty_offset, now_ms).ratio
 
 
 def _first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:

@@ -21,9 +21,9 @@ from typing import Final
 from ottla.protocol.wire.batch import MAX_INT32, BatchHeader, read_header
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.protocol.wire.records import read_keys
-from ottla.storage.compaction.cleanable import Dirt, look
+from ottla.storage.compaction.cleanable import CleanableRange, find_cleanable_range
 from ottla.storage.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, give_way
-from ottla.storage.compaction.rules import Sieve, Transactions, kind_of
+from ottla.storage.compaction.rules import CompactionFilter, Transactions, kind_of
 from ottla.storage.disk import Disk
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.partition_log import PartitionLog
@@ -49,7 +49,7 @@ class Plan:
     disk: Disk
     directory: str
     settings: LogSettings
-    dirt: Dirt
+    cleanable: CleanableRange
     now_ms: int
     last_entries: dict[int, LastEntry]
     segments: tuple[Segment, ...]
@@ -93,18 +93,18 @@ class Cleaned:
 
 
 def plan(log: PartitionLog, *, first_dirty_offset: int | None, now_ms: int) -> Plan | None:
-    """What a pass would do now; None if there is nothing to clean. Whether it is due, its `dirt` tells."""
-    dirt = look(log, first_dirty_offset, now_ms)
-    if dirt.cleanable_bytes == 0 or dirt.first_dirty_offset >= dirt.end_offset:
+    """What a pass would do now; None if there is nothing to clean. Whether it is due, its `cleanable` tells."""
+    cleanable = find_cleanable_range(log, first_dirty_offset, now_ms)
+    if cleanable.cleanable_bytes == 0 or cleanable.first_dirty_offset >= cleanable.end_offset:
         return None
-    disk, directory = log.home.disk, log.directory
-    count = sum(segment.base_offset < dirt.end_offset for segment in log.segments)
+    disk, directory = log.environment.disk, log.directory
+    count = sum(segment.base_offset < cleanable.end_offset for segment in log.segments)
     segments = tuple(log.segments[:count])
     return Plan(
         disk=disk,
         directory=directory,
         settings=log.settings,
-        dirt=dirt,
+        cleanable=cleanable,
         now_ms=now_ms,
         last_entries=log.producers.last_entries(),
         segments=segments,
@@ -150,7 +150,7 @@ def install(log: PartitionLog, cleaned: Cleaned) -> int | None:
             segment.move(log.directory)
         cleaned.discard()
         return None
-    disk = log.home.disk
+    disk = log.environment.disk
     try:
         for segment in reversed(new):
             segment.rename(SWAP)
@@ -163,7 +163,7 @@ def install(log: PartitionLog, cleaned: Cleaned) -> int | None:
             if disk.exists(snapshot):
                 disk.remove(snapshot)
     except OSError as error:
-        log.home.on_failure(error)
+        log.environment.on_failure(error)
         raise
     log.segments = [*new, *rest]
     log.limit_position = None
@@ -185,32 +185,32 @@ class _Pass:
 
     def run(self, memory_bytes: int, load_factor: float) -> None:
         plan, cleaned = self._plan, self._cleaned
-        dirt = plan.dirt
+        cleanable = plan.cleanable
         # One that a failed pass could not remove would make the segments of this one void after a crash.
         _remove_cleaned(plan)
         aborted = self._aborted()
-        latest = OffsetMap(memory_bytes, dirt.first_dirty_offset, load_factor)
+        latest = OffsetMap(memory_bytes, cleanable.first_dirty_offset, load_factor)
         self._map(latest, aborted)
         cleaned.first_dirty_offset = latest.end_offset
         cleaned.map_utilization = latest.utilization
         sources = [source for source in plan.sources if source.base_offset < latest.end_offset]
         cleaned.replaced = len(sources)
-        sieve = Sieve(
+        batch_filter = CompactionFilter(
             latest,
             aborted,
             plan.last_entries,
-            end_offset=dirt.end_offset,
+            end_offset=cleanable.end_offset,
             now_ms=plan.now_ms,
             delete_retention_ms=plan.settings.delete_retention_ms,
         )
-        for group in group_segments(sources, plan.settings, dirt.end_offset):
-            self._clean_group(group, sieve)
+        for group in group_segments(sources, plan.settings, cleanable.end_offset):
+            self._clean_group(group, batch_filter)
         plan.disk.sync_dir(plan.directory)
 
     def _aborted(self) -> list[Aborted]:
         """The aborted transactions with records in the segments that are cleaned; their markers may be behind them."""
         found: list[Aborted] = []
-        end = self._plan.dirt.end_offset
+        end = self._plan.cleanable.end_offset
         for segment in (*self._plan.sources, *self._plan.later):
             entries, complete = segment.aborted.collect(0, end)
             segment.aborted.close()
@@ -221,10 +221,10 @@ class _Pass:
 
     def _map(self, latest: OffsetMap, aborted: Sequence[Aborted]) -> None:
         """Take in the dirty records, as many as fit."""
-        start = self._plan.dirt.first_dirty_offset
+        start = self._plan.cleanable.first_dirty_offset
         transactions = Transactions(entry for entry in aborted if entry.last_offset >= start)
         sources = self._plan.sources
-        ends = [*(source.base_offset for source in sources[1:]), self._plan.dirt.end_offset]
+        ends = [*(source.base_offset for source in sources[1:]), self._plan.cleanable.end_offset]
         for source, end in zip(sources, ends, strict=True):
             if end <= start:
                 continue
@@ -242,7 +242,7 @@ class _Pass:
                 latest.end_offset = max(latest.end_offset, header.next_offset)
             latest.end_offset = max(latest.end_offset, end)
 
-    def _clean_group(self, group: Sequence[Segment], sieve: Sieve) -> None:
+    def _clean_group(self, group: Sequence[Segment], batch_filter: CompactionFilter) -> None:
         """Write what stays of neighbouring segments into one."""
         plan = self._plan
         interval = plan.settings.index_interval_bytes
@@ -255,11 +255,11 @@ class _Pass:
                 self._cleaned.read_bytes += header.size_bytes
                 is_end = source is last and position + header.size_bytes == source.size
                 try:
-                    kept = sieve.sift(header, block, at, keep_end=is_end)
+                    kept = batch_filter.filter_batch(header, block, at, keep_end=is_end)
                 except ProtocolError as error:
                     raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error
-                if sieve.ended is not None:
-                    target.aborted.append(sieve.ended)
+                if batch_filter.ended is not None:
+                    target.aborted.append(batch_filter.ended)
                 if kept is None:
                     continue
                 written += kept
@@ -332,15 +332,15 @@ def _remove_cleaned(plan: Plan) -> None:
 
 def _remove_later(log: PartitionLog, segments: Sequence[Segment]) -> None:
     """Delete files when no reader needs them any more, in a thread: large ones take their time."""
-    home = log.home
+    environment = log.environment
 
     def remove() -> None:
         for segment in segments:
             segment.remove()
 
-    home.background.later(
+    environment.background.later(
         log.settings.file_delete_delay_ms,
-        lambda: home.background.run(remove, lambda _: None, home.on_failure),
+        lambda: environment.background.run(remove, lambda _: None, environment.on_failure),
     )
 
 

@@ -16,7 +16,7 @@ from ottla.protocol.wire.records import build_batch, read_keys, read_records
 from ottla.storage.compaction.offset_map import OffsetMap, give_way
 from ottla.storage.log.aborted import Aborted
 from ottla.storage.log.producers import LastEntry
-from ottla.storage.log.validate import rebuild
+from ottla.storage.log.validation import rebuild
 
 
 class Transactions:
@@ -73,7 +73,7 @@ def kind_of(block: bytes, at: int, header: BatchHeader) -> ControlType | None:
     return None if record is None else control_type(record)
 
 
-class Sieve:
+class CompactionFilter:
     """What one pass keeps, told to go through the batches in order."""
 
     __slots__ = ("_delete_retention_ms", "_end_offset", "_last_entries", "_latest", "_now_ms", "_transactions", "ended")
@@ -95,9 +95,9 @@ class Sieve:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self.ended: Aborted | None = None
-        """What the batch that `sift` has seen last adds to the index of aborted transactions."""
+        """What the batch that `filter_batch` has seen last adds to the index of aborted transactions."""
 
-    def sift(
+    def filter_batch(
         self, header: BatchHeader, block: bytes, at: int, *, keep_end: bool = False
     ) -> bytearray | memoryview | None:
         """What stays of the batch at a position: the same bytes, a smaller batch, only a header, or nothing.

@@ -8,7 +8,7 @@ import logging
 from functools import partial
 from time import monotonic, sleep
 
-from ottla.storage.compaction.cleanable import look
+from ottla.storage.compaction.cleanable import find_cleanable_range
 from ottla.storage.compaction.cleaner import Cleaned, CleaningAborted, Plan, clean, install, plan
 from ottla.storage.directories.log_directory import LogDirectory, Name
 from ottla.storage.directories.logs import Logs
@@ -64,9 +64,9 @@ class Compaction:
                 for name, log in directory.logs.items():
                     if not log.settings.compact or name in self.uncleanable:
                         continue
-                    dirt = look(log, directory.cleaned_to.get(name), now_ms)
-                    if dirt.is_due(log.settings) and (best is None or dirt.ratio > best[0]):
-                        best = dirt.ratio, directory, log
+                    cleanable = find_cleanable_range(log, directory.cleaned_to.get(name), now_ms)
+                    if cleanable.is_due(log.settings) and (best is None or cleanable.ratio > best[0]):
+                        best = cleanable.ratio, directory, log
         if best is None:
             return False
         _, directory, log = best
@@ -74,7 +74,7 @@ class Compaction:
         if work is None:
             return False
         self._running = log, work
-        log.home.background.run(
+        log.environment.background.run(
             partial(self._clean, work), partial(self._install, directory, log), partial(self._failed, directory)
         )
         return True
@@ -104,7 +104,7 @@ class Compaction:
             cleaned_to = install(log, result)
             if cleaned_to is not None:
                 settled = partial(self._settled, directory, name, cleaned_to)
-                log.home.background.run(result.settle, settled, partial(self._failed, directory))
+                log.environment.background.run(result.settle, settled, partial(self._failed, directory))
                 return
         elif isinstance(result, CleaningAborted):
             logger.info("%s was not cleaned: %s", log, result)

@@ -38,7 +38,7 @@ from ottla.storage.directories.node_files import (
     write_clean_shutdown,
 )
 from ottla.storage.disk import Disk
-from ottla.storage.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, make_files, open_log, plan_log
+from ottla.storage.log.opening import DEFAULT_PRODUCER_EXPIRATION_MS, create_files, open_log, plan_log
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.scan import CorruptLog
 from ottla.storage.log.segment import Segment
@@ -74,7 +74,7 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.meta = meta
-        self.home = LogEnvironment(disk=disk, background=background, random=random, on_failure=self.fail)
+        self.environment = LogEnvironment(disk=disk, background=background, random=random, on_failure=self.fail)
         self.logs: dict[Name, PartitionLog] = {}
         self.futures: dict[Name, PartitionLog] = {}
         """Logs that become their partition's when they have caught up with the one in another directory."""
@@ -93,11 +93,11 @@ class LogDirectory:
         self.producer_expiration_ms = producer_expiration_ms
         self._known_points: dict[Name, int] = {}
         """The recovery points that may be on disk."""
-        self._unmade: deque[PartitionLog] = deque()
+        self._planned: deque[PartitionLog] = deque()
         """New logs whose files are to be made."""
-        self._is_making = False
+        self._is_creating = False
         self._is_syncing_names = False
-        self._making_lock = Lock()
+        self._creation_lock = Lock()
         self._checkpoint_lock = Lock()
         self._checkpoints_made = 0
         self._checkpoints_written: dict[str, int] = {}
@@ -111,7 +111,7 @@ class LogDirectory:
 
     def load(self, settings_of: Callable[[str], LogSettings], now_ms: int) -> None:
         """Open all logs. A failing disk takes the directory offline and nothing else down."""
-        disk = self.home.disk
+        disk = self.environment.disk
         try:
             names = disk.names(self.path)
             self.broker_epoch = read_clean_shutdown(disk, self.path)
@@ -142,14 +142,14 @@ class LogDirectory:
             return
         path = f"{self.path}/{name}"
         if role is Role.DELETED:
-            self.home.background.later(0, lambda: self._remove_folder(path))
+            self.environment.background.later(0, lambda: self._remove_folder(path))
             return
         if role is Role.STRAY or topic == METADATA_TOPIC:
             return
         key = topic, partition
         try:
             log = open_log(
-                self.home,
+                self.environment,
                 path,
                 topic,
                 partition,
@@ -158,7 +158,7 @@ class LogDirectory:
                 now_ms=now_ms,
                 recovery_point=points.get(key, 0),
                 log_start_offset=starts.get(key, 0),
-                topic_id=read_topic_id(self.home.disk, path),
+                topic_id=read_topic_id(self.environment.disk, path),
                 producer_expiration_ms=self.producer_expiration_ms,
             )
         except CorruptLog as error:
@@ -192,46 +192,53 @@ class LogDirectory:
             # That of a deleted topic of the same name would make a start trust bytes that were never synced.
             self.checkpoint_recovery_points(wait=True)
         log = plan_log(
-            self.home, path, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
+            self.environment,
+            path,
+            topic,
+            partition,
+            settings,
+            now_ms=now_ms,
+            start_offset=start_offset,
+            topic_id=topic_id,
         )
-        log.active.make = partial(self._make_files, log, log.active)
-        self._unmade.append(log)
-        if not self._is_making:
-            self._is_making = True
-            self.home.background.later(_TOGETHER_MS, self._make_all)
+        log.active.create_planned_files = partial(self._create_files, log, log.active)
+        self._planned.append(log)
+        if not self._is_creating:
+            self._is_creating = True
+            self.environment.background.later(_TOGETHER_MS, self._create_planned_in_background)
         if self.failure is not None:  # it was made at once, or rather was not
             raise self.failure
         (self.futures if future else self.logs)[topic, partition] = log
         return log
 
-    def _make_all(self) -> None:
+    def _create_planned_in_background(self) -> None:
         """Make the files of all logs that have none yet, in a thread."""
-        self.home.background.run(self._make_unmade, self._made, self.fail)
+        self.environment.background.run(self._create_planned, self._on_planned_created, self.fail)
 
-    def _make_unmade(self) -> None:
-        while self._unmade:
-            self._unmade.popleft().make()
+    def _create_planned(self) -> None:
+        while self._planned:
+            self._planned.popleft().ensure_files()
 
-    def _made(self, _: None) -> None:
-        self._is_making = False
-        if self._unmade:
-            self._is_making = True
-            self._make_all()
+    def _on_planned_created(self, _: None) -> None:
+        self._is_creating = False
+        if self._planned:
+            self._is_creating = True
+            self._create_planned_in_background()
 
-    def _make_files(self, log: PartitionLog, segment: Segment) -> None:
-        with self._making_lock:
-            if segment.make is None:
+    def _create_files(self, log: PartitionLog, segment: Segment) -> None:
+        with self._creation_lock:
+            if segment.create_planned_files is None:
                 return  # another thread was faster
-            make_files(log)
-            segment.make = None
+            create_files(log)
+            segment.create_planned_files = None
 
     def _unplan(self, log: PartitionLog) -> bool:
         """See that a log's files are not made any more; False if they have been."""
-        if log.active.make is None:
+        if log.active.create_planned_files is None:
             return False
-        with self._making_lock:
-            was_planned = log.active.make is not None
-            log.active.make = None
+        with self._creation_lock:
+            was_planned = log.active.create_planned_files is not None
+            log.active.create_planned_files = None
             return was_planned
 
     def delete(self, log: PartitionLog) -> None:
@@ -246,9 +253,9 @@ class LogDirectory:
         self._mark(log, Role.DELETED, wait=False)
         self._sync_names_soon()
         self._forget(log)
-        self.home.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
+        self.environment.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
 
-    def set_aside(self, log: PartitionLog) -> None:
+    def mark_stray(self, log: PartitionLog) -> None:
         """Take a log out of service that no topic knows any more, and keep its files for people to look at.
 
         The new name is synced later, as that of a deleted log: the next start finds the log stray once more.
@@ -306,7 +313,7 @@ class LogDirectory:
             self.checkpoint_high_watermarks(wait=True)
             self.checkpoint_cleaned(wait=True)
             if self.is_online:
-                write_clean_shutdown(self.home.disk, self.path, broker_epoch)
+                write_clean_shutdown(self.environment.disk, self.path, broker_epoch)
         except OSError as error:
             self.fail(error)
 
@@ -325,7 +332,7 @@ class LogDirectory:
         self._checkpoints_made += 1
         work = partial(self._write_checkpoint, name, offsets, self._checkpoints_made)
         if not wait:
-            self.home.background.run(work, _done, self.fail)
+            self.environment.background.run(work, _done, self.fail)
             return
         try:
             work()
@@ -336,17 +343,17 @@ class LogDirectory:
         with self._checkpoint_lock:
             # Whoever waited for one, after a truncation, must not find it replaced by one that was made before.
             if number > self._checkpoints_written.get(name, 0):
-                write_checkpoint(self.home.disk, f"{self.path}/{name}", offsets)
+                write_checkpoint(self.environment.disk, f"{self.path}/{name}", offsets)
                 self._checkpoints_written[name] = number
 
     def _sync_names_soon(self) -> None:
         if not self._is_syncing_names:
             self._is_syncing_names = True
-            self.home.background.later(_TOGETHER_MS, self._sync_names)
+            self.environment.background.later(_TOGETHER_MS, self._sync_names)
 
     def _sync_names(self) -> None:
         self._is_syncing_names = False
-        self.home.background.run(partial(self.home.disk.sync_dir, self.path), _done, self.fail)
+        self.environment.background.run(partial(self.environment.disk.sync_dir, self.path), _done, self.fail)
 
     def _mark(self, log: PartitionLog, role: Role, *, wait: bool = True) -> None:
         self._rename(log, marked_directory_name(log.topic, log.partition, role, self._unique()), wait=wait)
@@ -354,10 +361,10 @@ class LogDirectory:
     def _rename(self, log: PartitionLog, name: str, *, wait: bool = True) -> None:
         path = f"{self.path}/{name}"
         try:
-            log.make()
-            self.home.disk.rename(log.directory, path)
+            log.ensure_files()
+            self.environment.disk.rename(log.directory, path)
             if wait:
-                self.home.disk.sync_dir(self.path)
+                self.environment.disk.sync_dir(self.path)
         except OSError as error:
             self.fail(error)
             raise
@@ -373,7 +380,7 @@ class LogDirectory:
         self.cleaned_to.pop(key, None)
 
     def _unique(self) -> str:
-        return UUID(int=self.home.random.getrandbits(128), version=4).hex
+        return UUID(int=self.environment.random.getrandbits(128), version=4).hex
 
     def _remove(self, log: PartitionLog) -> None:
         # Others may refer to the log for long, and a file that is open takes room on the disk.
@@ -381,7 +388,7 @@ class LogDirectory:
         self._remove_folder(log.directory)
 
     def _remove_folder(self, path: str) -> None:
-        self.home.background.run(partial(_remove_tree, self.home.disk, path), _done, self.fail)
+        self.environment.background.run(partial(_remove_tree, self.environment.disk, path), _done, self.fail)
 
 
 def _remove_tree(disk: Disk, path: str) -> None:

@@ -136,7 +136,7 @@ class Logs:
                     directory.delete(log)
             directory.corrupt.pop((topic, partition), None)
 
-    def set_aside(self, is_stray: Callable[[PartitionLog], bool]) -> list[PartitionLog]:
+    def mark_strays(self, is_stray: Callable[[PartitionLog], bool]) -> list[PartitionLog]:
         """Take the logs out of service that are stray, and keep their files; returns these logs."""
         stray: list[tuple[LogDirectory, PartitionLog]] = []
         for directory in self.directories:
@@ -149,7 +149,7 @@ class Logs:
             if directory.is_online:
                 self.on_change(log)
                 try:
-                    directory.set_aside(log)
+                    directory.mark_stray(log)
                 except OSError as error:  # the directory is offline now, and its other logs stay as they are
                     logger.error("%s could not be set aside: %s", log, error)
                 else:
@@ -175,7 +175,7 @@ class Logs:
         for number in touched:
             self.directories[number].checkpoint_recovery_points(wait=True)
 
-    def begin_anew(self, topic: str, partition: int, offset: int, *, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int, *, now_ms: int) -> None:
         """Drop all that a log has and let it begin at an offset, as a follower does that has nothing its leader has."""
         log, directory = self.get(topic, partition), self.directory_of(topic, partition)
         assert log is not None, f"{topic}-{partition} has no log to begin anew"
@@ -191,7 +191,7 @@ class Logs:
             try:
                 removed += remove_expired(log, now_ms)
             except OSError as error:
-                log.home.on_failure(error)
+                log.environment.on_failure(error)
         return removed
 
     def flush_by_time(self, now_ms: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 
-class Where(NamedTuple):
+class LogLocation(NamedTuple):
     """The segment that is written to, and the log's directory."""
 
     active: Segment
@@ -30,10 +30,10 @@ class Flush:
     """What one sync takes: gathered by the log's owner, run in a thread, which touches nothing of the log."""
 
     def __init__(self, log: PartitionLog, *, names: bool = True) -> None:
-        self._disk: Disk = log.home.disk
+        self._disk: Disk = log.environment.disk
         self._directory = log.directory
         self._names = names
-        self.where = Where(log.active, log.directory)
+        self.location = LogLocation(log.active, log.directory)
         self._epochs: LeaderEpochs = log.epochs
         self.end_offset = log.log_end_offset
         # When the recovery point is a segment's base, the segment before may have got its last index entries since.
@@ -64,15 +64,24 @@ class Flush:
 class Flusher:
     """The flushes of one log: one at a time, and another after it for whoever asked too late for the first."""
 
-    __slots__ = ("_again", "_log", "_named", "_over", "_running", "_stale", "_waiting", "failure")
+    __slots__ = (
+        "_is_closed",
+        "_is_due_again",
+        "_is_running",
+        "_is_stale",
+        "_log",
+        "_names_synced_at",
+        "_waiting",
+        "failure",
+    )
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
-        self._running = False
-        self._again = False
-        self._stale = False
-        self._over = False
-        self._named: Where | None = None
+        self._is_running = False
+        self._is_due_again = False
+        self._is_stale = False
+        self._is_closed = False
+        self._names_synced_at: LogLocation | None = None
         """Where the log was when its names were synced: they are durable for as long as it is there."""
         self._waiting: tuple[tuple[int, Callable[[], None]], ...] = ()
         self.failure: OSError | None = None
@@ -80,16 +89,16 @@ class Flusher:
 
     def start(self) -> None:
         """Sync what is there now, after the sync that may be under way."""
-        if self._over:
+        if self._is_closed:
             return
-        if self._running:
-            self._again = True
+        if self._is_running:
+            self._is_due_again = True
             return
-        self._running = True
-        self._again = self._stale = False
+        self._is_running = True
+        self._is_due_again = self._is_stale = False
         log = self._log
-        names = self._named != Where(log.active, log.directory)
-        log.home.background.run(Flush(log, names=names).run, self._done, self._failed)
+        names = self._names_synced_at != LogLocation(log.active, log.directory)
+        log.environment.background.run(Flush(log, names=names).run, self._done, self._failed)
 
     def when_durable(self, offset: int, action: Callable[[], None]) -> None:
         """Call the action once all below the offset is durable."""
@@ -100,14 +109,14 @@ class Flusher:
         self._waiting += ((offset, action),)
         self.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Begin no more syncs: the log is out of service, and its files may go."""
-        self._over = True
+        self._is_closed = True
 
-    def truncated(self) -> None:
+    def on_truncated(self) -> None:
         """The log was cut: a sync under way may have seen what is gone, and not what comes in its place."""
-        self._stale = True
-        self._named = None
+        self._is_stale = True
+        self._names_synced_at = None
         end = self._log.log_end_offset
         self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] <= end)
 
@@ -115,19 +124,19 @@ class Flusher:
         # What the disk did not take may be gone from memory too, so that a second try would prove nothing.
         self.failure = error
         self._waiting = ()
-        self._log.home.on_failure(error)
+        self._log.environment.on_failure(error)
 
     def _done(self, flush: Flush) -> None:
-        self._running = False
+        self._is_running = False
         log = self._log
-        if not self._stale:
-            self._named = flush.where
+        if not self._is_stale:
+            self._names_synced_at = flush.location
             log.recovery_point = max(log.recovery_point, flush.end_offset)
             ready = [action for offset, action in self._waiting if offset <= flush.end_offset]
             self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] > flush.end_offset)
             for action in ready:
                 action()
-        if self._waiting or self._again:
+        if self._waiting or self._is_due_again:
             self.start()
 
 

@@ -111,13 +111,25 @@ class Index:
                 return keys[at], values[at]
         return None
 
-    def truncate_keys(self, key: int) -> None:
-        """Drop the entries whose key is the given one or above."""
-        self._truncate(key, column=0)
-
-    def truncate_values(self, value: int) -> None:
-        """Drop the entries whose value is the given one or above."""
-        self._truncate(value, column=1)
+    def truncate(self, value: int) -> None:
+        """Drop the entries whose value is the given one or greater."""
+        keys, values = self._keys, self._values
+        if keys and values:
+            kept = bisect_left(values, value)
+            del keys[kept:], values[kept:]
+            if kept:
+                return
+        low, block = self._block_around(value - 1, column=1)
+        kept = low + self._up_to(block, value - 1, column=1)
+        if kept == self._stored_count():
+            return
+        self._block = None
+        file = self._disk.open(self.path)
+        try:
+            self._disk.truncate(file, kept * self._layout.entry.size)
+        finally:
+            self._disk.close(file)
+        self._stored = kept
 
     def clear(self) -> None:
         """Drop all entries."""
@@ -168,25 +180,6 @@ class Index:
         # Kafka writes into files that are filled with zeros up to their greatest size, and cuts them at a clean stop.
         if len(self) > 1 and self.last() == (0, 0):
             raise CorruptIndex(f"{self.path} ends in zeros")
-
-    def _truncate(self, bound: int, column: int) -> None:
-        tail = (self._keys, self._values)[column]
-        if tail and self._keys is not None and self._values is not None:
-            at = bisect_left(tail, bound)
-            del self._keys[at:], self._values[at:]
-            if at:
-                return
-        low, block = self._block_around(bound - 1, column)
-        keep = low + self._up_to(block, bound - 1, column)
-        if keep == self._stored_count():
-            return
-        self._block = None
-        file = self._disk.open(self.path)
-        try:
-            self._disk.truncate(file, keep * self._layout.entry.size)
-        finally:
-            self._disk.close(file)
-        self._stored = keep
 
     def _block_around(self, bound: int, column: int) -> tuple[int, bytes]:
         """Stored entries, with the number of the first; among them is the last one not above the bound, if any is."""

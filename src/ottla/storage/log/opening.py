@@ -39,7 +39,7 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 def create_log(
-    home: LogEnvironment,
+    environment: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -51,14 +51,14 @@ def create_log(
 ) -> PartitionLog:
     """A new, empty log in a directory of its own."""
     log = plan_log(
-        home, directory, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
+        environment, directory, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
     )
-    make_files(log)
+    create_files(log)
     return log
 
 
 def plan_log(
-    home: LogEnvironment,
+    environment: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -68,24 +68,24 @@ def plan_log(
     start_offset: int = 0,
     topic_id: bytes | None = None,
 ) -> PartitionLog:
-    """A new, empty log as it will be when `make_files` has made its directory."""
-    segment = Segment.plan(home.disk, directory, start_offset, now_ms=now_ms)
-    return _log(home, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
+    """A new, empty log as it will be when `create_files` has made its directory."""
+    segment = Segment.plan(environment.disk, directory, start_offset, now_ms=now_ms)
+    return _log(environment, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
 
 
-def make_files(log: PartitionLog) -> None:
+def create_files(log: PartitionLog) -> None:
     """Make the directory of a new log, with what is in it. Its topic's id is durable when this returns.
 
     The log's file is not kept open: many logs may be made at once, and few of them be used soon.
     """
-    log.home.disk.make_dir(log.directory)
-    log.active.make_files(log.settings.preallocated_bytes)
+    log.environment.disk.make_dir(log.directory)
+    log.active.create_files(log.settings.preallocated_bytes)
     if log.topic_id is not None:
-        write_topic_id(log.home.disk, log.directory, log.topic_id)
+        write_topic_id(log.environment.disk, log.directory, log.topic_id)
 
 
 def open_log(
-    home: LogEnvironment,
+    environment: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -99,7 +99,7 @@ def open_log(
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
     """The log in a directory. `clean` says that whoever wrote it last stopped in order."""
-    disk = home.disk
+    disk = environment.disk
     names = set(disk.names(directory))
     if any(name.endswith((DELETED, CLEANED, SWAP, ".tmp")) for name in names):
         _tidy(disk, directory, names)
@@ -108,7 +108,7 @@ def open_log(
     segments = found or [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
     start = max(log_start_offset, segments[0].base_offset)
     epochs = _read_epochs(disk, directory)
-    log = _log(home, directory, topic, partition, settings, segments, epochs, start, topic_id)
+    log = _log(environment, directory, topic, partition, settings, segments, epochs, start, topic_id)
     log.recovery_point = recovery_point
     clean = not found or (clean and _find_end(log, names))
     if not clean:
@@ -127,7 +127,7 @@ def open_log(
 
 
 def _log(
-    home: LogEnvironment,
+    environment: LogEnvironment,
     directory: str,
     topic: str,
     partition: int,
@@ -138,7 +138,7 @@ def _log(
     topic_id: bytes | None,
 ) -> PartitionLog:
     return PartitionLog(
-        home,
+        environment,
         directory,
         topic,
         partition,
@@ -245,7 +245,7 @@ def _drop_strange_epoch(log: PartitionLog, epoch: int, *, now_ms: int, expiratio
 
 def _cut(log: PartitionLog, number: int, position: int) -> None:
     """Drop the end of a segment and the segments behind it. If power is lost again meanwhile, no gap is left."""
-    disk, segment = log.home.disk, log.segments[number]
+    disk, segment = log.environment.disk, log.segments[number]
     # Nothing is right about a segment that does not begin where the one in front of it ends.
     keep = number + 1 if segment.base_offset == log.log_end_offset or position else number
     for lost in reversed(log.segments[keep:]):
@@ -279,7 +279,7 @@ def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
                 fallen_to = header.leader_epoch if epoch > header.leader_epoch else NO_LEADER_EPOCH
                 what = f"offset {header.base_offset} of epoch {header.leader_epoch} after {expected - 1} of {epoch}"
                 raise CorruptLog(segment.path(LOG_SUFFIX), position, what)
-            segment.note(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            segment.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if header.last_offset < log.log_start_offset:
                 header = header._replace(producer_id=NO_PRODUCER_ID)  # forgotten, as in `rebuild_producers`
             log.replay(block, at, header)
@@ -318,10 +318,10 @@ def _walk(segment: Segment, verified_to: int) -> Iterator[tuple[int, BatchHeader
 def _remove_stray_snapshots(log: PartitionLog) -> None:
     """Every stop leaves a snapshot; those that are no segment's are worth nothing any more once a newer one is."""
     kept = {log.log_end_offset, *(segment.base_offset for segment in log.segments)}
-    for name in log.home.disk.names(log.directory):
+    for name in log.environment.disk.names(log.directory):
         offset = snapshot_offset(name)
         if offset is not None and offset not in kept:
-            log.home.disk.remove(f"{log.directory}/{name}")
+            log.environment.disk.remove(f"{log.directory}/{name}")
 
 
 def _tidy(disk: Disk, directory: str, names: set[str]) -> None:

@@ -33,7 +33,6 @@ from ottla.storage.log.verification import Guard, Guards
 
 logger = logging.getLogger(__name__)
 
-LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 MAX_PRODUCER_EPOCH: Final = 0x7FFF
 _EPOCH_BUMPING_VERSION: Final = 2
 
@@ -63,7 +62,7 @@ class LastEntry(NamedTuple):
 
 
 _CLIENT: Final = Origin.CLIENT
-_NOBODY: Final = Producer(NO_PRODUCER_ID)
+_UNKNOWN_PRODUCER: Final = Producer(NO_PRODUCER_ID)
 
 
 class Producers:
@@ -89,11 +88,6 @@ class Producers:
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
-
-    def duplicate_of(self, header: BatchHeader) -> BatchSeen | None:
-        """The batch among the producer's last five that this one repeats: same epoch, same sequences."""
-        producer = self._producers.get(header.producer_id)
-        return None if producer is None else _find_duplicate(producer, header)
 
     def check(self, header: BatchHeader, origin: Origin) -> BatchSeen | None:
         """Raise unless this data batch may be appended. What a client's batch repeats is returned: do not append it."""
@@ -162,9 +156,9 @@ class Producers:
         if not self.is_open(producer_id, epoch):
             self.guards.check_current(producer_id, guard)
 
-    def begin(self, origin: Origin) -> "Changes":
+    def begin(self, origin: Origin) -> "ProducerChanges":
         """Start an append of several batches, or of markers."""
-        return Changes(self, origin)
+        return ProducerChanges(self, origin)
 
     def _begin_transaction(self, first_offset: int, producer_id: int) -> None:
         assert not self._open or first_offset > next(reversed(self._open)), "transactions begin in the log's order"
@@ -181,11 +175,6 @@ class Producers:
         """Close a transaction. Comes after the index of aborted ones was written: until then it must stay unstable."""
         del self._open[completed.first_offset]
         self.ended[completed.first_offset] = completed.last_offset
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the earliest open transaction begins; compaction stops there."""
-        return next(iter(self._open)) if self._open else None
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -209,21 +198,10 @@ class Producers:
         self.on_high_watermark(offset)
         self.map_end_offset = max(self.map_end_offset, offset)
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        producer = self._producers.get(producer_id)
-        return producer is not None and producer.transaction_start is not None
-
     def open_transactions(self) -> Iterator[tuple[int, Producer]]:
         """First offset and producer of each open transaction, earliest first."""
         for first_offset, producer_id in self._open.items():
             yield first_offset, self._producers[producer_id]
-
-    def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
-        """Whether the earliest open transaction had no record for longer than a coordinator would have let it live."""
-        for _, producer in self.open_transactions():
-            last = producer.last_timestamp
-            return last > 0 and now_ms - last > max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-        return False
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were idle for so long and have no open transaction; how many there were."""
@@ -261,7 +239,7 @@ class Producers:
         }
 
 
-class Changes:
+class ProducerChanges:
     """What an append will change, once it is written: checked batch by batch, in effect after `commit`.
 
     Each producer's changes start from a copy without batches, as in Kafka: it decides what an unknown producer that
@@ -280,7 +258,7 @@ class Changes:
 
     def add(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> BatchSeen | None:
         """A data batch: raises if it may not be appended. When a repeat is returned, the append must be given up."""
-        current = self._producers.get(header.producer_id) or _NOBODY
+        current = self._producers.get(header.producer_id) or _UNKNOWN_PRODUCER
         if self._origin is _CLIENT and (seen := _find_duplicate(current, header)):
             return seen
         updated = self._copy_of(header.producer_id, current)
@@ -307,7 +285,7 @@ class Changes:
         """
         assert transaction_version is not None or self._origin is Origin.REPLICATION, "a marker of unknown version"
         producer_id, epoch = header.producer_id, header.producer_epoch
-        updated = self._copy_of(producer_id, self._producers.get(producer_id) or _NOBODY)
+        updated = self._copy_of(producer_id, self._producers.get(producer_id) or _UNKNOWN_PRODUCER)
         _check_marker_epoch(updated, epoch, self._origin, transaction_version or 0)
         _check_coordinator(updated, coordinator_epoch, self._origin)
         completed = None

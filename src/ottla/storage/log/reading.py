@@ -4,7 +4,7 @@ Ranges start with a whole batch and may end inside one, as a consumer is used to
 the reader's isolation sets. Records are decoded only to find one by its timestamp.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.protocol.errors import OffsetOutOfRange
@@ -111,16 +111,6 @@ def aborted_between(log: PartitionLog, offset: int, upper_bound: int) -> list[Ab
     return collected
 
 
-def find_by_timestamp(log: PartitionLog, timestamp: int) -> Location | None:
-    """The first record that is not older than the timestamp."""
-    return _first(searches(log, timestamp))
-
-
-def find_latest_timestamp(log: PartitionLog) -> Location | None:
-    """The first record with the largest timestamp of the log."""
-    return _first(searches_for_latest(log))
-
-
 def searches(log: PartitionLog, timestamp: int) -> Iterator["Search"]:
     """Where the first record that is not older may be: the first search that finds one has it.
 
@@ -155,7 +145,7 @@ class Search:
     It holds what it needs of the segment, so that all but its making may be done in a thread, a part at a time.
     """
 
-    __slots__ = ("_batches", "_file", "_first_offset", "_is_for_largest", "_timestamp", "found")
+    __slots__ = ("_batches", "_file", "_first_offset", "_is_for_largest", "_timestamp", "location")
 
     def __init__(
         self, segment: Segment, from_offset: int, timestamp: int, first_offset: int, *, largest: bool = False
@@ -166,7 +156,7 @@ class Search:
         self._timestamp = timestamp
         self._first_offset = first_offset
         self._is_for_largest = largest
-        self.found: Location | None = None
+        self.location: Location | None = None
 
     def walk(self, max_bytes: int | None = None) -> bool:
         """Look at about so many bytes of batches, or at all; whether the search is over. Raises CorruptLog."""
@@ -177,7 +167,7 @@ class Search:
                     self._look_into(header, block, at)
                 except ProtocolError as error:
                     raise CorruptLog(self._file.path, position, str(error)) from error
-                if self.found is not None and not self._is_for_largest:
+                if self.location is not None and not self._is_for_largest:
                     return True
             if left is not None:
                 left -= header.size_bytes
@@ -188,18 +178,10 @@ class Search:
     def _look_into(self, header: BatchHeader, block: bytes, at: int) -> None:
         for offset, timestamp, _, _ in read_keys(block, at, header):
             if timestamp >= self._timestamp and offset >= self._first_offset:
-                self.found = Location(offset, timestamp, max(header.leader_epoch, NO_LEADER_EPOCH))
+                self.location = Location(offset, timestamp, max(header.leader_epoch, NO_LEADER_EPOCH))
                 if not self._is_for_largest:
                     return
                 self._timestamp = timestamp + 1
-
-
-def _first(plan: Iterable[Search]) -> Location | None:
-    for search in plan:
-        search.walk()
-        if search.found is not None:
-            return search.found
-    return None
 
 
 def earliest(log: PartitionLog) -> Location:

@@ -1,7 +1,7 @@
-"""One segment: a file of batches with its indexes, from a base offset up to the next segment's.
+"""One segment of a log: a file of batches and its indexes, from its base offset to the next segment's.
 
-A segment that nobody reads or writes is a few numbers: its file is opened, and its indexes looked at, when needed.
-Positions are bytes in the `.log` file. Only the newest segment of a log is appended to.
+An idle segment is a few numbers in memory: its file is opened, and its indexes are read, on first use. Positions are
+bytes in the `.log` file. Only the last segment of a log, the active one, is appended to.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,43 +27,38 @@ TIME_INDEX_SUFFIX = ".timeindex"
 SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 DELETED = ".deleted"
-"""No longer part of the log; the files go after `file.delete.delay.ms`."""
+"""No longer part of the log. The files are deleted after `file.delete.delay.ms`."""
 CLEANED = ".cleaned"
-"""Being written by the cleaner: worth nothing after a crash."""
+"""The cleaner is writing the segment; after a crash it is deleted."""
 SWAP = ".swap"
-"""Complete, and about to replace the segments whose offsets it covers: after a crash that is carried through."""
+"""Complete, and about to replace the segments whose offsets it covers. After a crash, the start completes the swap."""
 
 _UNKNOWN = -2
 """A timestamp that was not looked up yet."""
 
-_HELD_BYTES = 1024
-"""Up to here the last batch is kept at hand: whoever reads as records come asks for nothing else."""
+_CACHED_TAIL_BYTES = 1024
+"""The last batch is kept in memory up to this size: consumers at the end of the log read nothing else."""
 _SEARCH_BYTES = 4096 + HEADER_BYTES
 
 
-class Found(NamedTuple):
-    """Where a batch lies."""
+class BatchPosition(NamedTuple):
+    """Where a batch is in its segment's file."""
 
     position: int
     size: int
     base_offset: int
 
 
-def segment_path(directory: str, base_offset: int) -> str:
-    """The path of a segment's files, without their suffixes."""
-    return f"{directory}/{base_offset:020d}"
-
-
 class Segment:
-    """One segment of a log. `rename`, `remove` and `append` change files; nothing here syncs but `sync`."""
+    """One segment of a log. Only `sync` waits for the disk."""
 
     __slots__ = (
         "_aborted",
         "_disk",
         "_file",
         "_first_timestamp",
+        "_indexed_since_spill",
         "_max_timestamp",
-        "_noted",
         "_offset_of_max_timestamp",
         "_offsets",
         "_tail",
@@ -71,10 +66,10 @@ class Segment:
         "_times",
         "_unindexed_bytes",
         "base_offset",
+        "create_planned_files",
         "created_ms",
         "directory",
         "known_size",
-        "make",
         "suffix",
     )
 
@@ -87,7 +82,7 @@ class Segment:
         self.suffix = suffix
         self.created_ms = created_ms
         self.known_size = size
-        """The size, as far as it was looked up; else -1."""
+        """The size, or -1 if it was not looked up yet."""
         self._file: LogFile | None = None
         self._offsets: Index | None = None
         self._times: Index | None = None
@@ -96,18 +91,18 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp = _UNKNOWN
         self._unindexed_bytes = 0
-        self._noted = 0
-        """How many batches were named in the indexes since these were last looked at for being full."""
+        self._indexed_since_spill = 0
+        """Batches added to the indexes since the last spill."""
         self._time_in_index = _UNKNOWN
-        """The latest timestamp that the index by time has."""
+        """The latest timestamp in the time index."""
         self._tail: tuple[int, int, int, int, bytes | None] | None = None
-        """The batch that was appended last: base offset, last offset, position, size, and its bytes if they are few."""
-        self.make: Callable[[], None] | None = None
-        """Makes the files of a segment that is only planned; None for one that has them."""
+        """The last batch appended: base offset, last offset, position, size, and its bytes if there are few."""
+        self.create_planned_files: Callable[[], None] | None = None
+        """Creates the files of a planned segment; None once they exist."""
 
     @classmethod
     def plan(cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "") -> "Segment":
-        """A new, empty segment as it will be. `make_files` is still to come: by `make`, before a file is used."""
+        """Return a new, empty segment without files. `create_planned_files` creates them before the first use."""
         segment = cls(disk, directory, base_offset, size=0, suffix=suffix, created_ms=now_ms)
         segment._max_timestamp = NO_TIMESTAMP
         return segment
@@ -116,23 +111,23 @@ class Segment:
     def create(
         cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, suffix: str = "", preallocated: int = 0
     ) -> "Segment":
-        """A new, empty segment; files left over under its name are emptied.
+        """Create an empty segment. Existing files of that name are emptied.
 
-        The log's file may be made as large as it can become (`preallocate`); what is not used is cut off at the end.
+        `preallocated` is the size of the new log file (`preallocate`); `finish` cuts off what was not used.
         """
         segment = cls.plan(disk, directory, base_offset, now_ms=now_ms, suffix=suffix)
-        segment._file = segment.make_files(preallocated)
+        segment._file = segment.create_files(preallocated)
         return segment
 
-    def make_files(self, preallocated: int = 0) -> LogFile:
-        """Make the files, empty; the log's is returned open."""
+    def create_files(self, preallocated: int = 0) -> LogFile:
+        """Create the files, empty; return the open log file."""
         disk = self._disk
         if disk.exists(self.path(ABORTED_SUFFIX)):
             disk.remove(self.path(ABORTED_SUFFIX))
-        # Kafka complains when it recovers a segment that has no indexes.
+        # Kafka logs an error when it recovers a segment without indexes.
         for index_suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             disk.close(disk.create(self.path(index_suffix)))
-        # The log comes last: a failure must not leave a segment behind that nobody knows of.
+        # The log file comes last, so that a failure does not leave a segment behind.
         path = self.path(LOG_SUFFIX)
         file = LogFile(disk, path, disk.create(path))
         if preallocated:
@@ -147,7 +142,7 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """How many bytes of the file are the log's."""
+        """The bytes of the file that hold batches."""
         if self.known_size < 0:
             self.known_size = self._disk.size_of(self.path(LOG_SUFFIX))
         return self.known_size
@@ -156,8 +151,8 @@ class Segment:
     def file(self) -> LogFile:
         file = self._file
         if file is None:
-            if self.make is not None:
-                self.make()
+            if self.create_planned_files is not None:
+                self.create_planned_files()
             path = self.path(LOG_SUFFIX)
             file = self._file = LogFile(self._disk, path, self._disk.open(path))
         return file
@@ -165,13 +160,17 @@ class Segment:
     @property
     def offsets(self) -> Index:
         if self._offsets is None:
-            self._offsets = Index(self._disk, self.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=self.make is not None)
+            self._offsets = Index(
+                self._disk, self.path(OFFSET_INDEX_SUFFIX), Layout.OFFSET, new=self.create_planned_files is not None
+            )
         return self._offsets
 
     @property
     def times(self) -> Index:
         if self._times is None:
-            self._times = Index(self._disk, self.path(TIME_INDEX_SUFFIX), Layout.TIME, new=self.make is not None)
+            self._times = Index(
+                self._disk, self.path(TIME_INDEX_SUFFIX), Layout.TIME, new=self.create_planned_files is not None
+            )
         return self._times
 
     @property
@@ -183,26 +182,26 @@ class Segment:
 
     @property
     def is_cold(self) -> bool:
-        """Whether a file must be read to tell the latest timestamp."""
+        """Whether the latest timestamp must be read from a file."""
         return self._max_timestamp == _UNKNOWN
 
     @property
     def max_timestamp(self) -> int:
-        """The latest timestamp of any record, or -1."""
+        """The largest timestamp of all records, or -1."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_timestamp
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the first batch that has the latest timestamp."""
+        """The last offset of the first batch with the largest timestamp."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._offset_of_max_timestamp
 
     @property
     def first_timestamp(self) -> int:
-        """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
+        """The max timestamp of the first batch, from which `segment.ms` counts; -1 if the segment is empty."""
         if self._first_timestamp == _UNKNOWN:
             if self.size < HEADER_BYTES:
                 return NO_TIMESTAMP
@@ -211,17 +210,17 @@ class Segment:
         return self._first_timestamp
 
     def latest_ms(self) -> int:
-        """When the newest record came: what retention by time goes by."""
+        """Return the time that `retention.ms` counts from: the largest timestamp, or else the file's modification."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def is_full(self, max_index_bytes: int) -> bool:
-        """Whether an index has reached its greatest size."""
+        """Return whether an index has reached its maximum size."""
         return max(self.offsets.size_bytes, self.times.size_bytes) + 12 > max_index_bytes
 
     def fits(self, offset: int) -> bool:
-        """Whether an offset can be told from the base in 31 bits."""
+        """Return whether an offset is within 31 bits of the base offset."""
         return 0 <= offset - self.base_offset <= MAX_INT32
 
     def append(
@@ -232,14 +231,14 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end. When the disk fails, nothing has changed."""
+        """Write one batch at the end. If the disk fails, the segment is unchanged."""
         position = self.known_size
         if position < 0:
             position = self.size
         file = self._file
         if file is None:
             file = self.file
-        if self._noted >= SPILL_ENTRIES:
+        if self._indexed_since_spill >= SPILL_ENTRIES:
             self._spill()
         size = len(data)
         if position + size > file.reserved:
@@ -250,9 +249,9 @@ class Segment:
         except OSError:
             self._drop_tail()
             raise
-        self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
+        self.index_batch(position, size, last_offset, max_timestamp, index_interval_bytes)
         self.known_size = position + size
-        self._tail = base_offset, last_offset, position, size, bytes(data) if size <= _HELD_BYTES else None
+        self._tail = base_offset, last_offset, position, size, bytes(data) if size <= _CACHED_TAIL_BYTES else None
 
     def append_block(
         self,
@@ -260,7 +259,7 @@ class Segment:
         batches: list[tuple[int, int, int]],
         index_interval_bytes: int,
     ) -> None:
-        """Write several batches at once; each is told by its size, last offset and max timestamp."""
+        """Write several batches at once, given the size, last offset and max timestamp of each."""
         position = self.size
         self._tail = None
         self._spill()
@@ -273,12 +272,14 @@ class Segment:
             self._drop_tail()
             raise
         for size, last_offset, max_timestamp in batches:
-            self.note(position, size, last_offset, max_timestamp, index_interval_bytes)
+            self.index_batch(position, size, last_offset, max_timestamp, index_interval_bytes)
             position += size
         self.known_size = position
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
-        """Take a batch into the indexes, which name about one batch in each interval."""
+    def index_batch(
+        self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Add a batch to the indexes, which have about one entry for each `index.interval.bytes`."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         if max_timestamp > self._max_timestamp:
@@ -290,16 +291,18 @@ class Segment:
             self.offsets.append(last_offset - self.base_offset, position)
             if self._max_timestamp > self._time_in_index:
                 self._index_time()
-            self._noted += 1
+            self._indexed_since_spill += 1
             self._unindexed_bytes = size
         else:
             self._unindexed_bytes += size
 
-    def find(self, offset: int) -> Found | None:
-        """The first batch that ends at the offset or after it."""
+    def find(self, offset: int) -> BatchPosition | None:
+        """Return the first batch that ends at the offset or after it; None if there is none."""
         tail = self._tail
-        if tail is not None and offset >= tail[0]:
-            return Found(tail[2], tail[3], tail[0]) if offset <= tail[1] else None
+        if tail is not None:
+            base_offset, last_offset, position, size, _ = tail
+            if offset >= base_offset:
+                return BatchPosition(position, size, base_offset) if offset <= last_offset else None
         end = self.size
         floor = self.offsets.floor(offset - self.base_offset)
         position = floor[1] if floor else 0
@@ -307,51 +310,56 @@ class Segment:
         while position < end:
             block = self._disk.pread(file, min(_SEARCH_BYTES, end - position), position)
             if len(block) < HEADER_BYTES:
-                raise CorruptLog(self.path(LOG_SUFFIX), position, f"{end - position} bytes are no batch")
-            at, last = 0, len(block) - HEADER_BYTES
-            while at <= last:
-                base_offset, length, last_offset_delta = read_bounds(block, at)
+                raise CorruptLog(self.path(LOG_SUFFIX), position, f"{end - position} bytes are too few for a batch")
+            start, last_start = 0, len(block) - HEADER_BYTES
+            while start <= last_start:
+                base_offset, length, last_offset_delta = read_bounds(block, start)
                 if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
-                    raise CorruptLog(self.path(LOG_SUFFIX), position + at, f"batch length {length}")
+                    raise CorruptLog(self.path(LOG_SUFFIX), position + start, f"batch length {length}")
                 size = length + LENGTH_PREFIX_BYTES
                 if base_offset + last_offset_delta >= offset:
-                    return Found(position + at, size, base_offset)
-                at += size
-            position += at
+                    return BatchPosition(position + start, size, base_offset)
+                start += size
+            position += start
         return None
 
-    def read(self, found: Found, max_bytes: int, end: int) -> FileRange:
-        """Bytes from a batch on: at least that batch, otherwise at most so many, and none at `end` or behind it."""
-        size = min(max(max_bytes, found.size), end - found.position)
+    def read(self, first: BatchPosition, max_bytes: int, end: int) -> FileRange:
+        """Return that batch at least, then up to `max_bytes`, but nothing from position `end` on."""
+        position = first.position
+        size = min(max(max_bytes, first.size), end - position)
+        held = None
         tail = self._tail
-        held = tail[4] if tail is not None and tail[2] == found.position and tail[3] == size else None
-        return FileRange(self.file, found.position, size, held)
+        if tail is not None:
+            _, _, tail_position, tail_size, tail_data = tail
+            if tail_position == position and tail_size == size:
+                held = tail_data
+        return FileRange(self.file, position, size, held)
 
     def upper_bound(self, position: int) -> int | None:
-        """The offset of an indexed batch at the position or behind it; None if there is none."""
+        """Return the last offset of an indexed batch at or after the position; None if no index entry follows."""
         entry = self.offsets.ceiling_value(position)
         return None if entry is None else self.base_offset + entry[0]
 
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch."""
+        """Yield the position and header of each batch."""
         return scan_headers(self._disk, self.file.number, self.path(LOG_SUFFIX), start, self.size)
 
     def batches(self, start: int = 0) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-        """Each batch, verified, with its position, header, and a buffer with where it is in it."""
+        """Verify each batch and yield its position, its header, and a buffer with the batch's position in it."""
         return scan_batches(self._disk, self.file.number, self.path(LOG_SUFFIX), start, self.size)
 
     def bytes_at(self, position: int, size: int) -> bytes:
-        """Bytes of the log."""
+        """Return bytes of the log file."""
         return self._disk.pread(self.file.number, size, position)
 
     def cut(self, position: int) -> None:
-        """Drop the end of the file, whose batches are in no index."""
+        """Cut the file at a position; no index may have entries beyond it."""
         self._tail = None
         self.known_size = position
         self.file.cut(position)
 
     def next_offset(self) -> int:
-        """The offset after the last batch: looked up from the last index entry on."""
+        """Return the offset after the last batch, read from the last index entry on."""
         last = self.offsets.last()
         after = self.base_offset
         for _, header in self.headers(last[1] if last else 0):
@@ -359,10 +367,10 @@ class Segment:
         return after
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut the file at a batch's start; nothing from that batch's offset on stays in the indexes."""
-        self.offsets.truncate_values(position)
-        # An index by time says "up to this offset", which holds for offsets that are still there.
-        self.times.truncate_values(max(next_offset - self.base_offset, 0))
+        """Cut the file where a batch begins, and drop its and later offsets from the indexes."""
+        self.offsets.truncate(position)
+        # A time entry holds up to its offset, so entries for the remaining offsets are still valid.
+        self.times.truncate(max(next_offset - self.base_offset, 0))
         self._time_in_index = _UNKNOWN
         self.aborted.truncate(next_offset)
         self.cut(position)
@@ -372,14 +380,16 @@ class Segment:
         self._load_max_timestamp()
 
     def reindex(self, index_interval_bytes: int) -> None:
-        """Write the indexes anew from the log."""
+        """Rebuild the indexes from the log."""
         self.clear_indexes()
         for position, header in self.headers():
-            self.note(position, header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes)
+            self.index_batch(
+                position, header.size_bytes, header.last_offset, header.max_timestamp, index_interval_bytes
+            )
         self.finish()
 
     def clear_indexes(self) -> None:
-        """Empty both indexes, before batches are noted anew."""
+        """Empty both indexes before they are rebuilt."""
         self.offsets.clear()
         self.times.clear()
         self._time_in_index = _UNKNOWN
@@ -389,7 +399,7 @@ class Segment:
         self._unindexed_bytes = 0
 
     def check(self) -> None:
-        """Raise CorruptIndex if an index cannot be right, as far as a look at its end tells."""
+        """Raise CorruptIndex if the end of an index does not fit the log."""
         self.offsets.check()
         self.times.check()
         last = self.offsets.last()
@@ -398,24 +408,24 @@ class Segment:
         self.aborted.check()
 
     def finish(self) -> None:
-        """Complete the files, when the segment gets no more batches or the log is closed."""
+        """Write the indexes and cut unused space off. Called when the segment is rolled or the log is closed."""
         self._tail = None
-        if self.make is not None:
-            self.make()
+        if self.create_planned_files is not None:
+            self.create_planned_files()
         file = self._file
         if file is not None and (file.has_reserved or self._disk.size(file.number) > self.size):
-            # Room that was set aside and not used; or a write that failed, and could not be taken back then.
+            # Space that was reserved but not used, or the rest of a failed write that could not be cut off then.
             self.cut(self.size)
         if self._max_timestamp != _UNKNOWN:
             self._index_time()
-        # An index that was never looked at is in its file already.
+        # An index that was never loaded is in its file already.
         if self._offsets is not None:
             self._offsets.write()
         if self._times is not None:
             self._times.write()
 
     def sync(self) -> None:
-        """Make the segment durable, indexes included."""
+        """Sync the segment and its indexes."""
         self._disk.sync(self.file.number)
         if self._offsets is not None:
             self._offsets.write(sync=True)
@@ -425,13 +435,13 @@ class Segment:
             self._aborted.sync()
 
     def release(self) -> None:
-        """Let go of the open files; answers under way keep theirs open."""
+        """Release the open files. Responses in flight keep theirs open."""
         self._file = None
         if self._aborted is not None:
             self._aborted.close()
 
     def rename(self, suffix: str) -> None:
-        """Give the files another suffix. A segment is there if its log is, so that comes last, but goes first."""
+        """Give the files another suffix. The log file marks a segment: it is added last and removed first."""
         for kind in SUFFIXES if suffix == DELETED else (*SUFFIXES[1:], LOG_SUFFIX):
             old = self.path(kind)
             new = old.removesuffix(self.suffix) + suffix
@@ -441,12 +451,12 @@ class Segment:
         self._repath()
 
     def move(self, directory: str) -> None:
-        """Follow a directory that was renamed."""
+        """Take over the new path of a renamed directory."""
         self.directory = directory
         self._repath()
 
     def remove(self) -> None:
-        """Delete the files, those that exist. The log comes last: who finds none can trust that the rest is gone."""
+        """Delete the files that exist. The log file comes last: without one, the others are gone."""
         self._file = None
         for kind in reversed(SUFFIXES):
             path = self.path(kind)
@@ -464,21 +474,21 @@ class Segment:
             self._file.path = self.path(LOG_SUFFIX)
 
     def _spill(self) -> None:
-        """Move full indexes to their files: before a batch is written, so that a failure leaves nothing half done."""
+        """Write full indexes to their files, before a batch is written: a failure then leaves the segment unchanged."""
         if self._offsets is not None:
             self._offsets.spill()
         if self._times is not None:
             self._times.spill()
-        self._noted = 0
+        self._indexed_since_spill = 0
 
     def _drop_tail(self) -> None:
-        """Take back what a failed write has left: a later start might take old bytes behind new ones for batches."""
-        # The disk may go on failing; then `finish` tries again.
+        """Cut off what a failed write left, which a later start might take for batches."""
+        # If this fails too, `finish` tries again.
         with suppress(OSError):
             self.file.cut(self.size)
 
     def _index_time(self) -> None:
-        """Add the latest timestamp so far, if the index does not say it already."""
+        """Add the largest timestamp so far to the time index, unless it is there already."""
         timestamp = self._max_timestamp
         if timestamp < 0:
             return
@@ -490,7 +500,7 @@ class Segment:
             self._time_in_index = last[0]
 
     def _load_max_timestamp(self) -> None:
-        """Take the latest timestamp from the time index, and from the batches behind it."""
+        """Read the largest timestamp from the time index and from the batches after its last entry."""
         last = self.times.last()
         latest, offset = NO_TIMESTAMP, self.base_offset
         start = 0

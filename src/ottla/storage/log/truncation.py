@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from ottla.protocol.errors import OffsetOutOfRange
-from ottla.storage.log.partition_log import NEVER_ASKED, PartitionLog
+from ottla.storage.log.partition_log import ROLL_TIME_UNKNOWN, PartitionLog
 from ottla.storage.log.producer_snapshot import CorruptSnapshot, read, snapshot_name, snapshot_offset
 from ottla.storage.log.segment import DELETED, Segment
 
@@ -34,14 +34,14 @@ def truncate_to(log: PartitionLog, offset: int, *, now_ms: int, producer_expirat
         _end_at(log, _cut(log, offset))
         rebuild_producers(log, now_ms=now_ms, expiration_ms=producer_expiration_ms)
     except OSError as error:
-        log.home.on_failure(error)
+        log.environment.on_failure(error)
         raise
     return True
 
 
 def _cut(log: PartitionLog, offset: int) -> int:
     """Remove the batches from an offset on, and see that it lasts; returns where the log ends now."""
-    disk = log.home.disk
+    disk = log.environment.disk
     later = log.segments[log.segment_at(offset) + 1 :]
     if later:
         remove_segments(log, later[::-1])
@@ -57,9 +57,9 @@ def _cut(log: PartitionLog, offset: int) -> int:
 
 def truncate_fully(log: PartitionLog, offset: int, *, now_ms: int) -> None:
     """Drop everything and begin again at an offset."""
-    disk = log.home.disk
+    disk = log.environment.disk
     try:
-        log.make()
+        log.ensure_files()
         _discard(log, log.segments[::-1])
         for name in disk.names(log.directory):
             if snapshot_offset(name) is not None:
@@ -67,7 +67,7 @@ def truncate_fully(log: PartitionLog, offset: int, *, now_ms: int) -> None:
         log.segments = [Segment.create(disk, log.directory, offset, now_ms=now_ms)]
         disk.sync_dir(log.directory)
     except OSError as error:
-        log.home.on_failure(error)
+        log.environment.on_failure(error)
         raise
     log.log_start_offset = offset
     _end_at(log, offset)
@@ -106,7 +106,7 @@ def rebuild_producers(
 ) -> None:
     """Restore the producers' state at the log's end from the last snapshot and the batches behind it."""
     if names is None:
-        names = log.home.disk.names(log.directory)
+        names = log.environment.disk.names(log.directory)
     end = log.log_end_offset
     # A snapshot does not have the transactions that have ended while their markers are not replicated yet.
     ended = {first: marker for first, marker in log.producers.ended.items() if marker < end}
@@ -130,7 +130,7 @@ def load_snapshot(log: PartitionLog, names: Collection[str], upto: int, *, now_m
 
     Without one the state is empty, at the log's start.
     """
-    disk = log.home.disk
+    disk = log.environment.disk
     offsets = sorted((offset for name in names if (offset := snapshot_offset(name)) is not None), reverse=True)
     for offset in offsets:
         path = f"{log.directory}/{snapshot_name(offset)}"
@@ -154,15 +154,15 @@ def _end_at(log: PartitionLog, offset: int) -> None:
     log.log_end_offset = offset
     log.log_start_offset = min(log.log_start_offset, offset)
     log.limit_position = None
-    log.roll_above_ms = NEVER_ASKED
+    log.roll_above_ms = ROLL_TIME_UNKNOWN
     log.recovery_point = min(log.recovery_point, offset)
-    log.flusher.truncated()
+    log.flusher.on_truncated()
     log.high_watermark = min(log.high_watermark, offset)
     log.epochs.truncate_from_end(offset)
 
 
 def _discard(log: PartitionLog, segments: Sequence[Segment]) -> None:
-    disk = log.home.disk
+    disk = log.environment.disk
     try:
         for segment in segments:
             segment.rename(DELETED)
@@ -170,13 +170,13 @@ def _discard(log: PartitionLog, segments: Sequence[Segment]) -> None:
             if disk.exists(snapshot):
                 disk.remove(snapshot)
     except OSError as error:
-        log.home.on_failure(error)
+        log.environment.on_failure(error)
         raise
-    home = log.home
+    environment = log.environment
     # Deleting a large file takes its time.
-    home.background.later(
+    environment.background.later(
         log.settings.file_delete_delay_ms,
-        lambda: home.background.run(lambda: _remove(segments), _nothing, home.on_failure),
+        lambda: environment.background.run(lambda: _remove(segments), _nothing, environment.on_failure),
     )
 
 

@@ -50,7 +50,7 @@ def since(now: Counts, before: Counts | None) -> Counts:
     return now if before is None else [late - early for late, early in zip(now, before, strict=True)]
 
 
-def fill_noughts(counts: Counts, number: int) -> Counts:
+def fill_zeros(counts: Counts, number: int) -> Counts:
     """The distribution of so many values, of which only those that are not nought were recorded."""
     counts[0] += number - total(counts)
     return counts

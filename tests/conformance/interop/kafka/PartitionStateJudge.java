@@ -92,7 +92,6 @@ public final class PartitionStateJudge {
                     case "high_watermark" -> state.onHighWatermarkUpdated(step.get("offset").asLong());
                     case "log_start" -> state.onLogStartOffsetIncremented(step.get("offset").asLong());
                     case "expire" -> state.removeExpiredProducers(step.get("now_ms").asLong());
-                    case "late" -> answer.put("late", state.hasLateTransaction(step.get("now_ms").asLong()));
                     case "load" -> load(step.get("end").asLong(), step.get("now_ms").asLong());
                     case "reload" -> reload(step.get("now_ms").asLong(), answer);
                     default -> throw new IllegalArgumentException(what);

@@ -94,7 +94,7 @@ def test_a_handler_may_answer_long_after_it_returned() -> None:
 
 def test_a_bug_in_a_produce_without_acks_ends_the_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create_topic("t")
-    monkeypatch.setattr(PartitionLog, "append_produced", broken)
+    monkeypatch.setattr(PartitionLog, "append_unless_heavy", broken)
     part = PartitionProduceData(index=0, records=bytes(batch(b"v")))
     request = ProduceRequest(acks=0, topic_data=[TopicProduceData(name="t", partition_data=[part])])
     assert broker.send(request, 9).outcome.startswith("closed: Produce failed, and no answer is expected")

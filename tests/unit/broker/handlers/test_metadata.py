@@ -78,8 +78,8 @@ def test_a_leader_that_is_gone_is_not_named_when_the_decision_takes_long(broker:
 
 def test_a_leader_that_closed_a_connection_and_still_listens_is_named(broker: Broker) -> None:
     lose_leader(broker, is_dead=False)
-    broker.node.unavailable_leaders.lost(2)
-    broker.hung_up.clear()
+    broker.node.unavailable_leaders.on_connection_lost(2)
+    broker.disconnected_brokers.clear()
     assert partition(broker, 13).leader_id == 2
 
 
@@ -100,7 +100,7 @@ def lose_leader(broker: Broker, *, is_dead: bool = True) -> None:
     broker.create_topic("other")
     if is_dead:
         broker.dead.add("host2")
-    broker.hung_up.append(2)
+    broker.disconnected_brokers.append(2)
 
 
 def test_v0_leaves_out_who_cannot_be_reached_and_says_so(broker: Broker) -> None:

@@ -408,7 +408,7 @@ class World:
         found = read(log, 0, 1 << 40, Isolation.LAST_STABLE)
         if found.records is None:
             return []
-        data = log.home.disk.pread(found.records.file.number, found.records.size, found.records.position)
+        data = log.environment.disk.pread(found.records.file.number, found.records.size, found.records.position)
         aborted = sorted(found.aborted or [], key=lambda each: each.first_offset)
         skipping: set[int] = set()
         values = []

@@ -32,14 +32,19 @@ class History:
     """A log on some disk, and one random source for all that happens to it."""
 
     def __init__(
-        self, seed: int, *, home: LogEnvironment | None = None, directory: str = DIRECTORY, start_ms: int = START_MS
+        self,
+        seed: int,
+        *,
+        environment: LogEnvironment | None = None,
+        directory: str = DIRECTORY,
+        start_ms: int = START_MS,
     ) -> None:
         self.random = Random(seed)
-        self.home = home or LogEnvironment(disk=SimulatedDisk(seed), random=Random(seed))
+        self.environment = environment or LogEnvironment(disk=SimulatedDisk(seed), random=Random(seed))
         self.directory = directory
         self.now_ms = start_ms
         self.settings = SETTINGS
-        self.log = create_log(self.home, directory, "topic", 0, self.settings, now_ms=self.now_ms)
+        self.log = create_log(self.environment, directory, "topic", 0, self.settings, now_ms=self.now_ms)
         self.epochs = dict.fromkeys(range(1, 6), 0)
         self.sequences = dict.fromkeys(range(1, 6), 0)
         self.open: set[int] = set()
@@ -124,16 +129,18 @@ class History:
         high_watermark, recovery_point = self.log.high_watermark, self.log.recovery_point
         if clean:
             self.log.close()
-        self.log = reopened(self.home, self.directory, clean=clean, recovery_point=recovery_point, now_ms=self.now_ms)
+        self.log = reopened(
+            self.environment, self.directory, clean=clean, recovery_point=recovery_point, now_ms=self.now_ms
+        )
         self.log.advance_high_watermark(high_watermark)
         return self.log
 
 
 def reopened(
-    home: LogEnvironment, directory: str, *, clean: bool, recovery_point: int, now_ms: int = START_MS
+    environment: LogEnvironment, directory: str, *, clean: bool, recovery_point: int, now_ms: int = START_MS
 ) -> PartitionLog:
     return open_log(
-        home,
+        environment,
         directory,
         "topic",
         0,
@@ -165,7 +172,7 @@ def consume_committed(log: PartitionLog) -> list[tuple[int, bytes | None, bytes 
         coming = sorted(fetched.aborted, key=lambda entry: entry.first_offset)
         aborting: set[int] = set()
         place = fetched.records
-        data = log.home.disk.pread(place.file.number, place.size, place.position)
+        data = log.environment.disk.pread(place.file.number, place.size, place.position)
         for position, header in read_batches(data, partial_tail=True):
             while coming and coming[0].first_offset <= header.last_offset:
                 aborting.add(coming.pop(0).producer_id)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.protocol.wire.records import Record, build_batch
-from ottla.storage.compaction.cleanable import cleanable_ratio, look
+from ottla.storage.compaction.cleanable import find_cleanable_range
 from ottla.storage.compaction.cleaner import Cleaned, CleaningAborted, clean, group_segments, install, plan
 from ottla.storage.compaction.offset_map import capacity_of
 from ottla.storage.disk import SystemDisk
@@ -92,7 +92,7 @@ def new_log(**changes: float) -> PartitionLog:
 
 
 def leftovers(log: PartitionLog) -> list[str]:
-    return [name for name in log.home.disk.names(log.directory) if name.endswith((CLEANED, SWAP, DELETED))]
+    return [name for name in log.environment.disk.names(log.directory) if name.endswith((CLEANED, SWAP, DELETED))]
 
 
 # What stays
@@ -199,11 +199,11 @@ def test_a_producer_goes_on_where_it_was_after_its_last_batch_was_emptied() -> N
     compacted(log)
     empty = batches_of(log)[0]
     assert (empty.base_offset, empty.last_offset, empty.producer, empty.records) == (0, 1, (7, 3, 40), ())
-    disk = log.home.disk
+    disk = log.environment.disk
     for name in disk.names(DIRECTORY):
         if name.endswith(".snapshot"):
             disk.remove(f"{DIRECTORY}/{name}")
-    log = reopened(log.home, DIRECTORY, clean=False, recovery_point=0)
+    log = reopened(log.environment, DIRECTORY, clean=False, recovery_point=0)
     assert producer_states(log) == {7: (3, 41, 1, None)}
     repeated = [Record(0, START_MS, b"a", b"1"), Record(1, START_MS, b"a", b"2")]
     again = build_batch(repeated, producer_id=7, producer_epoch=3, base_sequence=40)
@@ -232,7 +232,7 @@ def test_small_neighbours_become_one_segment() -> None:
     compacted(log)
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
     assert [offset for offset, *_ in contents(log)] == list(range(6))
-    assert sorted(name for name in log.home.disk.names(DIRECTORY) if name.endswith(".snapshot")) == [
+    assert sorted(name for name in log.environment.disk.names(DIRECTORY) if name.endswith(".snapshot")) == [
         "00000000000000000003.snapshot",
         "00000000000000000006.snapshot",
     ]
@@ -271,7 +271,7 @@ def test_a_map_that_is_full_ends_the_pass_and_the_next_goes_on_there() -> None:
     while (end := compacted(log, first_dirty, memory_bytes=TINY_BYTES)) is not None:
         ends.append(end)
         first_dirty = end
-        assert cleanable_ratio(log, end, START_MS) > 0 or end == 40
+        assert find_cleanable_range(log, end, START_MS).ratio > 0 or end == 40
     capacity = int(capacity_of(TINY_BYTES) * 0.9)
     assert ends == [*range(capacity, 40, capacity), 40]
     # A key that returns behind the end of a map is found by the pass whose map has it.
@@ -298,11 +298,11 @@ def test_segments_with_young_records_wait() -> None:
     for at_ms in (START_MS, START_MS + 500, START_MS + 2_000):
         put(log, (b"a", b"1"), at_ms=at_ms)
         seal(log)
-    assert look(log, None, START_MS + 900).end_offset == 0
+    assert find_cleanable_range(log, None, START_MS + 900).end_offset == 0
     assert plan(log, first_dirty_offset=None, now_ms=START_MS + 900) is None
-    assert look(log, None, START_MS + 1_000).end_offset == 1
-    assert look(log, None, START_MS + 2_999).end_offset == 2
-    assert look(log, None, START_MS + 3_000).end_offset == 3
+    assert find_cleanable_range(log, None, START_MS + 1_000).end_offset == 1
+    assert find_cleanable_range(log, None, START_MS + 2_999).end_offset == 2
+    assert find_cleanable_range(log, None, START_MS + 3_000).end_offset == 3
 
 
 def test_a_log_is_due_when_it_is_dirty_enough_or_has_waited_too_long() -> None:
@@ -311,15 +311,15 @@ def test_a_log_is_due_when_it_is_dirty_enough_or_has_waited_too_long() -> None:
         put(log, (b"a", b"1"))
         seal(log)
     size = log.segments[0].size
-    assert look(log, None, START_MS)[:4] == (0, 4, 0, 4 * size)
-    assert cleanable_ratio(log, 3, START_MS) == 0.25
-    assert not look(log, 3, START_MS + 10_000).is_due(log.settings)
-    assert look(log, 3, START_MS + 10_001).overdue_ms == 1
-    assert look(log, 3, START_MS + 10_001).is_due(log.settings)
-    assert not look(log, 2, START_MS).is_due(log.settings)
-    assert look(log, 1, START_MS).is_due(log.settings)
-    assert look(log, 4, START_MS + 99_999).ratio == 0
-    assert not look(log, 4, START_MS + 99_999).is_due(log.settings)
+    assert find_cleanable_range(log, None, START_MS)[:4] == (0, 4, 0, 4 * size)
+    assert find_cleanable_range(log, 3, START_MS).ratio == 0.25
+    assert not find_cleanable_range(log, 3, START_MS + 10_000).is_due(log.settings)
+    assert find_cleanable_range(log, 3, START_MS + 10_001).overdue_ms == 1
+    assert find_cleanable_range(log, 3, START_MS + 10_001).is_due(log.settings)
+    assert not find_cleanable_range(log, 2, START_MS).is_due(log.settings)
+    assert find_cleanable_range(log, 1, START_MS).is_due(log.settings)
+    assert find_cleanable_range(log, 4, START_MS + 99_999).ratio == 0
+    assert not find_cleanable_range(log, 4, START_MS + 99_999).is_due(log.settings)
 
 
 def test_a_checkpoint_outside_the_log_counts_for_nothing() -> None:
@@ -329,13 +329,13 @@ def test_a_checkpoint_outside_the_log_counts_for_nothing() -> None:
     put(log, (b"a", b"3"))
     log.log_start_offset = 1
     for checkpoint, first_dirty in ((None, 1), (0, 1), (2, 2), (3, 3), (4, 1)):
-        assert look(log, checkpoint, START_MS).first_dirty_offset == first_dirty
+        assert find_cleanable_range(log, checkpoint, START_MS).first_dirty_offset == first_dirty
 
 
 def test_an_empty_log_has_nothing_to_clean() -> None:
     log = new_log()
     assert plan(log, first_dirty_offset=None, now_ms=START_MS) is None
-    assert cleanable_ratio(log, None, START_MS) == 0.0
+    assert find_cleanable_range(log, None, START_MS).ratio == 0.0
 
 
 # What may come between
@@ -389,7 +389,7 @@ def test_a_reader_under_way_keeps_the_bytes_that_it_was_promised() -> None:
     log = filled()
     fetched = read(log, 0, 1 << 20, Isolation.HIGH_WATERMARK).records
     assert fetched is not None
-    disk = log.home.disk
+    disk = log.environment.disk
     before = disk.pread(fetched.file.number, fetched.size, fetched.position)
     compacted(log)
     assert disk.pread(fetched.file.number, fetched.size, fetched.position) == before
@@ -412,7 +412,7 @@ def test_a_directory_that_is_gone_ends_the_pass() -> None:
     log = filled()
     planned = plan(log, first_dirty_offset=None, now_ms=START_MS)
     assert planned is not None
-    disk = log.home.disk
+    disk = log.environment.disk
     disk.rename(DIRECTORY, f"{DIRECTORY}-delete")
     with pytest.raises(CleaningAborted):
         clean(planned, memory_bytes=MEMORY_BYTES)
@@ -421,7 +421,7 @@ def test_a_directory_that_is_gone_ends_the_pass() -> None:
 @pytest.mark.parametrize("position", [30, 70])
 def test_corrupt_bytes_are_told_and_leave_no_files(position: int) -> None:
     log = filled()
-    log.home.disk.pwrite(log.segments[1].file.number, b"\xff", position)
+    log.environment.disk.pwrite(log.segments[1].file.number, b"\xff", position)
     with pytest.raises(CorruptLog):
         started(log)
     assert leftovers(log) == []
@@ -430,7 +430,7 @@ def test_corrupt_bytes_are_told_and_leave_no_files(position: int) -> None:
 def test_a_full_disk_leaves_no_files() -> None:
     for calls in range(1, 60):
         log = filled()
-        disk = log.home.disk
+        disk = log.environment.disk
         assert isinstance(disk, SimulatedDisk)
         planned = plan(log, first_dirty_offset=None, now_ms=START_MS)
         assert planned is not None
@@ -460,7 +460,9 @@ def test_the_throttle_hears_of_all_bytes_read_and_written() -> None:
 
 
 def test_a_log_is_cleaned_in_a_thread_while_it_grows(tmp_path: Path) -> None:
-    history = History(5, home=LogEnvironment(disk=SystemDisk(), random=Random(5)), directory=str(tmp_path / "topic-0"))
+    history = History(
+        5, environment=LogEnvironment(disk=SystemDisk(), random=Random(5)), directory=str(tmp_path / "topic-0")
+    )
     history.live(300)
     log = history.log
     planned = plan(log, first_dirty_offset=None, now_ms=history.now_ms)
@@ -472,7 +474,7 @@ def test_a_log_is_cleaned_in_a_thread_while_it_grows(tmp_path: Path) -> None:
     thread.join()
     before = consume_committed(log)
     end = install(log, results[0])
-    assert end == planned.dirt.end_offset
+    assert end == planned.cleanable.end_offset
     after = consume_committed(log)
     assert {key: value for _, key, value in after if value} == {key: value for _, key, value in before if value}
     history.reopen(clean=True)
@@ -486,10 +488,10 @@ def check_pass(history: History, first_dirty: int | None, memory_bytes: int) -> 
     """One pass; what it leaves is what the book says, and readers see no difference."""
     log, now_ms = history.log, history.now_ms
     before, stable = batches_of(log), log.last_stable_offset
-    dirt = look(log, first_dirty, now_ms)
+    cleanable = find_cleanable_range(log, first_dirty, now_ms)
     circumstances = Pass(
-        first_dirty=dirt.first_dirty_offset,
-        end=dirt.end_offset,
+        first_dirty=cleanable.first_dirty_offset,
+        end=cleanable.end_offset,
         bases=[segment.base_offset for segment in log.segments],
         capacity=int(capacity_of(memory_bytes) * 0.9),
         now_ms=now_ms,
@@ -502,12 +504,12 @@ def check_pass(history: History, first_dirty: int | None, memory_bytes: int) -> 
     after = batches_of(log)
     expected, covered = compact(before, circumstances)
     assert end == covered
-    assert without_ends(after, dirt.end_offset) == without_ends(expected, dirt.end_offset)
+    assert without_ends(after, cleanable.end_offset) == without_ends(expected, cleanable.end_offset)
     assert committed_state(after, stable) == committed_state(before, stable)
-    assert [b for b in after if b.last_offset >= dirt.end_offset] == [
-        b for b in before if b.last_offset >= dirt.end_offset
+    assert [b for b in after if b.last_offset >= cleanable.end_offset] == [
+        b for b in before if b.last_offset >= cleanable.end_offset
     ]
-    assert end <= dirt.end_offset <= stable
+    assert end <= cleanable.end_offset <= stable
     read_back = {key: value for _, key, value in consume_committed(log)}
     assert {key: value for key, value in read_back.items() if value is not None} == committed_state(before, stable)
     for segment in log.segments[:-1]:
@@ -531,7 +533,7 @@ def test_a_pass_leaves_what_the_book_says(seed: int) -> None:
         assert batches_of(log) == left
         assert producer_states(log) == states
         history.now_ms += history.random.choice((0, 300, 1_500))
-    # With no dirt left all keys are unique, and what is deleted is gone in the end.
+    # With no cleanable left all keys are unique, and what is deleted is gone in the end.
     for _ in range(3):
         history.now_ms += 2 * DELETE_RETENTION_MS
         put(history.log, (b"the last", b""), at_ms=history.now_ms)
@@ -550,11 +552,13 @@ def test_producers_are_the_same_when_the_log_is_all_there_is(seed: int) -> None:
     history.finish()
     check_pass(history, None, MEMORY_BYTES)
     log, states = history.log, producer_states(history.log)
-    disk = history.home.disk
+    disk = history.environment.disk
     for name in disk.names(DIRECTORY):
         if name.endswith(".snapshot"):
             disk.remove(f"{DIRECTORY}/{name}")
-    found = producer_states(reopened(history.home, DIRECTORY, clean=False, recovery_point=0, now_ms=history.now_ms))
+    found = producer_states(
+        reopened(history.environment, DIRECTORY, clean=False, recovery_point=0, now_ms=history.now_ms)
+    )
     with_data = {key: state for key, state in states.items() if state[2] is not None}
     assert {key: state for key, state in found.items() if key in with_data} == with_data
     assert log.log_end_offset > 0
@@ -565,11 +569,11 @@ def test_producers_are_the_same_when_the_log_is_all_there_is(seed: int) -> None:
 
 def grown(seed: int, fate: int) -> History:
     """The same log for a seed, in several segments, all of it durable; what a crash does to it is the fate's matter."""
-    history = History(seed, home=LogEnvironment(disk=SimulatedDisk(fate), random=Random(seed)))
+    history = History(seed, environment=LogEnvironment(disk=SimulatedDisk(fate), random=Random(seed)))
     history.live(30)
     history.finish()
     history.log.settings = history.settings = replace(SETTINGS, segment_bytes=400)
-    disk = history.home.disk
+    disk = history.environment.disk
     for name in disk.names(DIRECTORY):
         file = disk.open(f"{DIRECTORY}/{name}")
         disk.sync(file)
@@ -592,8 +596,8 @@ def crashed(disk: SimulatedDisk, *, by_power: bool) -> SimulatedDisk:
 
 def check_either(disk: SimulatedDisk, history: History, outcomes: Sequence[object], *, recovery_point: int) -> int:
     """Open what a crash left: it is one of the outcomes, and goes on from there. Returns which."""
-    home = LogEnvironment(disk=disk, random=Random(1))
-    log = reopened(home, DIRECTORY, clean=False, recovery_point=recovery_point, now_ms=history.now_ms)
+    environment = LogEnvironment(disk=disk, random=Random(1))
+    log = reopened(environment, DIRECTORY, clean=False, recovery_point=recovery_point, now_ms=history.now_ms)
     assert leftovers(log) == []
     found = outcomes.index(everything_in(log))
     assert producer_states(log) == producer_states(history.log)
@@ -613,7 +617,7 @@ def test_a_crash_leaves_the_log_as_it_was_or_cleaned(seed: int, by_power: bool) 
     seen = set()
     for calls in range(1, 500):
         history = grown(seed, calls)
-        disk, log = history.home.disk, history.log
+        disk, log = history.environment.disk, history.log
         assert isinstance(disk, SimulatedDisk)
         end = log.log_end_offset
         assert log.recovery_point == end
@@ -640,10 +644,12 @@ def test_what_was_settled_is_durable() -> None:
     history = grown(3, 3)
     compacted(history.log, now_ms=history.now_ms)
     expected = batches_of(history.log)
-    disk = history.home.disk
+    disk = history.environment.disk
     assert isinstance(disk, SimulatedDisk)
-    home = LogEnvironment(disk=disk.crash())
-    log = reopened(home, DIRECTORY, clean=False, recovery_point=history.log.log_end_offset, now_ms=history.now_ms)
+    environment = LogEnvironment(disk=disk.crash())
+    log = reopened(
+        environment, DIRECTORY, clean=False, recovery_point=history.log.log_end_offset, now_ms=history.now_ms
+    )
     assert batches_of(log) == expected
 
 

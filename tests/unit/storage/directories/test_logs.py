@@ -124,7 +124,7 @@ def test_a_log_that_is_set_aside_has_no_file_open() -> None:
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
     fill(log, 3)
-    logs.directories[0].set_aside(log)
+    logs.directories[0].mark_stray(log)
     background.finish()
     assert disk.open_files == 0
     assert disk.names(log.directory)

@@ -54,15 +54,9 @@ def test_the_ceiling_is_the_first_entry_not_below(index: Index, value: int, foun
     assert index.ceiling_value(value) == found
 
 
-@pytest.mark.parametrize("bound", range(11))
-def test_truncating_by_key_keeps_what_is_below(index: Index, bound: int) -> None:
-    index.truncate_keys(bound)
-    assert list(index.entries()) == [entry for entry in ENTRIES if entry[0] < bound]
-
-
 @pytest.mark.parametrize("bound", range(5, 36, 5))
-def test_truncating_by_value_keeps_what_is_below(index: Index, bound: int) -> None:
-    index.truncate_values(bound)
+def test_truncating_keeps_the_entries_with_smaller_values(index: Index, bound: int) -> None:
+    index.truncate(bound)
     assert list(index.entries()) == [entry for entry in ENTRIES if entry[1] < bound]
     index.append(100, 100)
     assert index.last() == (100, 100)
@@ -123,10 +117,7 @@ def test_thousands_of_entries_are_found_as_in_a_list(seed: int, layout: Layout) 
             index = Index(disk, PATH, layout, new=False)
         else:
             cut = random.choice(entries[-40:])
-            if step < 0.99:
-                index.truncate_keys(cut[0])
-            else:
-                index.truncate_values(cut[1])
+            index.truncate(cut[1])
             del entries[entries.index(cut) :]
             key, value = entries[-1] if entries else (0, 0)
     assert list(index.entries()) == entries
@@ -180,9 +171,9 @@ def test_what_was_searched_before_never_tells_of_what_is_gone(disk: SimulatedDis
         elif act < 0.53:
             index.write()
         elif act < 0.535 and model:
-            bound = chance.choice(model)[0]
-            index.truncate_keys(bound)
-            model = [entry for entry in model if entry[0] < bound]
+            bound = chance.choice(model)[1]
+            index.truncate(bound)
+            model = [entry for entry in model if entry[1] < bound]
         else:
             key = chance.randrange((model[-1][0] if model else 0) + 5)
             expected = [entry for entry in model if entry[0] <= key]

@@ -21,12 +21,22 @@ from ottla.protocol.wire.records import Record, read_records
 from ottla.storage.compaction.cleaner import clean, install, plan
 from ottla.storage.log.opening import create_log, open_log
 from ottla.storage.log.partition_log import Isolation
-from ottla.storage.log.reading import Fetched, find_by_timestamp, find_latest_timestamp, read
+from ottla.storage.log.reading import Fetched, read, searches, searches_for_latest
 from ottla.storage.log.retention import remove_expired
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import advance_log_start, truncate_to
 from ottla.storage.log_environment import LogEnvironment
-from tests.support.log_workbench import DIRECTORY, FOREVER, NOW, Producer, batch, check_consistent, content, fetch_all
+from tests.support.log_workbench import (
+    DIRECTORY,
+    FOREVER,
+    NOW,
+    Producer,
+    batch,
+    check_consistent,
+    content,
+    fetch_all,
+    first_location,
+)
 from tests.support.simulated_disk import SimulatedDisk
 
 SETTINGS = LogSettings(segment_bytes=1200, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1)
@@ -244,7 +254,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(producer_id=TRANSACTIONAL, commit=st.booleans())
     def mark(self, producer_id: int, commit: bool) -> None:
-        if not self.log.producers.has_open_transaction(producer_id):
+        if not self.log.producers.is_open(producer_id, 0):
             return
         self.log.append_marker(
             producer_id=producer_id,
@@ -414,13 +424,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(delta=st.integers(-70, 250))
     def find_by_timestamp(self, delta: int) -> None:
-        found = find_by_timestamp(self.log, NOW + delta)
+        found = first_location(searches(self.log, NOW + delta))
         expected = next((r for r in self.model.visible() if r.timestamp >= NOW + delta), None)
         assert (found and found[:2]) == (expected and expected[:2])
 
     @rule()
     def find_latest(self) -> None:
-        found = find_latest_timestamp(self.log)
+        found = first_location(searches_for_latest(self.log))
         expected = max(self.model.visible(), key=lambda record: record.timestamp, default=None)
         assert (found and found[:2]) == (expected and expected[:2])
 

@@ -154,8 +154,8 @@ class TestRolling:
         rolled = set()
         for seed in range(30):
             settings = LogSettings(segment_ms=1000, segment_jitter_ms=500)
-            home = LogEnvironment(disk=SimulatedDisk(1), random=Random(seed))
-            log = create_log(home, "/d", "t", 0, settings, now_ms=NOW)
+            environment = LogEnvironment(disk=SimulatedDisk(1), random=Random(seed))
+            log = create_log(environment, "/d", "t", 0, settings, now_ms=NOW)
             time = 0
             while len(log.segments) == 1:
                 log.append(batch(b"a", timestamps=NOW + time), leader_epoch=0, now_ms=NOW)
@@ -329,7 +329,7 @@ class TestFlushing:
     def test_names_are_synced_for_each_segment_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slow, log = slow_log()
         synced: list[str] = []
-        monkeypatch.setattr(log.home.disk, "sync_dir", synced.append)
+        monkeypatch.setattr(log.environment.disk, "sync_dir", synced.append)
 
         def flush() -> list[str]:
             synced.clear()
@@ -361,8 +361,8 @@ class TestFlushing:
 
 def slow_log() -> tuple[Slow, PartitionLog]:
     slow = Slow()
-    home = LogEnvironment(disk=SimulatedDisk(1), background=slow)
-    return slow, create_log(home, "/d", "t", 0, LogSettings(), now_ms=NOW)
+    environment = LogEnvironment(disk=SimulatedDisk(1), background=slow)
+    return slow, create_log(environment, "/d", "t", 0, LogSettings(), now_ms=NOW)
 
 
 def append_plain(bench: Bench) -> None:

@@ -18,7 +18,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.wire.batch import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT, BatchHeader
 from ottla.storage.log.producer_snapshot import BatchSeen
-from ottla.storage.log.producers import LATE_TRANSACTION_BUFFER_MS, Completed, LastEntry, Origin, Producers
+from ottla.storage.log.producers import Completed, LastEntry, Origin, Producers
 
 CLIENT, COORDINATOR, REPLICATION = Origin
 NOT_REPLICATED = [CLIENT, COORDINATOR]
@@ -173,13 +173,11 @@ class TestRepeats:
             append(batch(sequence, timestamp=1000 + sequence))
         for sequence in range(1, 6):
             assert append(batch(sequence)) == BatchSeen(sequence, sequence, 0, 1000 + sequence)
-            assert log.producers.duplicate_of(batch(sequence)) is not None
         assert log.end == 6
 
     def test_the_sixth_is_out_of_order(self, log: Partition, append: Append) -> None:
         for sequence in range(6):
             append(batch(sequence))
-        assert log.producers.duplicate_of(batch(0)) is None
         with pytest.raises(OutOfOrderSequenceNumber):
             append(batch(0))
 
@@ -192,12 +190,11 @@ class TestRepeats:
 
     def test_another_epoch_repeats_nothing(self, log: Partition, append: Append) -> None:
         append(batch(0, epoch=1))
-        assert log.producers.duplicate_of(batch(0, epoch=2)) is None
         assert append(batch(0, epoch=2)) is None
         assert log.end == 2
 
     def test_an_unknown_producer_repeats_nothing(self, log: Partition) -> None:
-        assert log.producers.duplicate_of(batch(0)) is None
+        assert log.producers.check(batch(0), CLIENT) is None
 
     def test_what_others_append_is_never_taken_for_a_repeat(self, log: Partition, append: Append) -> None:
         append(batch(0))
@@ -238,8 +235,8 @@ class TestTransactions:
         log.end = 5
         append(batch(0, 2, transactional=True))
         append(batch(2, 2, transactional=True))
-        assert log.producers.first_undecided_offset == log.producers.first_unstable_offset == 5
-        assert log.producers.has_open_transaction(PRODUCER)
+        assert log.producers.first_unstable_offset == 5
+        assert log.producers.is_open(PRODUCER, 0)
         ((first, producer),) = log.producers.open_transactions()
         assert (first, producer.producer_id) == (5, PRODUCER)
 
@@ -254,8 +251,7 @@ class TestTransactions:
         log.append(batch(0, 3, transactional=True))
         assert log.mark(commit=commit, coordinator_epoch=4) == Completed(PRODUCER, 0, 3, aborted=not commit)
         assert log.state()[:4] == (0, 4, 2000, None)
-        assert log.producers.first_undecided_offset is None
-        assert not log.producers.has_open_transaction(PRODUCER)
+        assert not log.producers.is_open(PRODUCER, 0)
 
     def test_a_marker_without_a_transaction_completes_nothing(self, log: Partition) -> None:
         assert log.mark(epoch=5, coordinator_epoch=4) is None
@@ -332,7 +328,7 @@ class TestStability:
         assert log.producers.first_unstable_offset == 0
         log.mark(producer=1)
         assert log.producers.first_unstable_offset == 0
-        assert log.producers.first_undecided_offset is None
+        assert not list(log.producers.open_transactions())
 
     def test_an_ended_transaction_is_unstable_until_its_marker_is_replicated(self, log: Partition) -> None:
         log.append(batch(0, 10, transactional=True))
@@ -369,13 +365,6 @@ class TestStability:
         assert producers.last_stable_offset_of(Completed(2, 10, 20, aborted=True)) == 0
         log.mark(producer=2, commit=False)
         assert producers.last_stable_offset_of(Completed(1, 0, 21, aborted=True)) == 22
-
-    def test_a_transaction_that_outlived_its_coordinators_patience_is_late(self, log: Partition) -> None:
-        assert not log.producers.has_late_transaction(10**12, 1)
-        log.append(batch(0, transactional=True, timestamp=1000))
-        limit = 1000 + 60_000 + LATE_TRANSACTION_BUFFER_MS
-        assert not log.producers.has_late_transaction(limit, 60_000)
-        assert log.producers.has_late_transaction(limit + 1, 60_000)
 
 
 class TestSeveralBatches:
@@ -417,8 +406,9 @@ class TestSeveralBatches:
     def test_only_the_last_five_are_kept(self, log: Partition) -> None:
         log.append(batch(0))
         log.append(*(batch(sequence) for sequence in range(1, 8)))
-        assert log.producers.duplicate_of(batch(2)) is None
-        assert log.producers.duplicate_of(batch(3)) is not None
+        assert log.producers.check(batch(3), CLIENT) is not None
+        with pytest.raises(OutOfOrderSequenceNumber):
+            log.producers.check(batch(2), CLIENT)
 
     def test_transactions_begin_in_the_order_of_the_log(self, log: Partition) -> None:
         log.append(*(batch(0, producer=producer, transactional=True) for producer in (5, 3, 4)), origin=REPLICATION)
@@ -435,7 +425,7 @@ class TestSeveralBatches:
         assert completed == [Completed(PRODUCER, n * 2, n * 2 + 1, aborted=True) for n in range(3)]
         for done in completed:
             log.producers.complete(done)
-        assert log.producers.first_undecided_offset is None
+        assert not list(log.producers.open_transactions())
         assert log.producers.first_unstable_offset == 0
 
 
@@ -458,8 +448,9 @@ class TestForgetting:
         loaded.load(log.producers.snapshot()[::-1], log.end, now_ms=2000, expiration_ms=10_000)
         assert loaded.map_end_offset == log.end
         assert sorted(loaded.snapshot()) == sorted(log.producers.snapshot())
-        assert loaded.duplicate_of(batch(1, 3)) == BatchSeen(3, 3, 2, 1500)
-        assert loaded.duplicate_of(batch(0)) is None
+        assert loaded.check(batch(1, 3), CLIENT) == BatchSeen(3, 3, 2, 1500)
+        with pytest.raises(OutOfOrderSequenceNumber):
+            loaded.check(batch(0), CLIENT)
         assert loaded.first_unstable_offset == 5
         assert loaded.check(batch(4), CLIENT) is None
 

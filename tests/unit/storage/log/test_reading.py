@@ -12,9 +12,9 @@ from ottla.storage.log.reading import (
     aborted_between,
     available_bytes,
     earliest,
-    find_by_timestamp,
-    find_latest_timestamp,
     read,
+    searches,
+    searches_for_latest,
 )
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import advance_log_start
@@ -27,6 +27,7 @@ from tests.support.log_workbench import (
     batch,
     content,
     fetch_all,
+    first_location,
     stored,
 )
 
@@ -149,7 +150,7 @@ def test_the_aborted_transactions_of_a_range_are_those_that_overlap_it(seed: int
     sequences: dict[int, int] = {}
     for _ in range(150):
         producer_id = random.randrange(5)
-        if bench.log.producers.has_open_transaction(producer_id) and random.random() < 0.4:
+        if bench.log.producers.is_open(producer_id, 0) and random.random() < 0.4:
             bench.mark(producer_id, commit=random.random() < 0.4)
         elif random.random() < 0.7:
             sequence = sequences.get(producer_id, 0)
@@ -182,11 +183,12 @@ class TestByTimestamp:
         visible = [(r, h) for r, h in all_records(log) if r.offset >= log.log_start_offset]
         times = sorted({record.timestamp for record, _ in visible})
         for time in [*times, *(time + 1 for time in times), 0]:
-            found = find_by_timestamp(log, time)
+            found = first_location(searches(log, time))
             expected = next(((r.offset, r.timestamp, h.leader_epoch) for r, h in visible if r.timestamp >= time), None)
             assert found == expected
         latest = max(visible, key=lambda pair: pair[0].timestamp)
-        assert find_latest_timestamp(log) == (latest[0].offset, latest[0].timestamp, latest[1].leader_epoch)
+        location = first_location(searches_for_latest(log))
+        assert location == (latest[0].offset, latest[0].timestamp, latest[1].leader_epoch)
 
     @pytest.mark.parametrize("compression", Compression)
     @pytest.mark.parametrize("clock", TimestampType)
@@ -215,19 +217,19 @@ class TestByTimestamp:
             bench.append(batch(b"a", timestamps=NOW + time))
         bench.log.advance_high_watermark(4)
         advance_log_start(bench.log, 1)
-        assert find_latest_timestamp(bench.log) == (2, NOW + 700, 0)
+        assert first_location(searches_for_latest(bench.log)) == (2, NOW + 700, 0)
 
     def test_an_empty_log_has_no_times(self) -> None:
         bench = Bench()
-        assert find_by_timestamp(bench.log, 0) is None
-        assert find_latest_timestamp(bench.log) is None
+        assert first_location(searches(bench.log, 0)) is None
+        assert first_location(searches_for_latest(bench.log)) is None
         assert earliest(bench.log) == (0, -1, -1)
 
     def test_records_without_a_timestamp_are_not_found(self) -> None:
         bench = Bench()
         bench.append(batch(b"a", timestamps=-1))
-        assert find_by_timestamp(bench.log, 0) is None
-        assert find_latest_timestamp(bench.log) is None
+        assert first_location(searches(bench.log, 0)) is None
+        assert first_location(searches_for_latest(bench.log)) is None
 
     def test_the_earliest_offset_comes_with_its_epoch(self) -> None:
         bench = Bench()

@@ -8,7 +8,7 @@ import pytest
 from ottla.storage.state_machine.histogram import (
     SUM,
     cumulated,
-    fill_noughts,
+    fill_zeros,
     merge,
     new_counts,
     quantile,
@@ -45,7 +45,7 @@ def test_without_values_there_is_no_quantile() -> None:
 def test_noughts_that_were_not_recorded_are_made_up_for() -> None:
     counts = new_counts()
     record(counts, 100)
-    assert quantile(fill_noughts(counts, 1000), 0.99) == 0
+    assert quantile(fill_zeros(counts, 1000), 0.99) == 0
     assert total(counts) == 1000
 
 

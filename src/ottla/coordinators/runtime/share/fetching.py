@@ -250,7 +250,7 @@ class ShareFetch(Operation):
         if found.records is None:
             return _Read(_NOTHING, (), ())
         file = found.records
-        data = log.home.disk.pread(file.file.number, file.size, file.position)
+        data = log.environment.disk.pread(file.file.number, file.size, file.position)
         headers = list(read_batches(data, partial_tail=True))
         return _Read(data, headers, aborted_spans(data, headers, found.aborted or ()))
 

@@ -300,8 +300,8 @@ class Sharing:
             return log.log_start_offset
         for search in searches(log, self._now_ms() - beginning.back_ms):
             await self._in_thread(search.walk)
-            if search.found is not None and search.found.offset < log.high_watermark:
-                return search.found.offset
+            if search.location is not None and search.location.offset < log.high_watermark:
+                return search.location.offset
         raise OffsetNotAvailable(f"{partition} has no record of the last {beginning.back_ms} ms")
 
     def _prune(self, key: Key, offset: int) -> None:

@@ -22,12 +22,12 @@ class Phase(Enum):
     """What a follower needs next."""
 
     FETCHING = "records"
-    ASKING_END = "the leader's log end, for it does not have what was asked for"
-    ASKING_START = "the leader's log start, for its log end is not before this one's"
-    CUTTING = "its log to be cut, which waits for the disk"
+    FINDING_END = "the leader's log end, for it does not have what was asked for"
+    FINDING_START = "the leader's log start, for its log end is not before this one's"
+    TRUNCATING = "its log to be cut, which waits for the disk"
 
 
-class Following:
+class PartitionFetchState:
     """One partition that is fetched from its leader, in one term of it."""
 
     __slots__ = ("failures", "is_gone", "lag", "leader_end", "leader_epoch", "partition", "phase", "retry_at_ms")
@@ -46,7 +46,8 @@ class Following:
         """Whether it is fetched no more: what is still under way for it comes too late."""
 
     def __repr__(self) -> str:
-        return f"Following({self.partition.topic}-{self.partition.index}, epoch {self.leader_epoch}, {self.phase.name})"
+        name = f"{self.partition.topic}-{self.partition.index}"
+        return f"PartitionFetchState({name}, epoch {self.leader_epoch}, {self.phase.name})"
 
     @property
     def key(self) -> Key:
@@ -74,7 +75,7 @@ def _append(logs: Logs, log: PartitionLog, records: memoryview, now_ms: int) -> 
         first = read_header(records, 0)
         if first.base_offset < log.log_end_offset <= first.last_offset:
             # The leader's log begins inside a batch, which can only be copied as a whole.
-            logs.begin_anew(log.topic, log.partition, first.base_offset, now_ms=now_ms)
+            logs.truncate_fully_and_start_at(log.topic, log.partition, first.base_offset, now_ms=now_ms)
     return log.append_fetched(records, now_ms=now_ms)
 
 

@@ -1,10 +1,14 @@
-"""What a leader asks of the records that it is to append, and the changes that a topic's settings make to them.
+"""Validation of batches before the leader appends them, and the changes that topic settings make to them.
 
-`accept` takes one batch as a producer sent it, looks at header, checksum and every record, and returns the batch as it
-is to be stored: the same buffer where only the header changes or nothing does. It touches nothing but its arguments, so
-that it can run in a thread; asked to be `brief`, it raises TooHeavy instead of doing what would hold up an event loop.
-Compressed records that are too many to be at hand at once are looked at, and recompressed, a piece at a time.
-Errors are what a producer is told; those about records name them, as answers from Produce v8 on do.
+`validate_batch` takes one batch as a producer sent it, checks the header, the checksum and every record, and returns
+the batch to store: the same buffer if only the header changes. It touches nothing but its arguments, so it can run in a
+thread. With `brief` it raises TooHeavy instead of work that would hold up an event loop. Large compressed batches are
+decompressed, checked and recompressed a piece at a time.
+
+`validate_unchanged` is the fast path, for batches that are stored as they came. It decides in one call of compiled
+code, or not at all.
+
+Errors go to the producer as they are. Errors about records name the records, for Produce v8 and later.
 """
 
 from collections.abc import Iterator
@@ -55,25 +59,26 @@ from ottla.storage.log.settings import LogSettings
 
 Data = bytearray | memoryview
 Rules = tuple[int, int, int, bool]
-"""The largest batch, how many milliseconds timestamps may lie behind the time and ahead of it, whether keys must be."""
+"""The largest batch in bytes; how many milliseconds timestamps may be in the past and in the future; whether records
+need keys."""
 
 _BRIEF_BYTES: Final = 64 * 1024
-"""A compressed batch of up to so many bytes is opened at once."""
+"""The largest compressed batch that is decompressed on the event loop ..."""
 _BRIEF_PAYLOAD_BYTES: Final = 256 * 1024
-"""... as long as not more than this comes out of it, which takes gzip about a millisecond."""
+"""... if it decompresses to no more than this, which takes gzip about a millisecond."""
 _HELD_BYTES: Final = 2 * 1024 * 1024
-"""Records that are to be recompressed are held as a whole up to this size; larger ones are decompressed twice."""
+"""The most bytes that recompression holds in memory; larger batches are decompressed twice."""
 _RECORD_HEAD_BYTES: Final = 5 + 1 + 10
-"""The most that a record's length, attributes and timestamp take."""
+"""The largest size of a record's length, attributes and timestamp."""
 _CODECS: Final = tuple(Compression)
 
 
 class TooHeavy(Exception):
-    """The batch takes more time than an event loop has."""
+    """Validating the batch takes too long for an event loop; a thread must do it."""
 
 
 def to_api_error(error: ProtocolError) -> RecordError:
-    """What a producer is told about bytes that cannot be accepted."""
+    """Return the error that a producer gets for bytes that cannot be accepted."""
     if isinstance(error, CorruptBatch):
         return CorruptMessage(str(error))
     if isinstance(error, BatchTooLarge):
@@ -81,10 +86,10 @@ def to_api_error(error: ProtocolError) -> RecordError:
     return InvalidRecord(str(error))
 
 
-def accept(
+def validate_batch(
     data: Data, settings: LogSettings, origin: Origin, now_ms: int, *, brief: bool = False
 ) -> tuple[Data, BatchHeader]:
-    """The one batch in `data` as it is to be stored, with its header; RecordError, or TooHeavy, if it cannot be."""
+    """Return the one batch in `data` as it will be stored, with its header. Raise RecordError, or TooHeavy if brief."""
     try:
         header = read_header(data, 0)
         if header.batch_length + LENGTH_PREFIX_BYTES != len(data):
@@ -95,8 +100,8 @@ def accept(
         raise to_api_error(error) from error
 
 
-def rules_of(settings: LogSettings) -> Rules | None:
-    """What `confirm` goes by; None where batches are not stored as they come."""
+def unchanged_rules(settings: LogSettings) -> Rules | None:
+    """Return the rules for `validate_unchanged`; None if the topic's settings change batches."""
     if settings.compression is not None or settings.message_timestamp_type is not TimestampType.CREATE:
         return None
     return (
@@ -107,11 +112,11 @@ def rules_of(settings: LogSettings) -> Rules | None:
     )
 
 
-def confirm(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
-    """The header's fields, of a producer's batch without fault that is stored as it came; None says nothing at all.
+def validate_unchanged(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
+    """Return the header's fields if the batch is valid and stored unchanged. Raise TooHeavy as `validate_batch` does.
 
-    Nearly every batch is one of these, and compiled code saves nearly all the steps of `accept`. As that, it may say
-    that the batch is too heavy.
+    Return None if the fast path cannot decide; the caller then uses `validate_batch`. Nearly all batches take the fast
+    path.
     """
     if inspect is None or len(data) < HEADER_BYTES:
         return None
@@ -119,12 +124,12 @@ def confirm(data: Data, rules: Rules, now_ms: int) -> tuple[int, ...] | None:
     if codec:
         if codec >= len(_CODECS):
             return None
-        payload = _open_briefly(data, _CODECS[codec])
+        payload = _decompress_briefly(data, _CODECS[codec])
     return inspect(data, payload, crc32c(memoryview(data)[ATTRIBUTES_OFFSET:]), now_ms, rules)
 
 
 def _check(data: Data, header: BatchHeader, settings: LogSettings, origin: Origin) -> None:
-    """Raise ProtocolError unless the batch may be appended, as far as header and checksum tell."""
+    """Raise ProtocolError if the header or the checksum is wrong."""
     if origin is Origin.CLIENT:
         check_produced(header, max_bytes=settings.max_message_bytes)
         if header.attributes & LOG_APPEND_TIME_BIT:
@@ -139,26 +144,26 @@ def _check(data: Data, header: BatchHeader, settings: LogSettings, origin: Origi
 def _prepare(
     data: Data, header: BatchHeader, settings: LogSettings, now_ms: int, brief: bool
 ) -> tuple[Data, BatchHeader]:
-    """Check the records, and make of them what the topic wants."""
+    """Check the records and apply the topic's compression and timestamp type."""
     codec, target = header.attributes & COMPRESSION_MASK, settings.compression
     changes_codec = target is not None and target != codec and not header.is_control
     payload, size = None, len(data) - HEADER_BYTES
     if not codec and not changes_codec:
-        found = summarize(data, HEADER_BYTES, header.record_count, header.base_timestamp)
+        summary = summarize(data, HEADER_BYTES, header.record_count, header.base_timestamp)
     elif brief:
         if changes_codec:
             raise TooHeavy
-        payload = _open_briefly(data, header.compression)
-        found = summarize(payload, 0, header.record_count, header.base_timestamp)
+        payload = _decompress_briefly(data, header.compression)
+        summary = summarize(payload, 0, header.record_count, header.base_timestamp)
     else:
         pieces = _pieces(data, header)
         held, is_all = _take(pieces, _HELD_BYTES if changes_codec else PIECE_BYTES - 1)
         if is_all:
             payload = b"".join(held)
-            found = summarize(payload, 0, header.record_count, header.base_timestamp)
+            summary = summarize(payload, 0, header.record_count, header.base_timestamp)
         else:
-            found, size = summarize_pieces(chain(held, pieces), header.record_count, header.base_timestamp)
-    latest, earliest, keyless = found
+            summary, size = summarize_pieces(chain(held, pieces), header.record_count, header.base_timestamp)
+    latest, earliest, keyless = summary
     is_create_time = settings.message_timestamp_type is TimestampType.CREATE
     if (
         (keyless and settings.compact)
@@ -177,24 +182,24 @@ def _prepare(
     return data, read_header(data, 0)
 
 
-def _open_briefly(data: Data, codec: Compression) -> bytes:
-    """The records, decompressed; TooHeavy if they are too many."""
+def _decompress_briefly(data: Data, codec: Compression) -> bytes:
+    """Return the decompressed records; raise TooHeavy if there are too many bytes."""
     if len(data) > _BRIEF_BYTES:
         raise TooHeavy
     try:
         return decompress(codec, memoryview(data)[HEADER_BYTES:], limit=_BRIEF_PAYLOAD_BYTES)
     except ProtocolError:
-        # Corrupt, or only larger: the thread that takes the batch next finds out.
+        # Corrupt, or just too large: the thread that validates the batch next finds out.
         raise TooHeavy from None
 
 
 def _pieces(data: Data, header: BatchHeader) -> Iterator[Buffer]:
-    """The records, decompressed a piece at a time."""
+    """Decompress the records a piece at a time."""
     return decompress_in_pieces(header.compression, memoryview(data)[HEADER_BYTES:], limit=MAX_PAYLOAD_BYTES)
 
 
 def _take(pieces: Iterator[Buffer], most: int) -> tuple[list[Buffer], bool]:
-    """The first pieces, until they are more than `most` bytes; and whether these are all."""
+    """Return the first pieces, until they exceed `most` bytes, and whether these are all."""
     held, size = [], 0
     for piece in pieces:
         held.append(piece)
@@ -205,7 +210,7 @@ def _take(pieces: Iterator[Buffer], most: int) -> tuple[list[Buffer], bool]:
 
 
 def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int) -> NoReturn:
-    """Say which records are at fault."""
+    """Raise the error that names the invalid records."""
     bad: list[tuple[int, str]] = []
     is_create_time = settings.message_timestamp_type is TimestampType.CREATE
     earliest = now_ms - settings.message_timestamp_before_max_ms
@@ -217,7 +222,7 @@ def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int)
         elif is_create_time and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             bad.append((number, f"Timestamp {timestamp} is out of range: it should be within {earliest} to {latest}"))
             bad_times = True
-    assert bad, "the records were found at fault before"
+    assert bad, "a record was invalid, but none is now"
     shown = "; ".join(f"record {number}: {why}" for number, why in bad[:3])
     kind = InvalidTimestamp if bad_times else InvalidRecord
     raise kind(f"{len(bad)} records were rejected, and their batch with them: {shown}", tuple(bad))
@@ -226,14 +231,14 @@ def _reject(data: Data, header: BatchHeader, settings: LogSettings, now_ms: int)
 def _recompressed(
     data: Data, header: BatchHeader, payload: bytes | None, size: int | None, settings: LogSettings
 ) -> bytearray:
-    """The batch with its topic's compression; the payload is None where its bytes, of that size, come in pieces."""
+    """Return the batch in the topic's compression. A payload of None is decompressed in pieces, `size` bytes in all."""
     target, level = settings.compression, settings.compression_level
     assert target is not None
     head = memoryview(next(_pieces(data, header)) if payload is None else payload)[:_RECORD_HEAD_BYTES]
     _, pos = read_varint(head, 0)
     shift, _ = read_varlong(head, pos + 1)
     if header.attributes & DELETE_HORIZON_BIT:
-        shift = 0  # the base is not a timestamp there
+        shift = 0  # the base timestamp is the delete horizon
     if payload is not None and not shift:
         batch = replace_payload(data, header, payload, target, level)
         if len(batch) > settings.max_message_bytes:
@@ -241,7 +246,7 @@ def _recompressed(
         return batch
     pieces = _pieces(data, header) if payload is None else iter((payload,))
     if shift:
-        # As in Kafka the first record's timestamp becomes the base of all.
+        # As in Kafka, the first record's timestamp becomes the batch's base timestamp.
         header = header._replace(base_timestamp=header.base_timestamp + shift)
         pieces, size = shift_timestamps(pieces, header.record_count, shift), None
     parts = compress_in_pieces(target, pieces, size, level)
@@ -256,7 +261,7 @@ def rebuild(
     level: int | None = None,
     delete_horizon: int | None = None,
 ) -> bytearray:
-    """The batch anew with the records given: what its header says of offsets, producer and time stays."""
+    """Build the batch again from the given records. Offsets, producer and timestamps of the header stay."""
     return build_batch(
         kept,
         base_offset=header.base_offset,

@@ -12,10 +12,10 @@ from ottla.protocol.wire.batch import MAX_INT64, TRANSACTIONAL_BIT, TimestampTyp
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.protocol.wire.summary import inspect, survey
-from ottla.storage.log import validate
+from ottla.storage.log import validation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.settings import LogSettings
-from ottla.storage.log.validate import TooHeavy, accept, confirm, rules_of
+from ottla.storage.log.validation import TooHeavy, unchanged_rules, validate_batch, validate_unchanged
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -46,11 +46,11 @@ numbers = st.integers(-3, 70) | st.sampled_from([127, -128, 0x7FFF, 0x7FFF_FFFF,
 def outcome(data: bytearray, given: LogSettings) -> tuple[Any, ...]:
     """What becomes of a batch: as it is stored, its header; or the kind of error with the records that are at fault."""
     try:
-        rules = rules_of(given)
-        confirmed = None if rules is None else confirm(data, rules, NOW)
+        rules = unchanged_rules(given)
+        confirmed = None if rules is None else validate_unchanged(data, rules, NOW)
         if confirmed is not None:
             return bytes(data), confirmed
-        stored, header = accept(data, given, Origin.CLIENT, NOW, brief=True)
+        stored, header = validate_batch(data, given, Origin.CLIENT, NOW, brief=True)
     except RecordError as error:
         return type(error), error.message, error.record_errors
     except TooHeavy:
@@ -61,7 +61,7 @@ def outcome(data: bytearray, given: LogSettings) -> tuple[Any, ...]:
 
 def outcome_in_thread(data: bytearray, given: LogSettings) -> tuple[Any, ...]:
     try:
-        stored, header = accept(data, given, Origin.CLIENT, NOW)
+        stored, header = validate_batch(data, given, Origin.CLIENT, NOW)
     except RecordError as error:
         return type(error), error.message, error.record_errors
     return bytes(stored), header
@@ -106,7 +106,7 @@ def test_compiled_code_and_python_agree_on_every_batch(
         assign_crc(data, 0, len(data))
     found = outcome(bytearray(data), chosen)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate, "inspect", None)
+        patch.setattr(validation, "inspect", None)
         assert outcome(bytearray(data), chosen) == found
 
 
@@ -114,12 +114,12 @@ def test_compiled_code_and_python_agree_on_every_batch(
 def test_a_plain_batch_is_confirmed_without_a_closer_look(compression: Compression) -> None:
     """Or the test above would compare Python with itself."""
     data = build_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW + 1, None, None)], compression=compression)
-    rules = rules_of(LogSettings())
+    rules = unchanged_rules(LogSettings())
     assert rules is not None
-    assert confirm(data, rules, NOW) == read_header(data)
-    other = rules_of(LogSettings(compact=True))
+    assert validate_unchanged(data, rules, NOW) == read_header(data)
+    other = unchanged_rules(LogSettings(compact=True))
     assert other is not None
-    assert confirm(data, other, NOW) is None
+    assert validate_unchanged(data, other, NOW) is None
 
 
 def test_bytes_that_are_no_batch_are_not_confirmed() -> None:
@@ -135,7 +135,7 @@ def test_bytes_that_are_no_batch_are_not_confirmed() -> None:
 @pytest.mark.parametrize("now", [NOW, 0, MAX_INT64])
 def test_bounds_of_time_that_no_number_holds_are_none(now: int) -> None:
     data = build_batch([Record(0, NOW, b"k", b"v")])
-    assert confirm(data, RULES, now) == read_header(data)
+    assert validate_unchanged(data, RULES, now) == read_header(data)
 
 
 def view(*made: bytes | bytearray) -> list[memoryview]:

@@ -8,10 +8,10 @@ from ottla.protocol.wire import summary
 from ottla.protocol.wire.batch import HEADER_BYTES, TimestampType, assign_crc, read_header, set_max_timestamp
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch, read_records, replace_payload
-from ottla.storage.log import validate
+from ottla.storage.log import validation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.settings import LogSettings
-from ottla.storage.log.validate import accept
+from ottla.storage.log.validation import validate_batch
 from tests.support.log_workbench import NOW, Bench, Producer, batch, check_consistent, stored
 
 DAY = 86_400_000
@@ -160,14 +160,14 @@ class TestCompression:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codecs, "PIECE_BYTES", 50)
     monkeypatch.setattr(summary, "PIECE_BYTES", 50)
-    monkeypatch.setattr(validate, "PIECE_BYTES", 50)
-    monkeypatch.setattr(validate, "_HELD_BYTES", 49)
+    monkeypatch.setattr(validation, "PIECE_BYTES", 50)
+    monkeypatch.setattr(validation, "_HELD_BYTES", 49)
 
 
 def look(data: bytearray, settings: LogSettings) -> object:
     """What becomes of a batch: header and records as they are stored, or the error and the records at fault."""
     try:
-        taken, header = accept(bytearray(data), settings, Origin.CLIENT, NOW)
+        taken, header = validate_batch(bytearray(data), settings, Origin.CLIENT, NOW)
     except RecordError as error:
         return type(error), error.record_errors
     assert header == read_header(taken)
