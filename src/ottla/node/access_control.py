@@ -18,7 +18,7 @@ from ottla.metadata.controller.quotas import IP
 from ottla.metadata.image.loader import Update
 from ottla.metadata.image.values import QuotaEntity, quota_entity
 from ottla.node.plugins import AUTHORIZER, STANDARD
-from ottla.node.quota_hosts import address_of, host_of, spelled_out
+from ottla.node.quota_hosts import address_of, canonical_address, host_of
 from ottla.replication.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class AccessControl:
         if host is None:
             self._quotas.set(entity, given)
             return
-        address = spelled_out(host)
+        address = canonical_address(host)
         if address is not None:
             self._quotas.set(quota_entity({IP: address}), given)
         elif given is not None:

@@ -24,7 +24,7 @@ from ottla.node.controller_link import HEARTBEATS
 from ottla.node.coordinators import Coordinators, new_member_id
 from ottla.node.dynamic_settings import DynamicSettings
 from ottla.node.listener_security import ListenerSecurity
-from ottla.node.memory import Memory
+from ottla.node.memory import MemoryTrimmer
 from ottla.node.observation import Observation
 from ottla.node.port_probe import is_refused
 from ottla.node.replication import Replication
@@ -113,7 +113,9 @@ class BrokerServer:
         self._dynamic.on_change.append(lifecycle.on_settings)
         self._metadata.subscribers.append(lifecycle.on_update)
         controller.on_leader.append(lifecycle.send_heartbeat_soon)
-        controller.link.on_lost.append(lambda lane: lifecycle.send_heartbeat_soon() if lane == HEARTBEATS else None)
+        controller.link.on_lost.append(
+            lambda traffic: lifecycle.send_heartbeat_soon() if traffic == HEARTBEATS else None
+        )
         return lifecycle
 
     def start(self) -> None:
@@ -193,7 +195,9 @@ class BrokerServer:
         settings, runtime, coordinators, controller = self._settings, self._runtime, self.coordinators, self._controller
         topics = TopicCreation(settings, controller, runtime.spawn)
         pushed = PushedMetrics(settings.number(METRICS_CLIENTS) if settings[METRICS_LISTENER] else 0)
-        in_thread: Callable[..., Awaitable[object]] = Memory(runtime.loop.call_later, self._workers.in_thread).work
+        in_thread: Callable[..., Awaitable[object]] = MemoryTrimmer(
+            runtime.loop.call_later, self._workers.in_thread
+        ).run
         coordinators.sharing.states.create_topic = topics.create
         return BrokerNode(
             unstable_versions=settings.flag("unstable.api.versions.enable"),

@@ -1,7 +1,7 @@
-"""The ways from this node to the active controller and to the quorum, for its own requests and for its clients'.
+"""Sends requests to the active controller and the quorum, for this node and on behalf of its clients.
 
-The active controller is on this node or on another; consensus knows which. A request that finds it gone, or not there
-yet, waits for the next one: at most as long as it is given, and no longer than until a new leader is known.
+The active controller is on this node or on another; the quorum knows which. A request that does not reach an active
+controller is retried until its timeout: at once when a leader is elected, otherwise with a growing delay.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WAIT_S: Final = 30.0
 _RETRY_S: Final = 0.02
 _LONGEST_RETRY_S: Final = 0.25
 _FOR_QUORUM: Final = (DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest)
-_LANES: Final[dict[type, str]] = {
+_TRAFFIC: Final[dict[type, str]] = {
     BrokerRegistrationRequest: HEARTBEATS,
     BrokerHeartbeatRequest: HEARTBEATS,
     AlterPartitionRequest: "alter-partition",
@@ -56,36 +56,36 @@ _OWN: Final = "own"
 
 
 class ControllerAccess:
-    """Asks whoever is in charge. Controller and quorum are put in when the node has them."""
+    """The active controller, wherever it is. The node sets `controller` and `quorum` when it creates them."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, node_id: int = -1, security: SecurityProvider = plaintext
     ) -> None:
         self._loop = loop
-        self._news = asyncio.Event()
+        self._role_changed = asyncio.Event()
         self.link = ControllerLink(node_id, security)
         self.controller: ActiveController | None = None
         self.quorum: QuorumDriver | None = None
         self.throttling: Throttling | None = None
-        """Counts changes to topics against the quotas of those who ask for them."""
+        """Charges topic changes to the quotas of clients."""
         self.policies: Policies | None = None
-        """Asked before the controller of this node decides."""
+        """The policies of this node's controller."""
         self.keeper: AclStore | None = None
-        """Keeps the ACLs, where they are not in the cluster's metadata."""
+        """An authorizer plug-in that stores ACLs itself, instead of the cluster's metadata."""
         self.broker_liveness: BrokerLivenessMonitor | None = None
-        """Watches the connections over which brokers send heartbeats here."""
+        """Watches the connections of brokers to this node's controller."""
         self.on_leader: list[Callable[[], None]] = []
-        """Called when there is another leader than before."""
+        """Called when a leader is elected."""
 
     def on_role(self, change: RoleChanged) -> None:
-        """The quorum has a leader, or has none: those who wait for it look again."""
+        """Follow a change of role: waiting requests try again."""
         assert self.quorum is not None, "the quorum is joined before it has roles"
         self.link.lead(self.quorum.consensus.leader_node)
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        role_changed, self._role_changed = self._role_changed, asyncio.Event()
+        role_changed.set()
         if change.leader_id >= 0:
-            for told in self.on_leader:
-                told()
+            for notify in self.on_leader:
+                notify()
 
     async def ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
         """Return the active controller's response to a request of this node's own.
@@ -95,10 +95,10 @@ class ControllerAccess:
         """
 
         async def attempt(left_s: float) -> Any:
-            lane = _LANES.get(type(request), _OWN)
+            traffic = _TRAFFIC.get(type(request), _OWN)
             if self._is_remote:
-                return await self.link.send(lane, request, left_s)
-            return await self._submit(request, self._this_node(request, lane))
+                return await self.link.send(traffic, request, left_s)
+            return await self._submit(request, self._this_node(request, traffic))
 
         answer = await self._retry(attempt, _WAIT_S if timeout_s is None else timeout_s)
         code = getattr(answer, "error_code", 0)
@@ -147,12 +147,12 @@ class ControllerAccess:
             answer.throttle_time_ms = max(answer.throttle_time_ms, charging.throttle_ms)
         return answer
 
-    def _this_node(self, request: Any, lane: str) -> Requester:
+    def _this_node(self, request: Any, traffic: str) -> Requester:
         """Return this node as the requester; its changes of topics are charged as if they came over the network."""
         if self.throttling is None:
             return THIS_NODE
         api, link = BY_KEY[schema_of(type(request)).key], self.link
-        charge = self.throttling.charge_for(api.key, api.latest_stable, link.user, link.client_id(lane))
+        charge = self.throttling.charge_for(api.key, api.latest_stable, link.user, link.client_id(traffic))
         return THIS_NODE if charge is None else THIS_NODE._replace(charge=charge)
 
     async def _change_acls(
@@ -173,27 +173,27 @@ class ControllerAccess:
         return await controller.submit(request, requester)
 
     def ask_quorum(self, call: Call[Any], request: Any) -> None:
-        """Let consensus answer a call."""
+        """Pass a call to consensus, which answers it."""
         assert self.quorum is not None, "the quorum is joined before its listener is opened"
         self.quorum.request(call, request, call.version, call.client.listener)
 
     def leader_id(self) -> int:
-        """The node with the active controller; -1 while there is none."""
+        """Return the node with the active controller; -1 if there is none."""
         return -1 if self.quorum is None else self.quorum.consensus.leader_id
 
     def kraft_version(self) -> int:
-        """The version of the quorum's own records."""
+        """Return the level of kraft.version."""
         return 0 if self.quorum is None else self.quorum.consensus.history.kraft_version
 
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
-        """What the active controller serves, if it is on another node and that is known."""
+        """Return the API versions of the active controller; None if it is on this node or unknown."""
         return self.link.versions
 
     async def _retry(self, attempt: Callable[[float], Awaitable[Any]], timeout_s: float) -> Any:
         deadline = self._loop.time() + timeout_s
         pause_s = _RETRY_S
         while True:
-            news = self._news
+            role_changed = self._role_changed
             left_s = max(deadline - self._loop.time(), _RETRY_S)
             try:
                 return await attempt(left_s)
@@ -202,7 +202,7 @@ class ControllerAccess:
                     raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(pause_s, left_s)):
-                    await news.wait()
+                    await role_changed.wait()
             pause_s = min(pause_s * 2, _LONGEST_RETRY_S)
 
     async def _ask_leading_quorum(self, call: Call[Any], request: Any) -> Any:
@@ -218,7 +218,7 @@ class ControllerAccess:
 
     @property
     def _is_remote(self) -> bool:
-        """Whether another node leads; a node without a controller has none to ask but another's."""
+        """Whether the request must go to another node. A node without a controller always asks another."""
         return self.link.leader is not None or self.controller is None
 
     def _require_controller(self) -> ActiveController:

@@ -1,4 +1,4 @@
-"""The controller's side of a node: what its listener serves, and on what."""
+"""The APIs of a node's controller listeners."""
 
 from collections.abc import Callable
 
@@ -26,13 +26,13 @@ def controller_dispatch(
     watch: Callable[[Route], None],
     levels_changed: Callable[[], None],
 ) -> Dispatch[ControllerNode]:
-    """The APIs of the controller's listeners."""
+    """Return the dispatcher of the controller listeners."""
     node = ControllerNode(
         node_id=settings.node_id,
         cluster_id=cluster_id,
         current_image=current_image,
         given=settings.given,
-        # Kafka's controllers go by the flag of unstable APIs here, its brokers by the one of unstable features.
+        # Kafka's controllers use the flag for unstable APIs here, its brokers the one for unstable features.
         supported_features=supported_features(unstable=settings.flag("unstable.api.versions.enable")),
         kraft_version=access.kraft_version,
         leader_id=access.leader_id,

@@ -1,4 +1,4 @@
-"""The coordinators of a broker: of groups, transactions and share partitions, and what they are told of the node."""
+"""Creates the coordinators of a broker: for groups, transactions and share partitions."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ottla.replication.runtime import Runtime
 from ottla.security.settings import SecurityProvider
 
 Setting = Callable[[str], Any]
-"""Gives a setting of this broker as it is now."""
+"""Returns the current value of a broker setting."""
 
 
 def new_member_id() -> str:
-    """The random part of a classic member's id."""
+    """Return the random part of a member id of the classic protocol."""
     return str(uuid4())
 
 
 def group_context(partitions: Partitions, setting: Setting, now_ms: Callable[[], int]) -> Callable[[], Context]:
-    """The surroundings of decisions about groups that no request asks for."""
+    """Return a factory of contexts for group decisions without a request."""
     return lambda: Context(now_ms=now_ms(), image=partitions.image, settings=setting, new_id=new_member_id)
 
 
@@ -43,7 +43,7 @@ def group_coordinators(
     write_timeout_ms: int,
     compression: Compression = Compression.NONE,
 ) -> Shards[GroupsState]:
-    """Those who keep groups and their offsets."""
+    """Return the coordinators of groups and their offsets."""
     return Shards(
         GroupsBehaviour(group_context(partitions, setting, runtime.now_ms)),
         partitions,
@@ -103,13 +103,13 @@ class Coordinators:
         self._all: tuple[Shards[Any], ...] = (self.groups, self.transactions.shards)
 
     def apply(self, changes: Changes) -> None:
-        """Act on new metadata, after the replicas did."""
+        """Apply new metadata, after the partitions have applied it."""
         for shards in self._all:
             shards.apply(changes)
         self.sharing.apply(changes)
 
     def close(self) -> None:
-        """Give all up, for the broker stops."""
+        """Stop all coordinators when the broker stops."""
         for shards in self._all:
             shards.close()
         self.transactions.close()

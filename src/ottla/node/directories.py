@@ -1,4 +1,4 @@
-"""The directories of a node: made, formatted where they may be, locked, and looked at before they are used."""
+"""The directories of a node: creates, formats, locks and checks them before they are used."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.storage.disk import Disk
 
 
 class NodeFailed(Exception):
-    """The node cannot start or go on; the message says why and what to do."""
+    """The node cannot start or continue; the message says why and what to do."""
 
 
 class Directories:
-    """A node's directories, which are its own until they are released."""
+    """The directories of a node, locked until `release`."""
 
     def __init__(self, settings: NodeSettings, disk: Disk) -> None:
         for path in settings.directories:
@@ -36,10 +36,14 @@ class Directories:
             if meta is None:
                 raise NodeFailed(f"{path} is not formatted: run `ottla format -t CLUSTER_ID -c FILE` first")
             if meta.node_id != settings.node_id:
-                raise NodeFailed(f"{path} belongs to node {meta.node_id}, and this is node {settings.node_id}")
+                raise NodeFailed(
+                    f"{path} belongs to node {meta.node_id}, but this is node {settings.node_id}:"
+                    " correct node.id or log.dirs"
+                )
             self.metas[path] = meta
         if len({meta.cluster_id for meta in self.metas.values()}) > 1:
-            raise NodeFailed(f"the directories belong to different clusters: {self.metas}")
+            clusters = ", ".join(f"{path} to {meta.cluster_id}" for path, meta in self.metas.items())
+            raise NodeFailed(f"the directories belong to different clusters ({clusters}): correct log.dirs")
 
     @property
     def cluster_id(self) -> str:
@@ -63,6 +67,6 @@ class Directories:
         )
 
     def release(self) -> None:
-        """Let others have them."""
+        """Unlock the directories."""
         for lock in self._locks:
             lock.release()

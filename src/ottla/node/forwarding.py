@@ -1,9 +1,9 @@
-"""A client's request on its way to the active controller, and the answer on its way back (KIP-590).
+"""Envelopes for client requests that are forwarded to the active controller, and for their answers (KIP-590).
 
-The request travels as the client sent it, header included, with the client's principal and address beside it, so that
-the controller decides as if the client had asked it. What a controller says about the envelope itself is for the
-broker: that another controller is active, or that it does not know the version inside. The latter ends the client's
-connection, as in Kafka: the client then asks anew which versions there are.
+The envelope holds the client's request with its header, principal and address, so that the controller decides as if the
+client had connected to it. Errors of the envelope itself are for the broker: the node is not the active controller, or
+it does not support the version of the enclosed request. In the second case the client's connection is closed, as in
+Kafka, and the client asks for the supported versions again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PRINCIPAL_VERSION: Final = 0
 
 
 def enclose(call: Call[Any], request: Any) -> EnvelopeRequest:
-    """A client's request, or what is left of it, in an envelope."""
+    """Return an envelope with a client's request."""
     header = RequestHeader(
         request_api_key=call.api_key,
         request_api_version=call.version,
@@ -42,19 +42,19 @@ def enclose(call: Call[Any], request: Any) -> EnvelopeRequest:
 
 
 def open_answer(call: Call[Any], envelope: EnvelopeResponse) -> Any:
-    """The answer for the client; raises NotController if another controller must be asked, or what ends the request."""
+    """Return the enclosed answer. For envelope errors, raise NotController, CloseConnection or UnknownServerError."""
     name = call.route.api.name
     if envelope.error_code == NotController.code:
-        raise NotController("the node that was asked is not the active controller")
+        raise NotController("the node is not the active controller")
     if envelope.error_code == UnsupportedVersion.code:
         raise CloseConnection(f"the active controller does not serve {name} v{call.version}")
     if envelope.error_code:
-        logger.warning("the controller refused %s: %s", name, by_code(envelope.error_code).name)
+        logger.warning("the controller refused a forwarded %s: %s", name, by_code(envelope.error_code).name)
         raise UnknownServerError
     try:
         return _answer(call, envelope.response_data or b"")
     except ProtocolError as error:
-        logger.error("the controller's answer to %s v%d cannot be read: %s", name, call.version, error)
+        logger.error("cannot read the controller's answer to a forwarded %s v%d: %s", name, call.version, error)
         raise UnknownServerError from error
 
 
@@ -62,11 +62,11 @@ def _answer(call: Call[Any], data: bytes) -> Any:
     view = memoryview(data)
     header, pos = decode_from(ResponseHeader, 1 if call.route.has_flexible_response else 0, view)
     if header.correlation_id != call.correlation_id:
-        raise ProtocolError(f"it answers request {header.correlation_id} instead of {call.correlation_id}")
+        raise ProtocolError(f"its correlation id is {header.correlation_id}, expected {call.correlation_id}")
     return decode(call.route.api.response, call.version, view[pos:])
 
 
 def _principal(client: Client) -> bytes:
     kind, _, name = client.principal.partition(":")
-    found = DefaultPrincipal(type=kind, name=name, token_authenticated=client.has_token)
-    return _PRINCIPAL_VERSION.to_bytes(2, "big") + encode(found, _PRINCIPAL_VERSION)
+    principal = DefaultPrincipal(type=kind, name=name, token_authenticated=client.has_token)
+    return _PRINCIPAL_VERSION.to_bytes(2, "big") + encode(principal, _PRINCIPAL_VERSION)

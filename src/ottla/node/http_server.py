@@ -1,7 +1,7 @@
-"""A port for those who watch a node: `GET` of a few paths over HTTP/1.1, one request a connection, and nothing else.
+"""A small HTTP/1.1 server for metrics and health checks: `GET` of fixed paths, one request for each connection.
 
-Everything is limited: how long a request's head may be and take, how many connections there are. What a path answers is
-a function, called in the event loop.
+The size of a request's head, the time to send it and the number of connections are limited. Each path has a function
+that returns the answer, called in the event loop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Answer(NamedTuple):
 
 Page = Callable[[], Answer]
 Lookup = Callable[[Mapping[str, str]], Answer]
-"""A page that depends on the request's query; of a name that comes twice, the last value counts."""
+"""A page that depends on the request's query. If a name is given twice, the last value counts."""
 
 
 class HttpServer:
-    """Answers on one address."""
+    """An HTTP server on one address."""
 
     def __init__(
         self, pages: Mapping[str, Page], *, lookups: Mapping[str, Lookup] | None = None, timeout_s: float = 5.0
@@ -46,12 +46,12 @@ class HttpServer:
         self._connections: set[asyncio.StreamWriter] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which the system chose if 0 was asked for. Raises OSError."""
+        """Listen, and return the port; port 0 lets the system choose. Raise OSError."""
         self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_HEAD_BYTES)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Give the port back and end what is under way."""
+        """Close the port and all connections."""
         if self._server is None:
             return
         self._server.close()
@@ -70,7 +70,7 @@ class HttpServer:
                 writer.write(_encode(answer, with_body=with_body))
                 await writer.drain()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            pass  # whoever asked is gone, or too slow to wait for
+            pass  # the client is gone or too slow
         except Exception:
             logger.exception("an HTTP request failed")
         finally:

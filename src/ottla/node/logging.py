@@ -1,6 +1,4 @@
-"""What is logged at first, and where to. Levels are changed while the node runs by
-`broker/handlers/broker_loggers.py`.
-"""
+"""Initial log levels and output. `broker/handlers/broker_loggers.py` changes levels while the node runs."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ AUDIT: Final = audit.LOGGER
 
 
 def set_up(*, verbose: bool = False, stream: TextIO | None = None) -> None:
-    """Log to a stream, by default standard error: what is wrong, or, if asked for, what the node does."""
+    """Log to a stream, by default standard error, from WARNING, or from INFO if verbose."""
     logging.addLevelName(TRACE, "TRACE")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO if verbose else logging.WARNING)
-    logging.getLogger(REQUESTS).setLevel(logging.WARNING)  # not even a verbose node writes every request down
-    logging.getLogger(AUDIT).setLevel(logging.INFO)  # refusals, as Kafka's own configuration has it
+    logging.getLogger(REQUESTS).setLevel(logging.WARNING)  # requests are not logged even if verbose
+    logging.getLogger(AUDIT).setLevel(logging.INFO)  # logs denied requests, as Kafka's default configuration does

@@ -1,4 +1,4 @@
-"""Work that comes back at its time: retention, compaction, syncs, checkpoints, idle connections."""
+"""Periodic work of a node: retention, compaction, flushes, checkpoints, idle connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DELAY_S = 24 * 3600.0
 
 
 class Maintenance:
-    """The chores of a node."""
+    """Runs each chore of a node at its interval."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Maintenance:
         }
 
     def start(self) -> None:
-        """Begin; each chore comes for the first time after its interval."""
+        """Start the timers. Each chore first runs after its interval."""
         for name in self._chores:
             self._schedule(name)
 
     def change_interval(self, name: str, interval_s: float) -> None:
-        """Let a chore come more or less often."""
+        """Change the interval of a chore."""
         old_s, work = self._chores[name]
         if interval_s == old_s:
             return
@@ -78,7 +78,7 @@ class Maintenance:
             self._schedule(name)
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Cancel all timers."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
@@ -91,7 +91,7 @@ class Maintenance:
         try:
             self._chores[name][1]()
         except Exception:
-            logger.exception("%s failed; it is tried again at its time", name)
+            logger.exception("periodic work failed: %s; retrying after its interval", name)
         self._schedule(name)
 
     def _close_idle(self) -> None:

@@ -1,9 +1,8 @@
-"""Memory goes back to the system when a heavy request is over.
+"""Returns memory to the system after heavy requests.
 
-What a large batch takes is freed when it has been looked at, but the C library keeps much of it for later requests: a
-node that was sent a few large batches would hold their memory until it ends. So a while after the last piece of heavy
-work, glibc is asked to return what is free (`malloc_trim`). Ordinary requests never come here. Other C libraries return
-memory by themselves, or cannot be asked.
+The memory of a large batch is freed after the request, but glibc keeps most of it for later allocations: a node that
+received a few large batches would hold it until it exits. So `malloc_trim` is called a while after the last heavy
+request. Ordinary requests do not run here. Other C libraries return memory by themselves or have no such function.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-_REST_S: Final = 1.0
-"""How long the memory is kept for heavy work that follows."""
+_TRIM_DELAY_S: Final = 1.0
+"""How long memory is kept for further heavy work."""
 
 
 def _find_trim() -> Callable[[int], int] | None:
@@ -26,11 +25,11 @@ def _find_trim() -> Callable[[int], int] | None:
 
 
 trim: Final = _find_trim()
-"""glibc's function, which takes the bytes to keep; None where there is no such function."""
+"""glibc's `malloc_trim`, which takes the number of bytes to keep; None with other C libraries."""
 
 
-class Memory:
-    """Watches heavy work, and returns memory when there was none for a while."""
+class MemoryTrimmer:
+    """Runs heavy work in threads, and returns free memory when none has run for a while."""
 
     def __init__(
         self,
@@ -45,8 +44,8 @@ class Memory:
         self._timer: Any = None
         self._running = 0
 
-    async def work(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of an action that runs in a thread and may take much memory."""
+    async def run(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that may need much memory in a thread, and return its result."""
         self._running += 1
         if self._timer is not None:
             self._timer.cancel()
@@ -56,10 +55,10 @@ class Memory:
         finally:
             self._running -= 1
             if not self._running and self._trim is not None:
-                self._timer = self._call_later(_REST_S, self._give_back)
+                self._timer = self._call_later(_TRIM_DELAY_S, self._start_trim)
 
-    def _give_back(self) -> None:
-        """In a thread: others run on meanwhile, since a foreign function does not hold the interpreter's lock."""
+    def _start_trim(self) -> None:
+        """Trim in a thread. A foreign function does not hold the interpreter's lock, so the node keeps running."""
         self._timer = None
-        assert self._trim is not None, "it was there when the timer was set"
+        assert self._trim is not None, "the timer is only set if there is a trim function"
         threading.Thread(target=self._trim, args=(0,), name="ottla-memory", daemon=True).start()

@@ -1,6 +1,7 @@
-"""All that lets people see what a node does: its metrics, its request log, its loggers, and the port that tells them.
+"""What operators see of a node: metrics, the request log, and the HTTP port for metrics and health checks.
 
-Parts are watched as they come to be. The port is there first, so that a node which does not get ready can say why.
+Each part of the node is watched once it is created. The port opens first, so that a node that does not become ready
+can report why.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ from ottla.storage.directories.logs import Logs
 logger = logging.getLogger(__name__)
 
 _FRESH_S: Final = 1.0
-"""Metrics are gathered at most so often, however many ask."""
+"""A rendered metrics page is reused for this long."""
 
 
 class Observation:
-    """One node under watch."""
+    """Metrics and health of one node."""
 
     def __init__(self, settings: NodeSettings, runtime: Runtime) -> None:
         self._settings = settings
@@ -77,10 +78,10 @@ class Observation:
         for source in (self.requests.families, self.disk.families, process_families):
             self.registry.collect(source)
         self.registry.gauge("ottla_info", "The version.", lambda: 1, {"version": __version__})
-        self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 leaving.", self._state)
+        self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 stopping.", self._state)
 
     async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
-        """Open the port. `listeners` may still be made."""
+        """Open the HTTP ports. `listeners` may still be empty."""
         pulse = self._pulse = Pulse(self._runtime.loop, {pool.role: pool.intake for pool in pools})
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
@@ -95,11 +96,11 @@ class Observation:
             )
             self.ports.append(await server.start(address.host, address.port))
             self._servers.append(server)
-            logger.info("metrics are at http://%s/metrics", address._replace(port=self.ports[-1]))
+            logger.info("serving metrics at http://%s/metrics", address._replace(port=self.ports[-1]))
         pulse.start()
 
     async def stop(self) -> None:
-        """Close the port."""
+        """Close the HTTP ports."""
         if self._pulse is not None:
             self._pulse.stop()
         for server in self._servers:
@@ -142,7 +143,7 @@ class Observation:
             states.follow(Changes.between(EMPTY, metadata.image))
 
             def follow(update: Update) -> None:
-                """Follow aside: nobody waits for it, and what only watches the node must not end it."""
+                """Follow outside the publisher: an error in metrics must not stop the node."""
                 loop.call_soon(states.follow, update.changes)
 
             metadata.subscribers.append(follow)
@@ -151,12 +152,12 @@ class Observation:
     def watch_quotas(self, exempt_time: Callable[[], float]) -> None:
         self.registry.gauge(
             "kafka_server_request_exempt_request_time",
-            "Percentage of a thread's time that requests took which are exempt from request quotas.",
+            "Percentage of a thread's time spent on requests that are exempt from request quotas.",
             exempt_time,
         )
 
     def _forget(self, topics: Sequence[Topic]) -> None:
-        """Drop what was counted of topics that were deleted."""
+        """Drop the metrics of deleted topics."""
         if self._topics is not None and self._expirations is not None:
             self._topics.forget(topics)
             for topic in topics:
@@ -166,12 +167,12 @@ class Observation:
         self._lifecycle = lifecycle
 
     def begin(self) -> None:
-        """Clients come in from now on."""
+        """Start the metrics of topics when clients can connect."""
         if self._topics is not None:
             self._topics.begin()
 
-    def trouble(self) -> str | None:
-        """Why the node is not ready to serve; None if it is."""
+    def problem(self) -> str | None:
+        """Return why the node is not ready; None if it is ready."""
         quorum, metadata, lifecycle = self._quorum, self._metadata, self._lifecycle
         if quorum is None or metadata is None:
             return "the node is starting"
@@ -180,7 +181,7 @@ class Observation:
         if quorum.consensus.leader_id < 0:
             return "no controller is known"
         if missing := behind(metadata, quorum):
-            return f"{missing} records of metadata are not applied yet"
+            return f"{missing} metadata records are not applied yet"
         if not self._settings.is_broker:
             return None
         if lifecycle is None or lifecycle.epoch < 0:
@@ -188,17 +189,17 @@ class Observation:
         if lifecycle.is_fenced or not metadata.image.is_alive(self._settings.node_id):
             return "the broker is fenced"
         if silence_s := lifecycle.silence_s:
-            return f"no heartbeat of the broker was answered for {silence_s:.0f} s"
+            return f"the controller has answered no heartbeat of the broker for {silence_s:.0f} s"
         return None
 
     def _state(self) -> int:
         if self._quorum is not None and self._quorum.is_stopped:
             return 6
-        return 1 if self.trouble() else 3
+        return 1 if self.problem() else 3
 
     def _healthz(self) -> Answer:
-        trouble = self.trouble()
-        return Answer("ok\n") if trouble is None else Answer(f"{trouble}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        problem = self.problem()
+        return Answer("ok\n") if problem is None else Answer(f"{problem}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _topic_states(self, query: Mapping[str, str]) -> Answer:
         if self._states is None:

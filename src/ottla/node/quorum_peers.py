@@ -72,7 +72,7 @@ class QuorumPeers:
         except ApiError as error:
             if address not in self._unreachable:
                 self._unreachable.add(address)
-                logger.info("controller %d at %s:%d does not answer: %s", *node, error)
+                logger.info("quorum member %d at %s:%d does not answer: %s", *node, error)
             failed(error)
         else:
             self._unreachable.discard(address)

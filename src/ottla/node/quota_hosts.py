@@ -1,4 +1,4 @@
-"""Hosts by name: a quota of connections may name one instead of its address."""
+"""Hosts in connection quotas, which an operator may give by name or by address."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasReq
 
 
 def host_of(entity: QuotaEntity) -> str | None:
-    """The host that a quota is for, by name or address; None if it is for anybody else."""
+    """Return the host of an IP quota, as a name or an address; None for any other quota."""
     return dict(entity).get(IP)
 
 
-def spelled_out(host: str) -> str | None:
-    """An address in the one way in which a connection's is written; None for a name."""
+def canonical_address(host: str) -> str | None:
+    """Return an address in the form in which connections report it; None for a name."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -26,22 +26,22 @@ def spelled_out(host: str) -> str | None:
 
 
 async def address_of(host: str) -> str | None:
-    """The address of a host, by which its connections are known; None if nobody knows it."""
-    address = spelled_out(host)
+    """Return the address of a host, preferring IPv4; None if the name does not resolve."""
+    address = canonical_address(host)
     if address is not None:
         return address
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        results = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+    return str(min(results, key=lambda result: result[0] != socket.AF_INET)[4][0])
 
 
 async def unknown_hosts(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """The hosts that a request names and that nobody knows. One after the other: each may hold up a thread for long."""
-    return frozenset([host for host in _named(request) if await address_of(host) is None])
+    """Return the hosts of a request that do not resolve. Look up one at a time, as each may block a thread for long."""
+    return frozenset([host for host in _hosts(request) if await address_of(host) is None])
 
 
-def _named(request: AlterClientQuotasRequest) -> Iterable[str]:
+def _hosts(request: AlterClientQuotasRequest) -> Iterable[str]:
     parts = (part for entry in request.entries for part in entry.entity)
     return dict.fromkeys(part.entity_name for part in parts if part.entity_type == IP and part.entity_name)

@@ -1,6 +1,6 @@
-"""What a node does when its settings change while it runs.
+"""Applies changed broker settings to the parts of a running node.
 
-What topics inherit is looked up with each image by those who hold the logs; here is the rest.
+Topic defaults are not handled here: partitions read them from each metadata image.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _NO_LIMIT: Final = 1e308
 
 
 class Reconfiguration:
-    """Brings settings to those parts of a node that keep them."""
+    """Passes settings to the parts of a node that store them."""
 
     def __init__(
         self,
@@ -25,18 +25,18 @@ class Reconfiguration:
         listeners: Sequence[Listener],
         logs: Logs,
         compaction: Compaction,
-        upkeep: Maintenance,
+        maintenance: Maintenance,
     ) -> None:
         self._pools = pools
         self._listeners = listeners
         self._logs = logs
         self._compaction = compaction
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self.is_serving = False
-        """Whether clients were let in: a listener that is full then goes on when it may have more of them."""
+        """Whether listeners accept connections. Then a listener that was full resumes if its limit rises."""
 
     def apply(self, old: NodeSettings, new: NodeSettings) -> None:
-        """Act on new settings; those of before are not needed, as all of this can be done again."""
+        """Apply new settings. Applying the same settings twice does no harm."""
         for pool in self._pools:
             pool.resize(new.num_io_threads)
         for listener in self._listeners:
@@ -49,7 +49,7 @@ class Reconfiguration:
         self._compaction.bytes_per_second = float("inf") if rate >= _NO_LIMIT else rate
         self._compaction.load = load
         self._compaction.memory_bytes = new.number("log.cleaner.dedupe.buffer.size")
-        self._upkeep.change_interval("compaction", new.number("log.cleaner.backoff.ms") / 1000)
+        self._maintenance.change_interval("compaction", new.number("log.cleaner.backoff.ms") / 1000)
         for directory in self._logs.directories:
             directory.producer_expiration_ms = new.number("producer.id.expiration.ms")
             directory.is_cordoned = directory.path in new.cordoned_log_dirs

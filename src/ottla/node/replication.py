@@ -1,6 +1,6 @@
-"""Replication between the brokers of a cluster, put together for one of them: who fetches, who is in sync, how fast.
+"""The replication of one broker: fetchers with their connections, ISR changes, throttles.
 
-Here are the connections and tasks; what is asked for, and what becomes of the answers, is decided in `replication/`.
+This module has the connections and tasks. The `replication` room decides what to fetch and what to do with the answers.
 """
 
 from __future__ import annotations
@@ -33,14 +33,11 @@ from ottla.security.settings import SecurityProvider, plaintext
 logger = logging.getLogger(__name__)
 
 _TOPIC_IDS = 13
-"""The version of Fetch from which on topics have ids; all brokers of clusters without ZooKeeper speak it."""
-
-Connect = Callable[[int, str], Awaitable[Connection]]
-"""Opens a connection to a broker, by its id, under a name."""
+"""The first version of Fetch with topic ids, which all brokers of KRaft clusters support."""
 
 
 class Replication:
-    """Everything of a broker's replication that is not in its partitions."""
+    """Everything of a broker's replication except the partitions."""
 
     def __init__(
         self,
@@ -96,20 +93,20 @@ class Replication:
         partitions.call_later = runtime.loop.call_later
 
     def start(self) -> None:
-        """Begin to look for followers that lag behind."""
+        """Begin to remove lagging followers from ISRs, at half of `replica.lag.time.max.ms`."""
         self._shrinking = self._runtime.loop.call_later(self._partitions.rules.max_lag_ms / 2000, self._shrink)
 
     def apply(self, changes: Changes) -> None:
-        """Follow settings that can be changed while the broker runs; before the partitions act on an image."""
+        """Apply changed throttles, before the partitions apply the same changes."""
         self.leader_throttle.apply(changes)
         self.follower_throttle.apply(changes)
 
     def reconfigure(self, old: NodeSettings, new: NodeSettings) -> None:
-        """Act on settings of the node that changed."""
+        """Apply changed broker settings."""
         self.fetchers.resize(new.number("num.replica.fetchers"))
 
     def stop(self) -> None:
-        """Fetch no more, propose nothing more, and make no more partitions."""
+        """Stop fetching, proposing ISR changes and creating partitions."""
         if self._shrinking is not None:
             self._shrinking.cancel()
         self._partitions.stop()
@@ -179,7 +176,7 @@ def _fetch_limits(settings: NodeSettings) -> FetchLimits:
 
 
 class RunningFetcher:
-    """A fetcher with its connections, one a lane."""
+    """A fetcher with one connection for each lane."""
 
     fetcher: Fetcher
 
@@ -206,18 +203,18 @@ class RunningFetcher:
 
     @property
     def is_closed_by_peer(self) -> bool:
-        """Whether a connection ended on which an answer is waited for. One that nobody used may well end."""
+        """Whether the leader closed a connection with a request in flight. Idle connections may close at any time."""
         return any(
             connection.is_closed_by_peer for lane, connection in self._connections.items() if lane in self._waiting
         )
 
     def wake(self) -> None:
-        """Something is to be asked for; asked when the step under way is over, together with what else comes in it."""
+        """Poll the fetcher when the current step of the event loop is over."""
         if self._waking is None and not self._is_closed:
             self._waking = self._loop.call_soon(self._poll)
 
     def close(self) -> None:
-        """Give up connections and what waits on them."""
+        """Cancel all requests and close all connections."""
         self._is_closed = True
         for handle in (self._waking, self._timer):
             if handle is not None:
@@ -262,7 +259,9 @@ class RunningFetcher:
         if connection is None or not connection.is_open:
             connection = self._connections[lane] = await self._connect()
         if isinstance(request, FetchRequest) and connection.version_of(ApiKey.FETCH) < _TOPIC_IDS:
-            raise BrokerNotAvailable(f"{connection.address} does not know topics by their ids")
+            raise BrokerNotAvailable(
+                f"{connection.address} does not support Fetch v{_TOPIC_IDS}, the first with topic ids"
+            )
         self._waiting.add(lane)
         try:
             return await connection.send(request, timeout_s=self._timeout_s)

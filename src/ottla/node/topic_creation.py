@@ -1,10 +1,10 @@
-"""Automatic creation of topics: those that clients name, those of coordinators, and those of streams groups.
+"""Creates topics automatically: for clients, for coordinators and for streams groups.
 
-The topics in which coordinators keep their state have settings of their own, also when a client names them first.
-One request for a topic is under way at a time; the client asks again until the topic is there.
+Coordinators' internal topics have settings of their own, even if a client names them first. Only one request for a
+topic is in flight at a time; clients retry until the topic exists.
 
-A request that a client causes is sent in the client's name, as Kafka's brokers do it: the controller asks the
-authorizer about the client, and charges the client's quota of changes to topics. Coordinators ask as this broker.
+As in Kafka, a request for a client is sent on the client's behalf: the controller authorizes the client and charges its
+quota. Requests for coordinators are sent as this broker.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from ottla.replication.runtime import Spawn
 
 logger = logging.getLogger(__name__)
 
-_CONTROLLERS_CHOICE: Final = -1
+_CONTROLLER_DEFAULT: Final = -1
 _FAILURES: Final = 1000
-"""How many topics are remembered that could not be made."""
+"""The number of topics whose failed creation is remembered."""
 
 
 class _Failure(NamedTuple):
-    """Why a topic could not be made, and until when that is told."""
+    """Why a topic could not be created, and until when members are informed."""
 
     reason: str
     until_ms: int
 
 
 class ControllerRequests(Protocol):
-    """Requests to the active controller, wherever it is."""
+    """Sends requests to the active controller."""
 
     async def ask(self, request: Any) -> Any:
-        """Send a request of this node's own."""
+        """Send a request of this node."""
 
     async def forward(self, call: Call[Any], request: Any) -> Any:
-        """Send a client's request in its name."""
+        """Send a request on behalf of a client."""
 
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
-        """API → versions that the active controller serves, if it is another node's and known."""
+        """Return the API versions of the active controller; None if it is on this node or unknown."""
 
 
 class TopicCreation:
-    """Asks the controller for topics."""
+    """Asks the controller to create topics."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class TopicCreation:
         self._failures: dict[str, _Failure] = {}
 
     def create(self, name: str) -> None:
-        """Ask for a topic as this broker, unless that is being done."""
+        """Create a topic as this broker, unless a request for it is in flight."""
         topics = self._begin([name])
         if topics:
             self._spawn(self._create(topics, self._controller.ask))
 
     def create_for_client(self, call: Call[Any], names: Iterable[str]) -> None:
-        """Ask for topics that a client named (auto.create.topics.enable), in its name and all at once."""
+        """Create the topics that a client named, in one request on its behalf (auto.create.topics.enable)."""
         topics = self._begin(names)
         if topics:
             self._spawn(self._create(topics, lambda request: self._controller.forward(self._call_for(call), request)))
 
     def _begin(self, names: Iterable[str]) -> list[CreatableTopic]:
-        """The topics among these that are not under way yet; they are from now on."""
+        """Mark topics as in flight; return those that were not yet."""
         new = [name for name in names if name not in self._under_way]
         self._under_way.update(new)
         return [topic_like(name, self._settings) for name in new]
 
     def _call_for(self, call: Call[Any]) -> Call[Any]:
-        """A call by which the client of another asks for topics, in the newest version that the controller reads."""
+        """Return a CreateTopics call of the same client, in the newest version that the controller supports."""
         newest = BY_KEY[ApiKey.CREATE_TOPICS].latest_stable
         served = (self._controller.controller_versions() or {}).get(ApiKey.CREATE_TOPICS)
         return call_on_behalf(call, ApiKey.CREATE_TOPICS, newest if served is None else min(newest, served[1]))
@@ -90,18 +90,17 @@ class TopicCreation:
     def create_for_streams(
         self, call: Call[Any], topics: Sequence[CreatableTopic], pause_ms: int, now_ms: int
     ) -> Mapping[str, str]:
-        """Ask for the internal topics of a streams group in its member's name.
+        """Create the internal topics of a streams group on behalf of its member.
 
-        Returns why some could not be created shortly before, by their names. They are not asked for again until some
-        time has passed.
+        Return the topics whose creation failed within the last `pause_ms`, with the reasons. They are not retried yet.
         """
-        failed = {topic.name: known for topic in topics if (known := self._failures.get(topic.name)) is not None}
-        failed = {name: known for name, known in failed.items() if known.until_ms > now_ms}
+        failures = {topic.name: failure for topic in topics if (failure := self._failures.get(topic.name)) is not None}
+        failed = {name: failure for name, failure in failures.items() if failure.until_ms > now_ms}
         new = [topic for topic in topics if topic.name not in failed and topic.name not in self._under_way]
         if new:
             self._under_way.update(topic.name for topic in new)
             self._spawn(self._create_for_streams(self._call_for(call), new, now_ms + pause_ms))
-        return {name: known.reason for name, known in failed.items()}
+        return {name: failure.reason for name, failure in failed.items()}
 
     async def _create_for_streams(self, call: Call[Any], topics: Sequence[CreatableTopic], until_ms: int) -> None:
         reasons: dict[str, str] = {}
@@ -115,8 +114,8 @@ class TopicCreation:
         finally:
             self._under_way.difference_update(topic.name for topic in topics)
         for name, reason in reasons.items():
-            logger.warning("the internal topic %s of a streams group could not be made: %s", name, reason)
-            self._failures.pop(name, None)  # the oldest go first
+            logger.warning("creating the internal topic %s of a streams group failed: %s", name, reason)
+            self._failures.pop(name, None)  # the oldest are dropped first
             self._failures[name] = _Failure(reason, until_ms)
         while len(self._failures) > _FAILURES:
             del self._failures[next(iter(self._failures))]
@@ -139,7 +138,7 @@ class TopicCreation:
 
 
 def topic_like(name: str, settings: NodeSettings) -> CreatableTopic:
-    """A topic of this name as it should be."""
+    """Return the topic of this name with its partition count, replication factor and configs."""
     number = settings.number
     match name:
         case "__consumer_offsets":
@@ -179,10 +178,10 @@ def topic_like(name: str, settings: NodeSettings) -> CreatableTopic:
                     "segment.bytes": str(number("share.coordinator.state.topic.segment.bytes")),
                 },
             )
-    # What this broker was not told is for the controller to say.
-    partitions = number("num.partitions") if "num.partitions" in settings.given else _CONTROLLERS_CHOICE
+    # The controller applies its own defaults for settings that this broker's file does not have.
+    partitions = number("num.partitions") if "num.partitions" in settings.given else _CONTROLLER_DEFAULT
     factor = (
-        number("default.replication.factor") if "default.replication.factor" in settings.given else _CONTROLLERS_CHOICE
+        number("default.replication.factor") if "default.replication.factor" in settings.given else _CONTROLLER_DEFAULT
     )
     return _topic(name, partitions, factor, {})
 
@@ -192,5 +191,5 @@ def _topic(name: str, partitions: int, factor: int, configs: dict[str, str]) -> 
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
-        configs=[CreatableTopicConfig(name=each, value=value) for each, value in configs.items()],
+        configs=[CreatableTopicConfig(name=config, value=value) for config, value in configs.items()],
     )

@@ -1,8 +1,8 @@
 """The page that shows the states of a topic's partitions and replicas as JSON: `GET /topics?name=orders`.
 
-One answer has at most 1,000 partitions; `next` is the number that the following request gives as `from`, or null. What
-brokers have yet to remove, of a topic that was deleted or of replicas that were moved, is known to the active
-controller alone, as brokers report to it: on other nodes `deletions` is null.
+One answer has at most 1,000 partitions; `next` is the value of `from` for the next request, or null. Only the active
+controller knows which replicas of deleted topics or finished reassignments the brokers have yet to remove: on other
+nodes `deletions` is null.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _JSON: Final = "application/json"
 
 
 class TopicStates:
-    """Answers with the states that a tracker knows."""
+    """Answers requests from the states of a tracker."""
 
     def __init__(self, states: StateTracker, is_active: Callable[[], bool]) -> None:
         self._states = states
         self._is_active = is_active
 
     def __call__(self, query: Mapping[str, str]) -> Answer:
-        """The answer to a request with this query."""
+        """Return the answer to a request with this query."""
         name = query.get("name", "")
         first = query.get("from", "0")
         if not name or not (first.isascii() and first.isdecimal()):
@@ -83,7 +83,7 @@ class TopicStates:
 
 
 def _deletions(deletions: Iterable[Deletion]) -> list[dict[str, Any]]:
-    """The replicas that brokers have yet to remove, or that have been removed while others wait; not too many."""
+    """Describe the replicas of unfinished deletions, up to MAX_DELETED_REPLICAS."""
     replicas = chain.from_iterable(((each, *replica) for replica in each.replicas()) for each in deletions)
     shown: dict[int, dict[str, Any]] = {}
     for deletion, number, broker, state in islice(replicas, MAX_DELETED_REPLICAS):

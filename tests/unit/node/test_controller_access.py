@@ -83,14 +83,14 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def test_a_controller_that_is_not_active_yet_is_waited_for() -> None:
+def test_requests_wait_for_an_active_controller() -> None:
     async def scenario() -> tuple[Any, Any]:
         return await access_to(Active(3)).ask(REQUEST), await access_to(Active(3)).forward(CALL, REQUEST)
 
     assert run(scenario()) == ("decided", "decided")
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_waiting_for_a_controller_times_out() -> None:
     async def ask() -> None:
         with pytest.raises(NotController):
             await access_to(Active(1 << 30)).ask(REQUEST)
@@ -102,7 +102,7 @@ def test_nobody_waits_for_ever() -> None:
     run(ask())
 
 
-def test_other_errors_are_the_answer() -> None:
+def test_other_errors_are_not_retried() -> None:
     async def ask() -> None:
         with pytest.raises(InvalidRequest):
             await access_to(Active(1, InvalidRequest("no"))).forward(CALL, REQUEST)
@@ -110,7 +110,7 @@ def test_other_errors_are_the_answer() -> None:
     run(ask())
 
 
-def test_a_controllers_own_listener_waits_for_nothing() -> None:
+def test_requests_on_a_controller_listener_are_not_retried() -> None:
     async def ask() -> None:
         with pytest.raises(NotController):
             await access_to(Active(1)).decide(CALL, REQUEST)
@@ -118,7 +118,7 @@ def test_a_controllers_own_listener_waits_for_nothing() -> None:
     run(ask())
 
 
-def test_the_controller_knows_whom_a_broker_speaks_for() -> None:
+def test_the_controller_is_given_the_clients_principal() -> None:
     async def ask() -> list[Requester | None]:
         active = Active(0)
         await access_to(active).forward(CALL, REQUEST)
@@ -128,7 +128,7 @@ def test_the_controller_knows_whom_a_broker_speaks_for() -> None:
     assert run(ask()) == [Requester("User:ann", is_from_broker=True), Requester("User:ann", is_from_broker=False)]
 
 
-def test_the_quorum_answers_what_is_about_it() -> None:
+def test_the_quorum_answers_quorum_requests() -> None:
     async def ask() -> Any:
         quorum = Consensus()
         access = access_to(Active(1 << 30), quorum)
@@ -139,7 +139,7 @@ def test_the_quorum_answers_what_is_about_it() -> None:
     assert run(ask()) == ("described", 2, "CONTROLLER", 7, 1)
 
 
-def test_a_quorum_that_another_node_leads_is_not_asked() -> None:
+def test_quorum_requests_need_the_leader() -> None:
     async def ask() -> None:
         with pytest.raises(RequestTimedOut):
             await access_to(None, Consensus(leads=False)).forward(CALL, DescribeQuorumRequest(topics=[]))
@@ -147,7 +147,7 @@ def test_a_quorum_that_another_node_leads_is_not_asked() -> None:
     run(ask())
 
 
-def test_a_node_without_a_quorum_knows_no_leader() -> None:
+def test_there_is_no_leader_without_a_quorum() -> None:
     async def ask() -> tuple[int, int]:
         return access_to().leader_id(), access_to().kraft_version()
 
@@ -173,7 +173,7 @@ def update(*records: object) -> Update:
 FEATURE = FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST)
 
 
-def test_a_controller_registers_once_in_each_life() -> None:
+def test_a_controller_registers_once_for_each_process() -> None:
     asked: list[ControllerRegistrationRequest] = []
 
     async def scenario() -> None:
@@ -203,7 +203,7 @@ def test_a_controller_registers_once_in_each_life() -> None:
     assert {each.name for each in asked[0].features} >= {METADATA_VERSION, "kraft.version"}
 
 
-def test_a_registration_that_was_refused_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_registration_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     asked: list[Any] = []
 
     async def scenario() -> None:

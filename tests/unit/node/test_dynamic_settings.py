@@ -56,7 +56,7 @@ def running() -> Running:
     return Running(load_settings(None, FILE))
 
 
-def test_what_is_set_on_the_broker_hides_what_is_set_on_all(running: Running) -> None:
+def test_a_brokers_own_setting_overrides_the_cluster_default(running: Running) -> None:
     assert running.set(ALL, {"num.io.threads": "6"}).num_io_threads == 6
     assert running.set(ME, {"num.io.threads": "10"}).num_io_threads == 10
     assert running.set(ME, {"num.io.threads": None}).num_io_threads == 6
@@ -69,24 +69,24 @@ def test_what_is_set_on_the_broker_hides_what_is_set_on_all(running: Running) ->
     ]
 
 
-def test_what_is_set_on_other_brokers_is_theirs(running: Running) -> None:
+def test_settings_of_other_brokers_are_ignored(running: Running) -> None:
     assert running.set("2", {"num.io.threads": "6"}).num_io_threads == 8
     assert running.told == []
 
 
-def test_a_coarser_unit_that_is_set_now_hides_a_finer_one_of_the_file() -> None:
+def test_a_dynamic_setting_in_a_coarser_unit_overrides_the_file() -> None:
     running = Running(load_settings(None, {**FILE, "log.retention.ms": "5000"}))
     assert running.set(ALL, {"log.retention.hours": "1"}).retention_ms == 3_600_000
 
 
-def test_what_cannot_be_is_passed_over(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_stored_setting_is_ignored(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     settings = running.set(ALL, {"num.io.threads": "many", "background.threads": "5", "what.is.this": "x"})
     assert settings.num_io_threads == 8
     assert settings.number("background.threads") == 5
     assert not caplog.text
 
 
-def test_what_does_not_go_together_leaves_all_as_it_was(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_conflicting_settings_change_nothing(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     assert running.set(ALL, {"log.cleaner.threads": "500", "num.io.threads": "9"}).num_io_threads == 8
     assert "log.cleaner.dedupe.buffer.size" in caplog.text
 
@@ -119,9 +119,7 @@ def test_what_does_not_go_together_leaves_all_as_it_was(running: Running, caplog
         (ME, {"log.roll.ms": "0"}, "log.roll.ms"),
     ],
 )
-def test_changes_that_a_node_could_not_run_with_are_refused(
-    running: Running, broker: str, settings: dict[str, str], words: str
-) -> None:
+def test_invalid_changes_are_refused(running: Running, broker: str, settings: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidRequest) as refusal:
         running.dynamic.check(running.image, broker, settings)
     assert words in refusal.value.message
@@ -144,23 +142,23 @@ def test_changes_that_a_node_could_not_run_with_are_refused(
         (ME, {}),
     ],
 )
-def test_other_changes_are_taken(running: Running, broker: str, settings: dict[str, str]) -> None:
+def test_valid_changes_are_accepted(running: Running, broker: str, settings: dict[str, str]) -> None:
     running.dynamic.check(running.image, broker, settings)
 
 
-def test_a_change_is_held_against_what_is_in_force_now(running: Running) -> None:
+def test_a_change_is_checked_against_the_current_settings(running: Running) -> None:
     running.set(ALL, {"num.io.threads": "16"})
     running.dynamic.check(running.image, ME, {"num.io.threads": "32"})
     with pytest.raises(InvalidRequest):
         running.dynamic.check(running.image, ME, {"num.io.threads": "7"})
 
 
-def test_what_the_broker_has_of_its_own_hides_a_bad_default(running: Running) -> None:
+def test_a_brokers_own_setting_hides_an_invalid_default(running: Running) -> None:
     running.set(ME, {"num.io.threads": "8"})
     running.dynamic.check(running.image, ALL, {"num.io.threads": "1000"})
 
 
-def test_parts_of_a_node_follow_its_settings() -> None:
+def test_changed_settings_reach_the_parts_of_a_node() -> None:
     loop = asyncio.new_event_loop()
     try:
         settings = load_settings(None, FILE)
@@ -206,7 +204,7 @@ def test_parts_of_a_node_follow_its_settings() -> None:
         loop.close()
 
 
-def test_a_chore_comes_at_its_new_interval() -> None:
+def test_a_chore_runs_at_its_new_interval() -> None:
     async def scenario() -> int:
         runtime = Runtime(asyncio.get_running_loop(), now_ms=lambda: NOW_MS)
         passes = 0
@@ -228,7 +226,7 @@ def test_a_chore_comes_at_its_new_interval() -> None:
     assert asyncio.run(scenario()) > 2
 
 
-def test_what_deleted_topics_had_set_is_not_kept(running: Running) -> None:
+def test_settings_of_deleted_topics_are_not_cached(running: Running) -> None:
     """Not until something else is asked, either: an idle node would hold what it knew of thousands of topics."""
     delta = Delta(EMPTY)
     delta.apply(TopicRecord(name="t", topic_id=TOPIC_ID))

@@ -38,7 +38,7 @@ def call_of(version: int, client_id: str | None = "ann's laptop", address: str =
 
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
 @pytest.mark.parametrize("client_id", ["ann's laptop", None])
-def test_the_request_travels_as_the_client_sent_it(version: int, client_id: str | None) -> None:
+def test_an_envelope_holds_the_request_as_the_client_sent_it(version: int, client_id: str | None) -> None:
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     envelope = enclose(call_of(version, client_id), request)
     header, pos = decode_from(RequestHeader, 2 if version >= 5 else 1, memoryview(envelope.request_data))
@@ -47,7 +47,7 @@ def test_the_request_travels_as_the_client_sent_it(version: int, client_id: str 
     assert decode(CreateTopicsRequest, version, envelope.request_data[pos:]).topics[0].name == "t"
 
 
-def test_the_controller_learns_who_asks_and_from_where() -> None:
+def test_an_envelope_holds_the_clients_principal_and_address() -> None:
     envelope = enclose(call_of(7), CreateTopicsRequest(topics=[]))
     assert envelope.request_principal is not None
     principal = decode(DefaultPrincipal, 0, envelope.request_principal[2:])
@@ -58,7 +58,7 @@ def test_the_controller_learns_who_asks_and_from_where() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7])
-def test_the_answer_comes_out_as_the_client_can_read_it(version: int) -> None:
+def test_the_enclosed_answer_is_decoded_for_the_client(version: int) -> None:
     inside = CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=36, error_message="there")])
     head = encode(ResponseHeader(correlation_id=77), 1 if version >= 5 else 0)
     answer = open_answer(call_of(version), EnvelopeResponse(response_data=head + encode(inside, version)))
@@ -73,12 +73,12 @@ def test_the_answer_comes_out_as_the_client_can_read_it(version: int) -> None:
         (ClusterAuthorizationFailed.code, UnknownServerError),
     ],
 )
-def test_what_is_said_of_the_envelope_is_for_the_broker(error_code: int, raised: type[Exception]) -> None:
+def test_envelope_errors_are_not_passed_to_the_client(error_code: int, raised: type[Exception]) -> None:
     with pytest.raises(raised):
         open_answer(call_of(7), EnvelopeResponse(error_code=error_code))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\x00\x00\x4e\x00\x00", b"\x00\x00\x00\x4d\x00\xff"])
-def test_an_answer_that_cannot_be_read_is_an_error(data: bytes) -> None:
+def test_an_unreadable_answer_is_an_unknown_server_error(data: bytes) -> None:
     with pytest.raises(UnknownServerError):
         open_answer(call_of(7), EnvelopeResponse(response_data=data))

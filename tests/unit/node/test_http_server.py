@@ -61,7 +61,7 @@ def get(path: str, method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-def test_a_page_is_answered_whole() -> None:
+def test_a_page_is_answered_completely() -> None:
     async def test() -> None:
         async with serving() as port:
             code, headers, body = await exchange(port, get("/livez?verbose"))
@@ -84,7 +84,7 @@ def test_a_page_is_answered_whole() -> None:
         ("?name=%ff", "name=\ufffd".encode()),
     ],
 )
-def test_a_lookup_is_given_the_query(query: str, body: bytes) -> None:
+def test_a_lookup_receives_the_query(query: str, body: bytes) -> None:
     async def test() -> None:
         async with serving() as port:
             assert (await exchange(port, get(f"/lookup{query}")))[::2] == (200, body)
@@ -92,7 +92,7 @@ def test_a_lookup_is_given_the_query(query: str, body: bytes) -> None:
     run(test)
 
 
-def test_a_head_has_no_body_but_its_length() -> None:
+def test_an_answer_to_head_has_a_length_and_no_body() -> None:
     async def test() -> None:
         async with serving() as port:
             code, headers, body = await exchange(port, get("/livez", "HEAD"))
@@ -119,7 +119,7 @@ def test_a_head_has_no_body_but_its_length() -> None:
     ],
     ids=lambda value: repr(value[:20]) if isinstance(value, bytes) else None,
 )
-def test_what_cannot_be_answered_is_said_so(data: bytes, code: int) -> None:
+def test_bad_requests_get_an_error_status(data: bytes, code: int) -> None:
     async def test() -> None:
         async with serving() as port:
             assert (await exchange(port, data))[0] == code
@@ -128,7 +128,7 @@ def test_what_cannot_be_answered_is_said_so(data: bytes, code: int) -> None:
     run(test)
 
 
-def test_a_client_that_says_nothing_is_not_waited_for() -> None:
+def test_a_client_that_sends_nothing_is_disconnected() -> None:
     async def test() -> None:
         async with serving(timeout_s=0.1) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -139,7 +139,7 @@ def test_a_client_that_says_nothing_is_not_waited_for() -> None:
     run(test)
 
 
-def test_a_client_that_reads_nothing_is_not_waited_for() -> None:
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
     async def test() -> None:
         async with serving(timeout_s=0.2) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
@@ -170,7 +170,7 @@ def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
-def test_stopping_ends_what_is_under_way() -> None:
+def test_stopping_closes_open_connections() -> None:
     async def test() -> None:
         async with serving() as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

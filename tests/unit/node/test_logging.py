@@ -39,7 +39,7 @@ def alter(name: str, value: str | None) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_that_was_set_is_told(level: str) -> None:
+def test_a_level_that_was_set_is_described(level: str) -> None:
     logging.getLogger(NAME)
     alter(NAME, level)
     assert levels()[NAME] == level
@@ -47,7 +47,7 @@ def test_a_level_that_was_set_is_told(level: str) -> None:
     assert not logging.getLogger(NAME).isEnabledFor(LEVELS[level] - 1)
 
 
-def test_levels_are_inherited_and_can_be_taken_back() -> None:
+def test_levels_are_inherited_and_can_be_reset() -> None:
     logging.getLogger(NAME)
     alter(ROOT, "ERROR")
     assert levels()[NAME] == "ERROR"
@@ -69,7 +69,7 @@ def test_what_does_not_exist_is_refused() -> None:
         alter(ROOT, None)
 
 
-def test_set_up_writes_to_the_stream_and_leaves_requests_out() -> None:
+def test_set_up_does_not_log_requests() -> None:
     stream = io.StringIO()
     set_up(verbose=True, stream=stream)
     logging.getLogger("kafka.request.logger").info("a request")

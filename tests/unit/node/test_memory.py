@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.node.memory import Memory
+from ottla.node.memory import MemoryTrimmer
 from ottla.protocol.messages.rpc.produce import ProduceResponse
 from ottla.protocol.wire.batch import HEADER_BYTES, assign_crc
 from ottla.protocol.wire.codec import decode
@@ -111,7 +111,7 @@ def memory_after(node: OttlaNode, wanted_mib: float) -> float:
 
 @pytest.mark.parametrize("name", HEAVY)
 @pytest.mark.parametrize("target", ["producer", "lz4"])
-def test_a_heavy_batch_takes_little_memory_and_gives_it_back(node: OttlaNode, name: str, target: str) -> None:
+def test_a_heavy_batch_takes_little_memory_and_returns_it(node: OttlaNode, name: str, target: str) -> None:
     make, error = HEAVY[name]
     create(node, "heavy", compression_type=target)
     frame, rest = produce("heavy", make()), warm_up(node)
@@ -124,7 +124,7 @@ def test_a_heavy_batch_takes_little_memory_and_gives_it_back(node: OttlaNode, na
     assert memory_after(node, rest + KEPT_MIB) <= rest + KEPT_MIB
 
 
-def test_many_bad_records_are_named_and_forgotten(node: OttlaNode) -> None:
+def test_errors_of_many_invalid_records_are_not_kept(node: OttlaNode) -> None:
     create(node, "compacted", cleanup_policy="compact")
     count = 200_000
     bodies = [b"\0\0" + write_varint(number) + b"\1\2v\0" for number in range(count)]  # without keys
@@ -138,7 +138,7 @@ def test_many_bad_records_are_named_and_forgotten(node: OttlaNode) -> None:
     assert memory_after(node, rest + KEPT_MIB) <= rest + KEPT_MIB
 
 
-def test_large_batches_of_many_clients_leave_no_memory_taken(node: OttlaNode) -> None:
+def test_memory_of_many_large_batches_is_returned(node: OttlaNode) -> None:
     create(node, "large")
     frame = produce("large", build_batch([Record(0, NOW, b"k", os.urandom(4 * MIB))], compression=Compression.LZ4))
     rest = warm_up(node)
@@ -188,7 +188,7 @@ class TestMemory:
             self.running.append(future)
             return future
 
-        self.memory = Memory(self.clock.call_later, in_thread, trim=self.trim)
+        self.memory = MemoryTrimmer(self.clock.call_later, in_thread, trim=self.trim)
 
     def trim(self, keep: int) -> int:
         self.trimmed.append(keep)
@@ -197,13 +197,13 @@ class TestMemory:
     def test_memory_is_returned_once_after_the_last_work(self) -> None:
         async def run() -> None:
             self.make()
-            works = [asyncio.ensure_future(self.memory.work(abs, -1)) for _ in range(2)]
+            works = [asyncio.ensure_future(self.memory.run(abs, -1)) for _ in range(2)]
             await asyncio.sleep(0)
             for future, work in zip(list(self.running), works, strict=True):
                 assert not self.clock.timers, "work is still running"
                 future.set_result(1)
                 assert await work == 1
-            third = asyncio.ensure_future(self.memory.work(abs, -1))
+            third = asyncio.ensure_future(self.memory.run(abs, -1))
             await asyncio.sleep(0)
             assert not self.clock.timers, "more work came in time"
             self.running[-1].set_exception(ValueError("it fails"))

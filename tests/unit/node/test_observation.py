@@ -36,7 +36,7 @@ class Watched:
                 [sys.executable, "-m", "ottla", "serve", "--verbose", *options], stdout=output, stderr=subprocess.STDOUT
             )
         self.broker = self._find(r"is ready at PLAINTEXT://(\S+),")
-        self.watcher = self._find(r"metrics are at http://(\S+)/metrics")
+        self.watcher = self._find(r"serving metrics at http://(\S+)/metrics")
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -82,7 +82,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     node.stop()
 
 
-def test_a_node_tells_what_it_does(watched: Watched) -> None:
+def test_metrics_of_a_running_node(watched: Watched) -> None:
     assert watched.get("/healthz") == (200, "ok\n")
     assert watched.get("/livez") == (200, "ok\n")
     assert watched.get("/")[0] == 404
@@ -124,7 +124,7 @@ def test_a_node_tells_what_it_does(watched: Watched) -> None:
     assert 0 <= told['kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent{window="1m"}'] <= 1
 
 
-def test_consumers_are_told_of_and_those_who_wait(watched: Watched) -> None:
+def test_metrics_of_consumers_and_waiting_requests(watched: Watched) -> None:
     broker = {"bootstrap.servers": watched.broker}
     create_topic(watched)
     producer = Producer(broker)
@@ -152,7 +152,7 @@ def test_consumers_are_told_of_and_those_who_wait(watched: Watched) -> None:
     consumer.close()
 
 
-def test_a_restarted_node_does_not_count_what_it_had(tmp_path: Path) -> None:
+def test_a_restart_does_not_count_stored_records(tmp_path: Path) -> None:
     first = Watched(tmp_path)
     broker = {"bootstrap.servers": first.broker}
     create_topic(first)
@@ -169,7 +169,7 @@ def test_a_restarted_node_does_not_count_what_it_had(tmp_path: Path) -> None:
         second.stop()
 
 
-def test_ottla_s_own_settings_are_known_and_checked() -> None:
+def test_ottlas_own_settings_are_validated() -> None:
     settings = load_settings(None, {"ottla.metrics.listener": "[::1]:0", "ottla.metric.partitions": "true"})
     assert settings["ottla.metrics.listener"] == ("[::1]:0",)
     assert settings.warnings == (

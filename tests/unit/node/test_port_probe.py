@@ -18,15 +18,15 @@ def listening() -> Iterator[socket.socket]:
         yield made
 
 
-def test_where_nothing_listens_it_is_refused() -> None:
+def test_a_closed_port_is_refused() -> None:
     assert asyncio.run(is_refused("127.0.0.1", free_port())) is True
 
 
-def test_where_something_listens_it_is_not(listening: socket.socket) -> None:
+def test_an_open_port_is_not_refused(listening: socket.socket) -> None:
     assert asyncio.run(is_refused(*listening.getsockname())) is False
 
 
-def test_a_process_that_is_dying_lets_nobody_stay(listening: socket.socket) -> None:
+def test_a_dying_process_counts_as_refused(listening: socket.socket) -> None:
     """Its connection ended a moment before the socket that it listened on."""
 
     async def scenario() -> bool | None:
@@ -36,7 +36,7 @@ def test_a_process_that_is_dying_lets_nobody_stay(listening: socket.socket) -> N
     assert asyncio.run(scenario()) is True
 
 
-def test_a_node_that_throws_everybody_out_is_there() -> None:
+def test_a_node_that_closes_each_connection_is_alive() -> None:
     async def scenario() -> bool | None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:
@@ -45,5 +45,5 @@ def test_a_node_that_throws_everybody_out_is_there() -> None:
     assert asyncio.run(scenario()) is False
 
 
-def test_what_does_not_answer_tells_nothing() -> None:
+def test_a_probe_without_answer_proves_nothing() -> None:
     assert asyncio.run(is_refused("no-such-host.invalid", 1)) is None

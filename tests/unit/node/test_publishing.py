@@ -16,7 +16,7 @@ from ottla.replication.runtime import Runtime
 from ottla.storage.directories.random_ids import random_cluster_id
 
 
-def test_the_image_is_replaced_before_replicas_act_on_it_and_coordinators_follow_the_replicas(tmp_path: Path) -> None:
+def test_the_image_is_replaced_before_replicas_and_then_coordinators_apply_it(tmp_path: Path) -> None:
     broker_port, controller_port = free_ports(2)
     settings = load_settings(
         None,

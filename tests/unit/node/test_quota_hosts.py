@@ -26,7 +26,7 @@ from ottla.node.settings_loader import load_settings
         ("", None),
     ],
 )
-def test_a_host_has_one_address_or_none(host: str, address: str | None) -> None:
+def test_a_host_name_resolves_to_one_address(host: str, address: str | None) -> None:
     assert asyncio.run(address_of(host)) == address
 
 
@@ -59,7 +59,7 @@ class Limited:
 
 
 @pytest.mark.parametrize(("host", "address"), [("localhost", "127.0.0.1"), ("0:0::1", "::1")])
-def test_a_host_is_held_to_its_quota_however_it_is_named(host: str, address: str) -> None:
+def test_a_quota_applies_to_a_host_by_name_or_address(host: str, address: str) -> None:
     node = Limited()
     node.set(host, 1.0)
     node.look_up()
@@ -70,7 +70,7 @@ def test_a_host_is_held_to_its_quota_however_it_is_named(host: str, address: str
     assert not node.is_limited(address)
 
 
-def test_a_quota_that_is_removed_before_its_host_was_found_stays_removed() -> None:
+def test_a_quota_removed_during_the_lookup_stays_removed() -> None:
     node = Limited()
     node.set("localhost", 1.0)
     node.set("localhost", None)
@@ -78,7 +78,7 @@ def test_a_quota_that_is_removed_before_its_host_was_found_stays_removed() -> No
     assert not node.is_limited("127.0.0.1")
 
 
-def test_a_host_that_nobody_knows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unresolvable_host_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     node = Limited()
     node.set("nobody.invalid", 1.0)
     node.look_up()

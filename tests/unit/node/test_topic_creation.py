@@ -56,7 +56,7 @@ class Asked:
         self.go.clear()
 
 
-def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
+def test_one_request_for_a_topic_is_in_flight_at_a_time() -> None:
     async def scenario() -> None:
         asked = Asked()
         creation = TopicCreation(load_settings(None), asked, asked.spawn)
@@ -78,7 +78,7 @@ def test_one_request_for_a_topic_is_under_way_at_a_time() -> None:
     [(None, 7), ({}, 7), ({ApiKey.CREATE_TOPICS: (2, 5)}, 5), ({ApiKey.CREATE_TOPICS: (2, 9)}, 7)],
     ids=["unknown", "none", "old", "new"],
 )
-def test_a_client_asks_for_all_its_topics_at_once_and_in_its_name(
+def test_a_clients_topics_are_created_in_one_request_on_its_behalf(
     versions: Mapping[int, tuple[int, int]] | None, version: int
 ) -> None:
     async def scenario() -> None:
@@ -97,7 +97,7 @@ def test_a_client_asks_for_all_its_topics_at_once_and_in_its_name(
     asyncio.run(scenario())
 
 
-def test_a_controller_that_cannot_read_the_request_does_not_end_the_creation_of_topics(
+def test_a_failed_creation_can_be_retried_after_an_unsupported_version(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
@@ -114,10 +114,8 @@ def test_a_controller_that_cannot_read_the_request_does_not_end_the_creation_of_
     assert caplog.text.count("automatic creation of a failed: the active controller does not serve") == 2
 
 
-@pytest.mark.parametrize(("code", "is_told"), [(0, False), (36, False), (38, True)])
-def test_a_topic_that_cannot_be_made_can_be_asked_for_again(
-    code: int, is_told: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("code", "is_logged"), [(0, False), (36, False), (38, True)])
+def test_a_failed_creation_can_be_retried(code: int, is_logged: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         asked = Asked(code)
         creation = TopicCreation(load_settings(None), asked, asked.spawn)
@@ -128,10 +126,10 @@ def test_a_topic_that_cannot_be_made_can_be_asked_for_again(
         assert len(asked.requests) == 2
 
     asyncio.run(scenario())
-    assert ("automatic creation of topic a failed" in caplog.text) is is_told
+    assert ("automatic creation of topic a failed" in caplog.text) is is_logged
 
 
-def test_a_controller_that_is_not_there_is_asked_again_next_time() -> None:
+def test_creation_is_retried_after_the_controller_was_unavailable() -> None:
     async def scenario() -> None:
         asked = Asked()
         asked.error = NotController("elsewhere")
@@ -147,7 +145,7 @@ def test_a_controller_that_is_not_there_is_asked_again_next_time() -> None:
     asyncio.run(scenario())
 
 
-def test_an_ordinary_topic_is_as_the_broker_has_it_for_all() -> None:
+def test_an_ordinary_topic_has_the_brokers_defaults() -> None:
     topic = topic_like("t", load_settings(None, {"num.partitions": "3", "default.replication.factor": "1"}))
     assert (topic.num_partitions, topic.replication_factor, topic.configs) == (3, 1, [])
 
@@ -187,7 +185,7 @@ def test_an_ordinary_topic_is_as_the_broker_has_it_for_all() -> None:
         ),
     ],
 )
-def test_topics_of_coordinators_have_settings_of_their_own(
+def test_internal_topics_have_settings_of_their_own(
     name: str, given: dict[str, str], numbers: tuple[int, int], configs: dict[str, str]
 ) -> None:
     topic = topic_like(name, load_settings(None, given))
@@ -199,7 +197,7 @@ def test_topics_of_coordinators_have_settings_of_their_own(
     ("given", "partitions", "factor"),
     [({}, -1, -1), ({"num.partitions": "4"}, 4, -1), ({"default.replication.factor": "2"}, -1, 2)],
 )
-def test_what_the_broker_was_not_told_is_the_controllers_choice(
+def test_the_controller_applies_defaults_that_the_broker_lacks(
     given: dict[str, str], partitions: int, factor: int
 ) -> None:
     topic = topic_like("orders", load_settings(None, given))

@@ -35,7 +35,7 @@ class Page:
         return answer.status.value, json.loads(answer.body)
 
 
-def test_a_topic_is_shown_with_its_partitions_and_replicas() -> None:
+def test_a_page_shows_partitions_and_replicas() -> None:
     page = Page(2)
     for leader in (1, -1):
         page.apply(PartitionChangeRecord(partition_id=1, topic_id=uuid(1), leader=leader))
@@ -50,7 +50,7 @@ def test_a_topic_is_shown_with_its_partitions_and_replicas() -> None:
     assert shown["metadata_offset"] == page.image.offset
 
 
-def test_a_large_topic_comes_in_parts() -> None:
+def test_a_large_topic_takes_several_pages() -> None:
     page = Page(2 * MAX_PARTITIONS + 1)
     first, numbers = "0", []
     while first != "None":
@@ -61,13 +61,13 @@ def test_a_large_topic_comes_in_parts() -> None:
     assert numbers == [*range(2 * MAX_PARTITIONS + 1)]
 
 
-def test_only_the_active_controller_says_what_brokers_have_yet_to_remove() -> None:
+def test_only_the_active_controller_shows_deletions() -> None:
     page = Page(1)
     page.is_active = False
     assert page.get(name="t1")[1]["deletions"] is None
 
 
-def test_a_deleted_topic_without_brokers_is_gone() -> None:
+def test_a_deleted_topic_without_brokers_is_not_found() -> None:
     page = Page(MAX_DELETED_REPLICAS)
     page.apply(RemoveTopicRecord(topic_id=uuid(1)))
     code, shown = page.get(name="t1")
@@ -76,7 +76,7 @@ def test_a_deleted_topic_without_brokers_is_gone() -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"name": ""}, {"name": "t1", "from": "x"}, {"name": "t1", "from": "-1"}])
-def test_a_request_that_names_no_topic_says_what_to_ask_for(query: dict[str, str]) -> None:
+def test_a_bad_request_explains_the_query(query: dict[str, str]) -> None:
     code, shown = Page(1).get(**query)
     assert code == 400
     assert "/topics?name=NAME" in shown["error"]
