@@ -132,7 +132,7 @@ class Partitions:
     def apply(self, changes: Changes) -> None:
         """Act on what changed."""
         self.image = self.rules.image = changes.new
-        mine = changes.on_broker(self.broker_id)
+        mine = changes.for_broker(self.broker_id)
         for change in mine.deleted:
             self._guard(change, self._remove)
         if self._planned:  # what changes must be there

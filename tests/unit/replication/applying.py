@@ -1,6 +1,6 @@
 """Records of the metadata log, one batch after the other, as partitions are told of them."""
 
-from ottla.metadata.image.loader import Loader
+from ottla.metadata.image.loader import MetadataLoader
 from ottla.replication.partitions import Partitions
 
 
@@ -9,7 +9,7 @@ class Applied:
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions
-        self._loader = Loader()
+        self._loader = MetadataLoader()
         self._offset = 0
 
     def apply(self, *records: object) -> None:

@@ -10,7 +10,7 @@ from ottla.broker.metrics.registry import Registry
 from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT
 from ottla.metadata.controller.state_tracker import StateTracker
 from ottla.metadata.image.image import Image
-from ottla.metadata.image.placement import count as count_of
+from ottla.metadata.image.placement import count_partitions as count_of
 from ottla.metadata.runtime.active_controller import ActiveController
 from ottla.metadata.runtime.publisher import MetadataPublisher
 from ottla.metadata.runtime.quorum_driver import QuorumDriver

@@ -122,7 +122,7 @@ class GroupsBehaviour:
         return EXPIRE_BY_TIMER[key.kind](state, key, self._context())
 
     def on_metadata_changed(self, state: GroupsState, changes: Changes) -> Decision[None] | None:
-        changed = changes.topics_placed
+        changed = changes.topics_with_new_assignments
         if not changed:
             return None
         marked = consumer_changes.mark_groups_for_refresh(state, changes)

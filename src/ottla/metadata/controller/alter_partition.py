@@ -4,8 +4,8 @@ from ottla.metadata.controller.decision import Decision, reject_duplicate
 from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
 from ottla.metadata.controller.registration import check_broker_epoch
 from ottla.metadata.controller.view import ControllerView
-from ottla.metadata.image.image import Placed
-from ottla.metadata.image.partitions import LEADER_UNCHANGED, changed_partition
+from ottla.metadata.image.image import TopicPartition
+from ottla.metadata.image.partition_records import LEADER_UNCHANGED, changed_partition
 from ottla.metadata.image.values import LeaderRecovery, Partition, Topic
 from ottla.protocol.errors import (
     ApiError,
@@ -72,7 +72,7 @@ def _alter(
         _check_eligible(view, member)
     election = Election.UNCLEAN if view.allows_unclean_election(topic) else Election.ONLINE
     target = Target(isr=[each.broker_id for each in isr], recovery=data.leader_recovery_state)
-    record = build_partition_change(view, Placed(topic, number, partition), target, election=election)
+    record = build_partition_change(view, TopicPartition(topic, number, partition), target, election=election)
     if record is not None:
         partition = changed_partition(partition, record)
         if record.leader not in (broker_id, LEADER_UNCHANGED):

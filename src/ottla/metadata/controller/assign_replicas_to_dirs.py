@@ -7,7 +7,7 @@ from ottla.metadata.controller.decision import Decision, apply_records, reject_d
 from ottla.metadata.controller.partition_change_builder import Target, build_partition_change
 from ottla.metadata.controller.registration import check_broker_epoch
 from ottla.metadata.controller.view import ControllerView, has_online_directory
-from ottla.metadata.image.image import Placed
+from ottla.metadata.image.image import TopicPartition
 from ottla.protocol.errors import ApiError, NotLeader, UnknownTopicId, UnknownTopicOrPartition, UnsupportedVersion
 from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -27,7 +27,7 @@ def assign_replicas_to_dirs(
         raise UnsupportedVersion("Directory assignment is not supported yet.")
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[object] = []
-    offline: list[Placed] = []
+    offline: list[TopicPartition] = []
     directories = []
     seen: set[tuple[bytes, int]] = set()
     for asked in request.directories:
@@ -58,7 +58,7 @@ def _replicas(asked: DirectoryData) -> Iterator[tuple[bytes, int]]:
     return ((topic.topic_id, each.partition_index) for topic in asked.topics for each in topic.partitions)
 
 
-def _find(view: ControllerView, broker_id: int, topic_id: bytes, number: int) -> Placed:
+def _find(view: ControllerView, broker_id: int, topic_id: bytes, number: int) -> TopicPartition:
     topic = view.image.topic_by_id(topic_id)
     if topic is None:
         raise UnknownTopicId
@@ -67,4 +67,4 @@ def _find(view: ControllerView, broker_id: int, topic_id: bytes, number: int) ->
         raise UnknownTopicOrPartition
     if broker_id not in partition.replicas:
         raise NotLeader
-    return Placed(topic, number, partition)
+    return TopicPartition(topic, number, partition)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ottla.metadata.controller.partition_change_builder import Election, MayLead, Target, build_partition_change
 from ottla.metadata.controller.view import ControllerView
-from ottla.metadata.image.image import Placed
+from ottla.metadata.image.image import TopicPartition
 from ottla.metadata.image.values import Broker
 from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -84,7 +84,7 @@ def handle_directories_cordoned(broker: Broker, cordoned: list[bytes] | None) ->
 
 
 def remove_from_isr(
-    view: ControllerView, broker_id: int, held: Iterable[Placed], *, unclean: bool = False
+    view: ControllerView, broker_id: int, held: Iterable[TopicPartition], *, unclean: bool = False
 ) -> list[PartitionChangeRecord]:
     """A broker leaves the ISR of some partitions, and leads them no more."""
     may_lead = (view.active_brokers - {broker_id}).__contains__
@@ -93,7 +93,7 @@ def remove_from_isr(
 
 def _changes(
     view: ControllerView,
-    partitions: Iterable[Placed],
+    partitions: Iterable[TopicPartition],
     *,
     may_lead: MayLead,
     leaving: int | None = None,
@@ -110,5 +110,5 @@ def _changes(
     return records
 
 
-def _directory(placed: Placed, broker_id: int) -> bytes | None:
+def _directory(placed: TopicPartition, broker_id: int) -> bytes | None:
     return placed.partition.directory_of(broker_id)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ottla.metadata.controller.decision import Decision, decide_atomically, reject_duplicate
 from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
 from ottla.metadata.controller.view import ControllerView
-from ottla.metadata.image.image import Placed
+from ottla.metadata.image.image import TopicPartition
 from ottla.protocol.errors import (
     ApiError,
     ElectionNotNeeded,
@@ -96,7 +96,7 @@ def _elect(view: ControllerView, name: str, number: int, election: Election) -> 
     preferred = election is Election.PREFERRED
     if partition.leader == partition.preferred_leader if preferred else partition.has_leader:
         raise ElectionNotNeeded
-    record = build_partition_change(view, Placed(topic, number, partition), Target(), election=election)
+    record = build_partition_change(view, TopicPartition(topic, number, partition), Target(), election=election)
     if record is None:
         raise PreferredLeaderNotAvailable if preferred else EligibleLeadersNotAvailable
     return record

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from ottla.metadata.controller.view import ControllerView, has_online_directory
-from ottla.metadata.image.image import Placed
-from ottla.metadata.image.partitions import LEADER_UNCHANGED, RECOVERY_UNCHANGED
+from ottla.metadata.image.image import TopicPartition
+from ottla.metadata.image.partition_records import LEADER_UNCHANGED, RECOVERY_UNCHANGED
 from ottla.metadata.image.values import NO_LEADER, LeaderRecovery
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord
 from ottla.protocol.metadata_versions import NO_EPOCH_BUMP_ON_ISR_SHRINK
@@ -47,7 +47,7 @@ class Target:
 
 def build_partition_change(
     view: ControllerView,
-    placed: Placed,
+    placed: TopicPartition,
     target: Target,
     *,
     election: Election = Election.ONLINE,
@@ -62,7 +62,7 @@ class PartitionChangeBuilder:
     """A partition under change. A broker that goes makes tens of thousands of these."""
 
     def __init__(
-        self, view: ControllerView, placed: Placed, target: Target, election: Election, may_lead: MayLead
+        self, view: ControllerView, placed: TopicPartition, target: Target, election: Election, may_lead: MayLead
     ) -> None:
         old = placed.partition
         self.view = view

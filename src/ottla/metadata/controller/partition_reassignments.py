@@ -10,8 +10,8 @@ from ottla.metadata.controller.decision import Decision, decide_atomically, reje
 from ottla.metadata.controller.partition_assignments import validate_manual_assignment
 from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
 from ottla.metadata.controller.view import ControllerView
-from ottla.metadata.image.image import Placed
-from ottla.metadata.image.placement import partitions_in
+from ottla.metadata.image.image import TopicPartition
+from ottla.metadata.image.placement import partition_numbers
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import (
     ApiError,
@@ -76,7 +76,7 @@ def list_partition_reassignments(
     moving = view.image.placement.reassigning
     asked: Iterable[tuple[Topic, Iterable[int]]]
     if request.topics is None:
-        asked = [(view.image.topics_by_id[each], partitions_in(moving[each])) for each in sorted(moving)]
+        asked = [(view.image.topics_by_id[each], partition_numbers(moving[each])) for each in sorted(moving)]
     else:
         found = ((view.image.topic(each.name), each.partition_indexes) for each in request.topics)
         asked = [(topic, numbers) for topic, numbers in found if topic is not None]
@@ -97,17 +97,17 @@ def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-def _find(view: ControllerView, name: str, number: int) -> Placed:
+def _find(view: ControllerView, name: str, number: int) -> TopicPartition:
     topic = view.image.topic(name)
     if topic is None:
         raise UnknownTopicOrPartition(f"Unable to find a topic named {name}.")
     partition = topic.partition(number)
     if partition is None:
         raise UnknownTopicOrPartition(f"Unable to find partition {name}:{number}.")
-    return Placed(topic, number, partition)
+    return TopicPartition(topic, number, partition)
 
 
-def _move(view: ControllerView, placed: Placed, wanted: list[int]) -> PartitionChangeRecord | None:
+def _move(view: ControllerView, placed: TopicPartition, wanted: list[int]) -> PartitionChangeRecord | None:
     validate_manual_assignment(view, wanted)
     partition = placed.partition
     removing = sorted({*partition.replicas} - {*wanted})
@@ -117,7 +117,7 @@ def _move(view: ControllerView, placed: Placed, wanted: list[int]) -> PartitionC
     return build_partition_change(view, placed, target)
 
 
-def _cancel(view: ControllerView, placed: Placed) -> PartitionChangeRecord | None:
+def _cancel(view: ControllerView, placed: TopicPartition) -> PartitionChangeRecord | None:
     """Back to the replicas of before. If none of these is in sync any more, that is an unclean election."""
     partition, topic = placed.partition, placed.topic
     if not partition.is_reassigning:

@@ -34,7 +34,7 @@ from ottla.metadata.controller.replica_states import (
 from ottla.metadata.controller.view import has_online_directory
 from ottla.metadata.image.changes import Changes, PartitionChange
 from ottla.metadata.image.image import EMPTY, Image
-from ottla.metadata.image.placement import count, partitions_in
+from ottla.metadata.image.placement import count_partitions, partition_numbers
 from ottla.metadata.image.values import NO_ENTRIES, Broker, Partition, Topic
 
 MAX_DELETIONS: Final = 5_000
@@ -314,7 +314,7 @@ class StateTracker:
     def partition_counts(self) -> dict[PartitionState, int]:
         """How many partitions there are in each state."""
         placement = self.image.placement
-        leaderless, new = count(placement.leaderless), len(self._never_led)
+        leaderless, new = count_partitions(placement.leaderless), len(self._never_led)
         return {
             PartitionState.NEW: new,
             PartitionState.ONLINE: placement.partition_count - leaderless,
@@ -345,7 +345,7 @@ class StateTracker:
         in_sync = self.image.placement.isr.get(broker.id, NO_ENTRIES)
         failed = 0
         for topic_id, mask in self.image.placement.leaderless.items():
-            for number in partitions_in(mask & in_sync.get(topic_id, 0)):
+            for number in partition_numbers(mask & in_sync.get(topic_id, 0)):
                 partition = self.image.topics_by_id[topic_id].partitions[number]
                 failed += not can_serve(self.image, partition, broker.id)
         return failed

@@ -1,7 +1,7 @@
-"""What differs between two images, for those who act on it.
+"""The changes between two images.
 
-All is found by looking only at what a delta touched, and only what really differs is given: a rule that was added and
-removed again is no change. The order is that of the records, or sorted where a snapshot was loaded.
+They are computed from the keys that a delta changed, and hold only real differences: an ACL that was added and removed
+again is no change. The order is that of the records, or sorted after a snapshot.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,11 +29,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _new = tuple.__new__
-"""Passes over the constructor, which is half the cost of a named tuple."""
+"""Skips the constructor, which is half the cost of a named tuple."""
 
 
 class Change(NamedTuple, Generic[K, V]):
-    """What something was and is; None where it was or is not there."""
+    """An old and a new value; None where it does not exist."""
 
     key: K
     old: V | None
@@ -41,7 +41,7 @@ class Change(NamedTuple, Generic[K, V]):
 
 
 class PartitionChange(NamedTuple):
-    """What a partition was and is; the topic is the new one, or the old one of a deleted topic."""
+    """The old and new state of a partition, with the new topic, or the old one if it was deleted."""
 
     topic: Topic
     number: int
@@ -50,8 +50,8 @@ class PartitionChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """The keys that may differ. A topic's partitions are all of them where None is given."""
+class ChangedKeys:
+    """The keys that may differ. For a topic, None stands for all its partitions."""
 
     brokers: Iterable[int] = ()
     controllers: Iterable[int] = ()
@@ -66,15 +66,15 @@ class Touched:
 class Changes:
     """The differences from one image to a later one."""
 
-    def __init__(self, old: Image, new: Image, touched: Touched) -> None:
+    def __init__(self, old: Image, new: Image, changed_keys: ChangedKeys) -> None:
         self.old = old
         self.new = new
-        self._touched = touched
+        self._changed_keys = changed_keys
 
     @classmethod
     def between(cls, old: Image, new: Image) -> "Changes":
-        """The differences of any two images, such as across a snapshot; looks at all of both."""
-        touched = Touched(
+        """Compare two images in full, such as before and after a snapshot."""
+        changed_keys = ChangedKeys(
             brokers=sorted({*old.brokers, *new.brokers}),
             controllers=sorted({*old.controllers, *new.controllers}),
             topics=dict.fromkeys(sorted({*old.topics_by_id, *new.topics_by_id})),
@@ -84,91 +84,91 @@ class Changes:
             scram=sorted({*old.scram, *new.scram}),
             tokens=sorted({*old.tokens, *new.tokens}),
         )
-        return cls(old, new, touched)
+        return cls(old, new, changed_keys)
 
     @cached_property
     def topics_created(self) -> tuple[Topic, ...]:
-        """By id: a topic deleted and made again is in both."""
+        """Created topics, by id: a topic that was deleted and recreated is in `topics_deleted` as well."""
         before = self.old.topics_by_id
-        pairs = ((topic_id, self.new.topics_by_id.get(topic_id)) for topic_id in self._touched.topics)
+        pairs = ((topic_id, self.new.topics_by_id.get(topic_id)) for topic_id in self._changed_keys.topics)
         return tuple(topic for topic_id, topic in pairs if topic is not None and topic_id not in before)
 
     @cached_property
     def topics_deleted(self) -> tuple[Topic, ...]:
         after = self.new.topics_by_id
-        pairs = ((topic_id, self.old.topics_by_id.get(topic_id)) for topic_id in self._touched.topics)
+        pairs = ((topic_id, self.old.topics_by_id.get(topic_id)) for topic_id in self._changed_keys.topics)
         return tuple(topic for topic_id, topic in pairs if topic is not None and topic_id not in after)
 
     @cached_property
     def partitions(self) -> tuple[PartitionChange, ...]:
-        """Every partition that was made, changed or deleted, also with its topic."""
-        found: list[PartitionChange] = []
+        """All partitions that were created, changed or deleted."""
+        changes: list[PartitionChange] = []
         topics_before, topics_after = self.old.topics_by_id, self.new.topics_by_id
-        for topic_id, touched in self._touched.topics.items():
+        for topic_id, changed_keys in self._changed_keys.topics.items():
             old, new = topics_before.get(topic_id), topics_after.get(topic_id)
             if old is new:
                 continue
             if old is None:
                 assert new is not None
-                for number, made in enumerate(new.partitions):
-                    found.append(_new(PartitionChange, (new, number, None, made)))
+                for number, partition in enumerate(new.partitions):
+                    changes.append(_new(PartitionChange, (new, number, None, partition)))
                 continue
             before, after = old.partitions, new.partitions if new else ()
-            for number in range(max(len(before), len(after))) if touched is None else touched:
+            for number in range(max(len(before), len(after))) if changed_keys is None else changed_keys:
                 was = before[number] if number < len(before) else None
                 now = after[number] if number < len(after) else None
                 if was is not now and was != now:
-                    found.append(PartitionChange(new or old, number, was, now))
-        return tuple(found)
+                    changes.append(PartitionChange(new or old, number, was, now))
+        return tuple(changes)
 
     @cached_property
-    def topics_placed(self) -> frozenset[str]:
-        """The names of topics that came, went, or have other partitions or replicas than before."""
+    def topics_with_new_assignments(self) -> frozenset[str]:
+        """Names of the topics that were created or deleted, or whose partitions or replicas changed."""
         placed = {
             change.topic.name
             for change in self.partitions
-            # Leaders and replicas in sync come and go; assignments do not depend on them.
+            # Group assignments do not depend on leaders and ISRs, which change often.
             if change.old is None or change.new is None or change.old.replicas != change.new.replicas
         }
         placed.update(topic.name for topic in self.topics_deleted)
         return frozenset(placed)
 
     def partitions_of(self, name: str) -> Sequence[PartitionChange]:
-        """Those of the topics of a name: the others cost nothing where it is not among the changed."""
+        """Return the changed partitions of the topics with this name. Costs nothing if the topic did not change."""
         if self.old.topics.get(name) is self.new.topics.get(name):
             return ()
         return [change for change in self.partitions if change.topic.name == name]
 
     @cached_property
     def brokers(self) -> tuple[Change[int, Broker], ...]:
-        return _differences(self._touched.brokers, self.old.brokers, self.new.brokers)
+        return _differences(self._changed_keys.brokers, self.old.brokers, self.new.brokers)
 
     @cached_property
     def controllers(self) -> tuple[Change[int, Controller], ...]:
-        return _differences(self._touched.controllers, self.old.controllers, self.new.controllers)
+        return _differences(self._changed_keys.controllers, self.old.controllers, self.new.controllers)
 
     @cached_property
     def configs(self) -> tuple[Change[ConfigResource, Map[str, str]], ...]:
-        return _differences(self._touched.configs, self.old.configs, self.new.configs)
+        return _differences(self._changed_keys.configs, self.old.configs, self.new.configs)
 
     @cached_property
     def quotas(self) -> tuple[Change[QuotaEntity, Map[str, float]], ...]:
-        return _differences(self._touched.quotas, self.old.quotas, self.new.quotas)
+        return _differences(self._changed_keys.quotas, self.old.quotas, self.new.quotas)
 
     @cached_property
     def acls(self) -> tuple[Change[bytes, Acl], ...]:
-        return _differences(self._touched.acls, self.old.acls, self.new.acls)
+        return _differences(self._changed_keys.acls, self.old.acls, self.new.acls)
 
     @cached_property
     def scram(self) -> tuple[Change[ScramUser, ScramCredential], ...]:
-        return _differences(self._touched.scram, self.old.scram, self.new.scram)
+        return _differences(self._changed_keys.scram, self.old.scram, self.new.scram)
 
     @cached_property
     def tokens(self) -> tuple[Change[str, DelegationToken], ...]:
-        return _differences(self._touched.tokens, self.old.tokens, self.new.tokens)
+        return _differences(self._changed_keys.tokens, self.old.tokens, self.new.tokens)
 
-    def on_broker(self, broker_id: int) -> "ReplicaChanges":
-        """What changed for the replicas of one broker."""
+    def for_broker(self, broker_id: int) -> "ReplicaChanges":
+        """Return the changes that concern the replicas of one broker."""
         deleted, leading, elected, following, moved = [], [], [], [], []
         for change in self.partitions:
             old, new = change.old, change.new
@@ -189,22 +189,22 @@ class Changes:
 
 
 class ReplicaChanges(NamedTuple):
-    """What a broker must do about its replicas."""
+    """The changes that a broker applies to its replicas."""
 
     deleted: tuple[PartitionChange, ...]
-    """It is no replica any more, or the topic is gone."""
+    """The broker is no longer a replica, or the topic was deleted."""
     leading: tuple[PartitionChange, ...]
-    """It leads, and something changed."""
+    """The broker leads, and something changed."""
     elected: tuple[PartitionChange, ...]
-    """Those of `leading` whose leader epoch is new."""
+    """The part of `leading` with a new leader epoch."""
     following: tuple[PartitionChange, ...]
-    """It follows, or would if there were a leader, and something changed."""
+    """The broker follows, or would follow if there were a leader, and something changed."""
     moved: tuple[PartitionChange, ...]
-    """Its replica is in another directory than before, or new."""
+    """The replica is new, or assigned to another directory."""
 
 
-def _differences(touched: Iterable[K], old: Map[K, V], new: Map[K, V]) -> tuple[Change[K, V], ...]:
+def _differences(changed_keys: Iterable[K], old: Map[K, V], new: Map[K, V]) -> tuple[Change[K, V], ...]:
     if old is new:
         return ()
-    found = (Change(key, old.get(key), new.get(key)) for key in touched)
-    return tuple(change for change in found if change.old is not change.new and change.old != change.new)
+    changes = (Change(key, old.get(key), new.get(key)) for key in changed_keys)
+    return tuple(change for change in changes if change.old is not change.new and change.old != change.new)

@@ -1,4 +1,4 @@
-"""A delta: the records that lead from one image to the next, applied one by one.
+"""A delta: applies records to an image, one by one, and gives the next image.
 
     delta = Delta(image)
     for record in records:
@@ -6,9 +6,9 @@
     image = delta.finish(offset=..., epoch=..., timestamp=...)
     for change in delta.changes.brokers: ...
 
-Applying means what Kafka's own replay means, with one exception: here the outcome never depends on where one delta ends
-and the next begins. (In Kafka, settings of a topic that is made and deleted within one delta outlive it, and removing a
-rule or a topic twice is an error only across deltas; here they go, and it always is.)
+Records mean the same as in Kafka's replay, with one exception: the result does not depend on where one delta ends and
+the next one starts. In Kafka, the configs of a topic that is created and deleted within one delta survive, and removing
+an ACL or a topic twice is an error only across deltas. Here the configs go with the topic, and it is always an error.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 
 from immutables import Map, MapMutation
 
-from ottla.metadata.image.changes import Changes, Touched
+from ottla.metadata.image.changes import ChangedKeys, Changes
 from ottla.metadata.image.errors import ReplayError
 from ottla.metadata.image.image import Image
-from ottla.metadata.image.nodes import changed_broker, new_broker, new_controller
 from ottla.metadata.image.placement import Placement
-from ottla.metadata.image.topics import TopicsDraft
+from ottla.metadata.image.registration_records import changed_broker, new_broker, new_controller
+from ottla.metadata.image.topics_delta import TopicsDelta
 from ottla.metadata.image.values import (
     Acl,
     Broker,
@@ -41,15 +41,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Draft(Generic[K, V]):
-    """A map under change, which stays the same object until something does change."""
+class _MapDelta(Generic[K, V]):
+    """The changes of a map. An unchanged map stays the same object."""
 
-    __slots__ = ("_base", "_changing", "touched")
+    __slots__ = ("_base", "_changing", "changed_keys")
 
     def __init__(self, base: Map[K, V]) -> None:
         self._base = base
         self._changing: MapMutation[K, V] | None = None
-        self.touched: dict[K, None] = {}
+        self.changed_keys: dict[K, None] = {}
 
     def get(self, key: K) -> V | None:
         return self._base.get(key) if self._changing is None else self._changing.get(key)
@@ -58,49 +58,49 @@ class _Draft(Generic[K, V]):
         if self._changing is None:
             self._changing = self._base.mutate()
         self._changing[key] = value
-        self.touched[key] = None
+        self.changed_keys[key] = None
 
-    def drop(self, key: K) -> None:
+    def remove(self, key: K) -> None:
         if self.get(key) is None:
             return
         if self._changing is None:
             self._changing = self._base.mutate()
         del self._changing[key]
-        self.touched[key] = None
+        self.changed_keys[key] = None
 
     def finish(self) -> Map[K, V]:
         return self._base if self._changing is None else self._changing.finish()
 
 
 class Delta:
-    """Changes on top of an image. `keeps_config` says whether this node knows a setting; others are passed over."""
+    """Changes on top of an image. `keeps_config` returns whether this node keeps a config; others are ignored."""
 
     def __init__(self, image: Image, *, keeps_config: Callable[[int, str], bool] | None = None) -> None:
         self.image = image
         self._keeps_config = keeps_config
         self._metadata_version = image.features.metadata_version
         self._next_producer_id = image.next_producer_id
-        self._levels = _Draft(image.features.levels)
-        self._brokers = _Draft(image.brokers)
-        self._controllers = _Draft(image.controllers)
-        self._topics = TopicsDraft(image)
-        self._configs = _Draft(image.configs)
-        self._quotas = _Draft(image.quotas)
-        self._acls = _Draft(image.acls)
-        self._scram = _Draft(image.scram)
-        self._tokens = _Draft(image.tokens)
+        self._levels = _MapDelta(image.features.levels)
+        self._brokers = _MapDelta(image.brokers)
+        self._controllers = _MapDelta(image.controllers)
+        self._topics = TopicsDelta(image)
+        self._configs = _MapDelta(image.configs)
+        self._quotas = _MapDelta(image.quotas)
+        self._acls = _MapDelta(image.acls)
+        self._scram = _MapDelta(image.scram)
+        self._tokens = _MapDelta(image.tokens)
         self._finished: Image | None = None
 
     def apply(self, record: object) -> None:
-        """Take in one record; ReplayError if it does not fit what came before it."""
-        applied = _APPLY.get(type(record))
-        if applied is None:
+        """Apply one record. Raise ReplayError if it does not fit the records before it."""
+        apply_record = _APPLY.get(type(record))
+        if apply_record is None:
             raise ReplayError(f"{type(record).__name__} cannot be applied to an image")
-        assert self._finished is None, "a finished delta takes no more records"
-        applied(self, record)
+        assert self._finished is None, "a finished delta accepts no more records"
+        apply_record(self, record)
 
     def finish(self, *, offset: int, epoch: int, timestamp: int) -> Image:
-        """The next image; the arguments are those of the last record that it holds."""
+        """Return the next image; the arguments are those of its last record."""
         assert self._finished is None, "a delta is finished once"
         old = self.image
         features = old.features
@@ -126,57 +126,59 @@ class Delta:
             scram=self._scram.finish(),
             tokens=self._tokens.finish(),
             _placement=placement if topics is old.topics else None,
-            # Whoever waits for what the records decide need not wait for this.
-            _follow=None if placement is None or topics is old.topics else partial(self._followed, placement),
+            # Built after the records are committed and answered, because it takes long for many partitions.
+            _placement_source=None
+            if placement is None or topics is old.topics
+            else partial(self._next_placement, placement),
             _alive=old._alive if brokers is old.brokers else None,
         )
         return new
 
-    def _followed(self, placement: Placement) -> Placement:
-        """The placement after all records, of the one before them."""
-        return placement.updated(self.changes.partitions)
+    def _next_placement(self, placement: Placement) -> Placement:
+        """Return the placement of the finished image."""
+        return placement.apply(self.changes.partitions)
 
     @cached_property
     def changes(self) -> Changes:
-        """What the finished delta changed."""
-        assert self._finished is not None, "a delta knows what it changed when it is finished"
-        touched = Touched(
-            brokers=self._brokers.touched,
-            controllers=self._controllers.touched,
-            topics=self._topics.touched(),
-            configs=self._configs.touched,
-            quotas=self._quotas.touched,
-            acls=self._acls.touched,
-            scram=self._scram.touched,
-            tokens=self._tokens.touched,
+        """The changes of the finished delta."""
+        assert self._finished is not None, "only a finished delta has changes"
+        changed_keys = ChangedKeys(
+            brokers=self._brokers.changed_keys,
+            controllers=self._controllers.changed_keys,
+            topics=self._topics.changed_keys(),
+            configs=self._configs.changed_keys,
+            quotas=self._quotas.changed_keys,
+            acls=self._acls.changed_keys,
+            scram=self._scram.changed_keys,
+            tokens=self._tokens.changed_keys,
         )
-        return Changes(self.image, self._finished, touched)
+        return Changes(self.image, self._finished, changed_keys)
 
     def _register_broker(self, record: records.RegisterBrokerRecord) -> None:
         self._brokers.put(record.broker_id, new_broker(record))
 
     def _unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
-        self._brokers.drop(record.broker_id)
+        self._brokers.remove(record.broker_id)
 
     def _fence_broker(self, record: records.FenceBrokerRecord) -> None:
-        self._put_broker(replace(self._registered(record.id, record.epoch), fenced=True))
+        self._put_broker(replace(self._check_broker_epoch(record.id, record.epoch), fenced=True))
 
     def _unfence_broker(self, record: records.UnfenceBrokerRecord) -> None:
-        self._put_broker(replace(self._registered(record.id, record.epoch), fenced=False))
+        self._put_broker(replace(self._check_broker_epoch(record.id, record.epoch), fenced=False))
 
     def _change_broker(self, record: records.BrokerRegistrationChangeRecord) -> None:
-        self._put_broker(changed_broker(self._registered(record.broker_id, record.broker_epoch), record))
+        self._put_broker(changed_broker(self._check_broker_epoch(record.broker_id, record.broker_epoch), record))
 
     def _put_broker(self, broker: Broker) -> None:
         if broker != self._brokers.get(broker.id):
             self._brokers.put(broker.id, broker)
 
-    def _registered(self, broker_id: int, epoch: int) -> Broker:
+    def _check_broker_epoch(self, broker_id: int, epoch: int) -> Broker:
         broker = self._brokers.get(broker_id)
         if broker is None:
-            raise ReplayError(f"broker {broker_id} is to change but is not registered")
+            raise ReplayError(f"a record changes broker {broker_id}, which is not registered")
         if broker.epoch != epoch:
-            raise ReplayError(f"broker {broker_id} is to change at epoch {epoch} but is registered at {broker.epoch}")
+            raise ReplayError(f"a record changes broker {broker_id} at epoch {epoch}, but its epoch is {broker.epoch}")
         return broker
 
     def _register_controller(self, record: records.RegisterControllerRecord) -> None:
@@ -196,7 +198,7 @@ class Delta:
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
         name = self._topics.remove(record)
-        self._configs.drop(ConfigResource(ResourceType.TOPIC, name))
+        self._configs.remove(ConfigResource(ResourceType.TOPIC, name))
 
     def _set_config(self, record: records.ConfigRecord) -> None:
         if self._keeps_config is not None and not self._keeps_config(record.resource_type, record.name):
@@ -216,7 +218,7 @@ class Delta:
         elif record.key in quotas:
             _put_unless_empty(self._quotas, entity, quotas.delete(record.key))
 
-    def _give_producer_ids(self, record: records.ProducerIdsRecord) -> None:
+    def _set_next_producer_id(self, record: records.ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
     def _set_feature(self, record: records.FeatureLevelRecord) -> None:
@@ -224,13 +226,14 @@ class Delta:
         if record.name == METADATA_VERSION:
             if level not in METADATA_VERSIONS:
                 raise ReplayError(
-                    f"no metadata.version has level {level}; this node knows {min(METADATA_VERSIONS)} and up"
+                    f"metadata.version {level} is not supported; this release supports {min(METADATA_VERSIONS)}"
+                    f" to {max(METADATA_VERSIONS)}"
                 )
             self._metadata_version = level
         elif record.name == KRAFT_VERSION:
-            return  # the quorum's own control records say this one
+            return  # it is in force by control records of the quorum
         elif level == 0:
-            self._levels.drop(record.name)
+            self._levels.remove(record.name)
         else:
             self._levels.put(record.name, level)
 
@@ -248,15 +251,15 @@ class Delta:
 
     def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
         if self._acls.get(record.id) is None:
-            raise ReplayError(f"no access rule of id {record.id.hex()}")
-        self._acls.drop(record.id)
+            raise ReplayError(f"no ACL with id {record.id.hex()}")
+        self._acls.remove(record.id)
 
     def _set_scram(self, record: records.UserScramCredentialRecord) -> None:
         credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
         self._scram.put(ScramUser(record.mechanism, record.name), credential)
 
     def _remove_scram(self, record: records.RemoveUserScramCredentialRecord) -> None:
-        self._scram.drop(ScramUser(record.mechanism, record.name))
+        self._scram.remove(ScramUser(record.mechanism, record.name))
 
     def _set_token(self, record: records.DelegationTokenRecord) -> None:
         token = DelegationToken(
@@ -271,17 +274,17 @@ class Delta:
         self._tokens.put(record.token_id, token)
 
     def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
-        self._tokens.drop(record.token_id)
+        self._tokens.remove(record.token_id)
 
-    def _pass(self, record: object) -> None:
-        """Nothing to keep: a sign of life, or the state of a migration that Kafka 4 no longer has."""
+    def _ignore(self, record: object) -> None:
+        """Ignore a NoOpRecord, or the state of a ZooKeeper migration, which Kafka 4 no longer has."""
 
 
-def _put_unless_empty(draft: _Draft[K, Map[str, V]], key: K, values: Map[str, V]) -> None:
+def _put_unless_empty(map_delta: _MapDelta[K, Map[str, V]], key: K, values: Map[str, V]) -> None:
     if values:
-        draft.put(key, values)
+        map_delta.put(key, values)
     else:
-        draft.drop(key)
+        map_delta.remove(key)
 
 
 _APPLY: dict[type, Callable[[Delta, Any], None]] = {
@@ -298,15 +301,15 @@ _APPLY: dict[type, Callable[[Delta, Any], None]] = {
     records.UserScramCredentialRecord: Delta._set_scram,
     records.FeatureLevelRecord: Delta._set_feature,
     records.ClientQuotaRecord: Delta._set_quota,
-    records.ProducerIdsRecord: Delta._give_producer_ids,
+    records.ProducerIdsRecord: Delta._set_next_producer_id,
     records.BrokerRegistrationChangeRecord: Delta._change_broker,
     records.AccessControlEntryRecord: Delta._add_acl,
     records.RemoveAccessControlEntryRecord: Delta._remove_acl,
-    records.NoOpRecord: Delta._pass,
-    records.ZkMigrationStateRecord: Delta._pass,
+    records.NoOpRecord: Delta._ignore,
+    records.ZkMigrationStateRecord: Delta._ignore,
     records.RemoveUserScramCredentialRecord: Delta._remove_scram,
     records.RemoveDelegationTokenRecord: Delta._remove_token,
     records.RegisterControllerRecord: Delta._register_controller,
     records.ClearElrRecord: Delta._clear_elr,
 }
-"""Every record but those that begin and end a metadata transaction, which `Loader` heeds."""
+"""All records but those of metadata transactions, which `MetadataLoader` handles."""

@@ -1,8 +1,8 @@
-"""Records of the metadata log as bytes: one record, and the batches of the log and of snapshots.
+"""Encoding of metadata records, and of the batches of the log and of snapshots.
 
-A record's value: frame version uvarint, always 1 · type uvarint · version uvarint · the message. It has no key and no
-headers. Control batches are the quorum's own: leader changes, the start and end of a snapshot, voters; a control record
-says its version in its first field.
+The value of a record is: frame version (uvarint, always 1), type (uvarint), version (uvarint), message. A record has no
+key and no headers. Control batches belong to the quorum: leader changes, snapshot headers and footers, voters. The
+first field of a control record is its version.
 """
 
 import struct
@@ -39,11 +39,11 @@ _read_version = struct.Struct(">h").unpack_from
 
 
 class UnknownRecord(ProtocolError):
-    """A record of the metadata log whose type or version this node does not know."""
+    """A metadata record whose type or version this release does not know."""
 
 
 class MetadataEntry(NamedTuple):
-    """A record of the log with where and when it was written."""
+    """A record of the log with its offset and timestamp."""
 
     offset: int
     timestamp: int
@@ -52,7 +52,7 @@ class MetadataEntry(NamedTuple):
 
 
 class ControlEntry(NamedTuple):
-    """A control record of the log; the message is None for kinds that this node does not know."""
+    """A control record of the log. The message is None if this release does not know the type."""
 
     offset: int
     timestamp: int
@@ -61,7 +61,7 @@ class ControlEntry(NamedTuple):
 
 
 def encode_record(record: object, version: int) -> bytes:
-    """A record as the value it has in the log."""
+    """Encode a record as a value of the log."""
     start, write = _writers.get((type(record), version)) or _writer(type(record), version)
     chunks: list[Any] = [start]
     write(record, chunks.append)
@@ -69,68 +69,73 @@ def encode_record(record: object, version: int) -> bytes:
 
 
 _writers: dict[tuple[type, int], tuple[bytes, Writer]] = {}
-"""For each kind of record and version the bytes that it begins with, and what writes the rest."""
+"""By type and version: the first bytes of a record, and the writer of the rest."""
 
 
 def _writer(kind: type, version: int) -> tuple[bytes, Writer]:
     key = schema_of(kind).key
     if METADATA_RECORDS.get(key) is not kind:
-        raise UnknownRecord(f"{kind.__name__} is no record of the metadata log")
+        raise UnknownRecord(f"{kind.__name__} is not a record of the metadata log")
     start = ONE_BYTE[FRAME_VERSION] + write_uvarint(key) + write_uvarint(version)
-    found = _writers[kind, version] = start, writer_of(kind, version)
-    return found
+    prefix_and_writer = _writers[kind, version] = start, writer_of(kind, version)
+    return prefix_and_writer
 
 
 def decode_record(data: Buffer) -> tuple[Any, int]:
-    """The record that a value of the log is, and its version."""
+    """Decode a value of the log into a record and its version."""
     read = _readers.get(bytes(data[:3]))
     if read is None:
         return _decode_record(data)
     message, end = read(memoryview(data), 3)
     if end != len(data):
-        return _decode_record(data)  # which says what is wrong
+        return _decode_record(data)  # which raises the error
     return message, data[2]
 
 
 _readers: dict[bytes, Reader] = {}
-"""Readers of records by their first three bytes, where frame version, type and version take one each."""
+"""Readers by the first three bytes of a record, if frame version, type and version take one byte each."""
 
 
 def _decode_record(data: Buffer) -> tuple[Any, int]:
     frame, pos = read_uvarint(data, 0)
     if frame != FRAME_VERSION:
-        raise UnknownRecord(f"metadata record of frame version {frame}, not {FRAME_VERSION}")
+        raise UnknownRecord(f"metadata record with frame version {frame}; only {FRAME_VERSION} is supported")
     key, pos = read_uvarint(data, pos)
     version, pos = read_uvarint(data, pos)
     cls = METADATA_RECORDS.get(key)
     if cls is None:
         raise UnknownRecord(f"metadata record of type {key} (version {version})")
     if version not in schema_of(cls).versions:
-        raise UnknownRecord(f"{cls.__name__} of version {version}; known are {schema_of(cls).versions}")
+        raise UnknownRecord(f"{cls.__name__} of version {version}; supported versions are {schema_of(cls).versions}")
     if pos == 3:
         _readers[bytes(data[:3])] = reader_of(cls, version)
     return decode(cls, version, memoryview(data)[pos:]), version
 
 
 def entries(buf: Buffer, pos: int = 0, header: BatchHeader | None = None) -> Iterator[MetadataEntry | ControlEntry]:
-    """What the batch at a position holds: records of the log, or control records."""
+    """Return the records or control records of the batch at a position."""
     header = header or read_header(buf, pos)
-    found = read_records(buf, pos, header)
-    return map(_control_entry, found) if header.is_control else map(_metadata_entry, found)
+    records = read_records(buf, pos, header)
+    return map(_control_entry, records) if header.is_control else map(_metadata_entry, records)
 
 
 def metadata_batch(records: Iterable[tuple[object, int]], *, base_offset: int, epoch: int, timestamp: int) -> bytearray:
-    """A batch of (record, version)."""
+    """Build a batch from pairs of record and version."""
     values = [encode_record(record, version) for record, version in records]
     return build_batch_of_values(values, base_offset=base_offset, timestamp=timestamp, leader_epoch=epoch)
 
 
 def control_batch(messages: Sequence[Any], *, base_offset: int, epoch: int, timestamp: int) -> bytearray:
-    """A batch of control records, each written in the version that it says."""
+    """Build a batch of control records, each in the version that its first field has."""
     return build_batch(
         [
-            Record(base_offset + number, timestamp, control_key(_CONTROL_TYPES[type(each)]), encode(each, each.version))
-            for number, each in enumerate(messages)
+            Record(
+                base_offset + number,
+                timestamp,
+                control_key(_CONTROL_TYPES[type(message)]),
+                encode(message, message.version),
+            )
+            for number, message in enumerate(messages)
         ],
         base_offset=base_offset,
         leader_epoch=epoch,
@@ -139,7 +144,7 @@ def control_batch(messages: Sequence[Any], *, base_offset: int, epoch: int, time
 
 
 def decode_control(record: Record) -> tuple[ControlType, Any]:
-    """A control record's kind and message; kinds of the future, and those of data logs, have no message."""
+    """Return the type and message of a control record. Unknown types, and those of data logs, have no message."""
     kind = control_type(record)
     cls = CONTROL_RECORDS.get(kind)
     if cls is None:
@@ -148,7 +153,7 @@ def decode_control(record: Record) -> tuple[ControlType, Any]:
         raise ProtocolError(f"{kind.name} control record with value {record.value!r}")
     (version,) = _read_version(record.value)
     if version not in schema_of(cls).versions:
-        raise UnknownRecord(f"{cls.__name__} of version {version}; known are {schema_of(cls).versions}")
+        raise UnknownRecord(f"{cls.__name__} of version {version}; supported versions are {schema_of(cls).versions}")
     return kind, decode(cls, version, record.value)
 
 

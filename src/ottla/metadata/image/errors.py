@@ -1,9 +1,9 @@
-"""What can go wrong between records and images; none of it is for a client."""
+"""Errors between records and images. No client sees them."""
 
 
 class ReplayError(Exception):
-    """A record does not fit the image it is applied to: the log is broken, or not written by Kafka's rules."""
+    """A record does not fit the image that it is applied to: the log is corrupt, or breaks Kafka's rules."""
 
 
 class UnwritableImage(Exception):
-    """An image holds what records of the chosen metadata.version cannot say."""
+    """An image has content that records of its metadata.version cannot express."""

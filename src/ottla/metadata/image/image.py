@@ -1,6 +1,6 @@
-"""An image: all of the cluster's metadata after one record of the metadata log.
+"""An image: all metadata of the cluster after one record of the metadata log.
 
-An image never changes. `Delta` makes the next one from it; what a delta did not touch is the same object in both.
+An image never changes. `Delta` gives the next one; parts that the delta did not change are the same objects in both.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from ottla.metadata.image.placement import Placement, TopicMasks, partitions_in, placement_of
+from ottla.metadata.image.placement import Placement, TopicMasks, build_placement, partition_numbers
 from ottla.metadata.image.values import (
     NO_ENTRIES,
     Acl,
@@ -30,8 +30,8 @@ from ottla.metadata.image.values import (
 _NO_FEATURES = Features()
 
 
-class Placed(NamedTuple):
-    """A partition with the topic it is of."""
+class TopicPartition(NamedTuple):
+    """A partition with its topic and number."""
 
     topic: Topic
     number: int
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Image:
     offset: int = -1
-    """Of the last record that the image holds, with its epoch and append time."""
+    """Offset of the last record in the image; epoch and timestamp are those of its batch."""
     epoch: int = -1
     timestamp: int = -1
     features: Features = _NO_FEATURES
@@ -52,14 +52,14 @@ class Image:
     configs: Map[ConfigResource, Map[str, str]] = NO_ENTRIES
     quotas: Map[QuotaEntity, Map[str, float]] = NO_ENTRIES
     next_producer_id: int = -1
-    """The first producer id that no broker was given; -1 before the first block."""
+    """The first producer id that is not allocated; -1 before the first block."""
     acls: Map[bytes, Acl] = NO_ENTRIES
     scram: Map[ScramUser, ScramCredential] = NO_ENTRIES
     tokens: Map[str, DelegationToken] = NO_ENTRIES
-    # Made when first asked for; they say nothing that the rest does not.
+    # Derived from the other fields on first use.
     _placement: Placement | None = field(default=None, compare=False, repr=False)
-    _follow: Callable[[], Placement] | None = field(default=None, compare=False, repr=False)
-    """Makes the placement from that of the image before, where that has one."""
+    _placement_source: Callable[[], Placement] | None = field(default=None, compare=False, repr=False)
+    """Builds the placement from that of the previous image, if that has one."""
     _alive: tuple[Broker, ...] | None = field(default=None, compare=False, repr=False)
 
     def topic(self, name: str) -> Topic | None:
@@ -94,12 +94,12 @@ class Image:
         return self._alive
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a broker's listener is; None if the broker or its listener is not there. Fenced brokers have theirs."""
+        """Return the endpoint of a broker, fenced or not, or None without such a broker or listener."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener)
 
     def config(self, kind: int, name: str) -> Map[str, str]:
-        """What is set on a resource itself, without defaults; empty if nothing is."""
+        """Return the configs that are set on a resource, without defaults."""
         return self.configs.get(ConfigResource(kind, name), NO_ENTRIES)
 
     def topic_config(self, name: str) -> Map[str, str]:
@@ -110,54 +110,54 @@ class Image:
 
     @property
     def default_broker_config(self) -> Map[str, str]:
-        """What is set on all brokers of the cluster."""
+        """The configs that are set on all brokers of the cluster."""
         return self.config(ResourceType.BROKER, "")
 
     def quota(self, entity: QuotaEntity) -> Map[str, float]:
-        """The quotas set on exactly this entity; empty if none are."""
+        """Return the quotas that are set on exactly this entity."""
         return self.quotas.get(entity, NO_ENTRIES)
 
     @property
     def placement(self) -> Placement:
-        """Partitions by broker and by trouble. The first image asked looks at all, those made from it at changes."""
-        made = self._placement
-        if made is None:
-            if self._follow is not None:
-                made = self._follow()
-                object.__setattr__(self, "_follow", None)
+        """The placement of all partitions. Only the first use visits all of them; later images update it."""
+        placement = self._placement
+        if placement is None:
+            if self._placement_source is not None:
+                placement = self._placement_source()
+                object.__setattr__(self, "_placement_source", None)
             else:
-                made = placement_of(self.topics_by_id.values())
-                if not self.topics_by_id:  # kept on EMPTY, it would be followed by all images there will ever be
-                    return made
-            object.__setattr__(self, "_placement", made)
-        return made
+                placement = build_placement(self.topics_by_id.values())
+                if not self.topics_by_id:  # if EMPTY kept it, every image after it would have to update it
+                    return placement
+            object.__setattr__(self, "_placement", placement)
+        return placement
 
     @property
     def has_placement(self) -> bool:
-        """Whether images made from this one follow its placement."""
-        return self._placement is not None or self._follow is not None
+        """Whether the next image builds its placement from this one's."""
+        return self._placement is not None or self._placement_source is not None
 
-    def partitions_with_replica(self, broker_id: int) -> Iterator[Placed]:
+    def partitions_with_replica(self, broker_id: int) -> Iterator[TopicPartition]:
         return self.partitions_of(self.placement.replicas.get(broker_id, NO_ENTRIES))
 
-    def partitions_in_isr(self, broker_id: int) -> Iterator[Placed]:
+    def partitions_in_isr(self, broker_id: int) -> Iterator[TopicPartition]:
         return self.partitions_of(self.placement.isr.get(broker_id, NO_ENTRIES))
 
-    def partitions_in_elr(self, broker_id: int) -> Iterator[Placed]:
+    def partitions_in_elr(self, broker_id: int) -> Iterator[TopicPartition]:
         return self.partitions_of(self.placement.elr.get(broker_id, NO_ENTRIES))
 
-    def partitions_without_leader(self) -> Iterator[Placed]:
+    def partitions_without_leader(self) -> Iterator[TopicPartition]:
         return self.partitions_of(self.placement.leaderless)
 
-    def partitions_not_led_by_preferred(self) -> Iterator[Placed]:
+    def partitions_not_led_by_preferred(self) -> Iterator[TopicPartition]:
         return self.partitions_of(self.placement.imbalanced)
 
-    def partitions_of(self, masks: TopicMasks) -> Iterator[Placed]:
-        """The partitions of a set, by topic id and number."""
+    def partitions_of(self, masks: TopicMasks) -> Iterator[TopicPartition]:
+        """Return the partitions of a set, ordered by topic id and number."""
         for topic_id in sorted(masks):
             topic = self.topics_by_id[topic_id]
-            for number in partitions_in(masks[topic_id]):
-                yield Placed(topic, number, topic.partitions[number])
+            for number in partition_numbers(masks[topic_id]):
+                yield TopicPartition(topic, number, topic.partitions[number])
 
 
 EMPTY = Image()

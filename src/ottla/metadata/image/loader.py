@@ -1,8 +1,8 @@
-"""Follows the metadata log: takes in committed batches and snapshots, gives images and what changed.
+"""The loader of the metadata log: applies committed batches and snapshots, and publishes images and changes.
 
-Batches are gathered until `publish`, so that many small ones cost their readers one image. A metadata transaction
-(KIP-868) takes effect as a whole: its records are kept back until the one that ends it, and dropped if it is aborted.
-An image published meanwhile is that of before the transaction.
+Batches accumulate until `publish`, so that many small ones give one image. A metadata transaction (KIP-868) is atomic:
+its records are held back until it ends, and dropped if it aborts. An image that is published in between is that before
+the transaction.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,12 +23,12 @@ from ottla.protocol.wire.varint import Buffer
 
 
 class Update(NamedTuple):
-    """A new image, and how it differs from the last one published."""
+    """A new image, and its changes since the last published one."""
 
     image: Image
     changes: Changes
     batch_aligned: bool
-    """Whether the image ends where a batch ends; a snapshot may be taken only there."""
+    """Whether the image ends at the end of a batch. Only such an image can be written as a snapshot."""
 
 
 class _Position(NamedTuple):
@@ -38,15 +38,15 @@ class _Position(NamedTuple):
 
 
 class _Transaction(NamedTuple):
-    """An open metadata transaction: where the log stood before it, and what it wants to change."""
+    """An open metadata transaction: the position before it, and its records."""
 
     before: _Position
     batch_aligned: bool
     records: list[tuple[int, object]]
 
 
-class Loader:
-    """`keeps_config` is passed on to each delta."""
+class MetadataLoader:
+    """Builds images from the log. `keeps_config` is passed to each delta."""
 
     def __init__(self, image: Image = EMPTY, *, keeps_config: Callable[[int, str], bool] | None = None) -> None:
         self.image = image
@@ -66,7 +66,7 @@ class Loader:
     def load(
         self, records: Iterable[object], *, base_offset: int, last_offset: int, epoch: int, timestamp: int
     ) -> None:
-        """Take in one committed batch; a control batch has no records here, and still moves the log on."""
+        """Apply the records of one committed batch. A control batch has none, but advances the offset."""
         for offset, record in enumerate(records, base_offset):
             self._load(offset, record, starts_batch=offset == base_offset)
             self._position = _Position(offset, epoch, timestamp)
@@ -92,7 +92,7 @@ class Loader:
         return Update(after, Changes.between(before, after), batch_aligned=True)
 
     def publish(self) -> Update | None:
-        """The image of what was taken in so far; None if there is nothing new."""
+        """Return the image after all loaded records, or None if there is nothing new."""
         transaction = self._transaction
         position = self._position if transaction is None else transaction.before
         if position.offset == self.image.offset:
@@ -104,9 +104,9 @@ class Loader:
         return update
 
     def adopt(self, delta: Delta, image: Image) -> Update:
-        """Go on with what a delta made of this loader's own image, instead of applying its records once more."""
-        assert self._position.offset == self.image.offset, "there is more to be published"
-        assert delta.image.offset == self.image.offset, "the delta begins elsewhere"
+        """Take the image that a delta made of this loader's image, instead of applying the records again."""
+        assert self._position.offset == self.image.offset, "records are loaded but not published"
+        assert delta.image.offset == self.image.offset, "the delta starts from another image"
         self._restart(image)
         return Update(image, delta.changes, batch_aligned=True)
 
@@ -115,15 +115,15 @@ class Loader:
         match record:
             case BeginTransactionRecord():
                 if transaction is not None:
-                    raise ReplayError(f"a transaction begins at offset {offset} within another")
+                    raise ReplayError(f"a transaction begins within another one, at offset {offset}")
                 self._transaction = _Transaction(self._position, starts_batch, [])
             case EndTransactionRecord() | AbortTransactionRecord():
                 if transaction is None:
-                    raise ReplayError(f"a transaction ends at offset {offset} but none began")
+                    raise ReplayError(f"a transaction ends at offset {offset}, but none is open")
                 self._transaction = None
                 if isinstance(record, EndTransactionRecord):
-                    for written_at, each in transaction.records:
-                        self._apply(written_at, each)
+                    for record_offset, record in transaction.records:
+                        self._apply(record_offset, record)
             case _ if transaction is not None:
                 transaction.records.append((offset, record))
             case _:

@@ -1,10 +1,11 @@
-"""Which partitions a broker holds, is in sync with, or leads; which have no leader, or are on the move.
+"""The placement of partitions: for each broker its replicas, ISR and ELR memberships and leaderships, and the
+partitions without a leader, in reassignment, or not led by their preferred leader.
 
-The controller asks this on every failure, so that it may not search the image; brokers never ask. It is built from an
-image when first asked for, and from then on follows each delta by what the delta touched.
+The controller needs them whenever a broker fails, and cannot search the image each time; brokers never need them. The
+placement is built from an image on first use. From then on each delta updates it with the partitions that it changed.
 
-A set of partitions of one topic is a bit mask of their numbers: union and difference are one operation, a topic of
-10,000 partitions takes 1.2 kB a broker, and joining or leaving is the same flip of a bit.
+The partitions of one topic are a bit mask of their numbers: union and difference are one operation, a topic of 10,000
+partitions takes 1.2 kB for each broker, and a partition joins or leaves a set with the same flip of a bit.
 """
 
 from collections import defaultdict
@@ -17,30 +18,30 @@ from immutables import Map
 from ottla.metadata.image.values import NO_ENTRIES, NO_LEADER, Partition, Topic
 
 TopicMasks: TypeAlias = Map[bytes, int]
-"""A set of partitions: for each topic's id the mask of its partitions."""
+"""A set of partitions: by topic id, the mask of partition numbers."""
 BrokerMasks: TypeAlias = Map[int, TopicMasks]
 Flips: TypeAlias = defaultdict[bytes, list[int]]
-"""For each topic the partitions that join or leave a set, each once."""
-Move: TypeAlias = tuple[Topic, int, Partition | None, Partition | None]
-"""A partition that changed: topic, number, old, new; None where there is none."""
+"""By topic id, the partitions that join or leave a set, each once."""
+PartitionMove: TypeAlias = tuple[Topic, int, Partition | None, Partition | None]
+"""A changed partition: topic, number, old and new state; None where the partition does not exist."""
 
 
-def partitions_in(mask: int) -> Iterator[int]:
-    """The partition numbers of a mask, rising."""
+def partition_numbers(mask: int) -> Iterator[int]:
+    """Return the partition numbers of a mask, in ascending order."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
 
 
-def count(masks: TopicMasks) -> int:
-    """How many partitions a set has."""
+def count_partitions(masks: TopicMasks) -> int:
+    """Return the number of partitions in a set."""
     return sum(mask.bit_count() for mask in masks.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Sets of partitions, some by broker. None has empty entries."""
+    """Sets of partitions, some of them by broker. No set has empty entries."""
 
     replicas: BrokerMasks = NO_ENTRIES
     isr: BrokerMasks = NO_ENTRIES
@@ -49,19 +50,19 @@ class Placement:
     leaderless: TopicMasks = NO_ENTRIES
     reassigning: TopicMasks = NO_ENTRIES
     imbalanced: TopicMasks = NO_ENTRIES
-    """Not led by the first of their replicas."""
+    """Partitions that their preferred leader does not lead."""
     partition_count: int = 0
     replica_count: int = 0
     isr_counts: Map[int, int] = NO_ENTRIES
-    """How many partitions each broker is in sync with: counting the masks would look at every topic."""
+    """By broker, the number of ISRs that it is in; counting the masks would visit every topic."""
 
-    def updated(self, moves: Iterable[Move]) -> "Placement":
-        """The placement after partitions changed, each named once."""
+    def apply(self, moves: Iterable[PartitionMove]) -> "Placement":
+        """Return the placement after these changes, at most one for each partition."""
         replicas, isr, elr, leaders = (defaultdict[int, Flips](_no_flips) for _ in range(4))
         leaderless, reassigning, imbalanced = _no_flips(), _no_flips(), _no_flips()
         partition_count, replica_count = self.partition_count, self.replica_count
         for (_, topic, _), number, was, now in moves:
-            # One that is absent has no leader, but is neither leaderless nor imbalanced.
+            # A partition that does not exist has no leader, but is neither leaderless nor imbalanced.
             old, new = was or _ABSENT, now or _ABSENT
             if was is None or now is None:
                 partition_count += (now is not None) - (was is not None)
@@ -95,17 +96,17 @@ class Placement:
             imbalanced=_apply(self.imbalanced, imbalanced),
             partition_count=partition_count,
             replica_count=replica_count,
-            isr_counts=_recount(self.isr_counts, self.isr, in_sync, isr),
+            isr_counts=_update_counts(self.isr_counts, self.isr, in_sync, isr),
         )
 
 
 _ABSENT = Partition((), (), (), (), NO_LEADER, 0, 0, (), 0, (), ())
 
 
-def placement_of(topics: Iterable[Topic]) -> Placement:
-    """The placement of all partitions of these topics."""
+def build_placement(topics: Iterable[Topic]) -> Placement:
+    """Return the placement of all partitions of these topics."""
     moves = ((topic, number, None, new) for topic in topics for number, new in enumerate(topic.partitions))
-    return Placement().updated(moves)
+    return Placement().apply(moves)
 
 
 def _no_flips() -> Flips:
@@ -124,8 +125,10 @@ def _flip_members(
 
 
 def _mask_of(numbers: list[int]) -> int:
-    """The mask of some partitions. Those of a large topic are put together byte by byte: a mask that grows bit by bit
-    would be copied for each."""
+    """Return the mask of these partition numbers.
+
+    A large mask is assembled byte by byte: an integer that grows bit by bit would be copied for each bit.
+    """
     if len(numbers) == 1:
         return 1 << numbers[0]
     mask = bytearray((max(numbers) >> 3) + 1)
@@ -137,40 +140,42 @@ def _mask_of(numbers: list[int]) -> int:
 def _apply(masks: TopicMasks, flips: Flips) -> TopicMasks:
     if not flips:
         return masks
-    changing = masks.mutate()
-    for topic, flipped in flips.items():
-        mask = changing.get(topic, 0) ^ _mask_of(flipped)
+    mutation = masks.mutate()
+    for topic, numbers in flips.items():
+        mask = mutation.get(topic, 0) ^ _mask_of(numbers)
         if mask:
-            changing[topic] = mask
+            mutation[topic] = mask
         else:
-            del changing[topic]
-    return changing.finish()
+            del mutation[topic]
+    return mutation.finish()
 
 
 def _apply_by_broker(masks: BrokerMasks, flips: dict[int, Flips]) -> BrokerMasks:
     if not flips:
         return masks
-    changing = masks.mutate()
+    mutation = masks.mutate()
     for broker, changes in flips.items():
-        after = _apply(changing.get(broker, NO_ENTRIES), changes)
+        after = _apply(mutation.get(broker, NO_ENTRIES), changes)
         if after:
-            changing[broker] = after
+            mutation[broker] = after
         else:
-            del changing[broker]
-    return changing.finish()
+            del mutation[broker]
+    return mutation.finish()
 
 
-def _recount(counts: Map[int, int], before: BrokerMasks, after: BrokerMasks, flips: dict[int, Flips]) -> Map[int, int]:
-    """The sizes of the brokers' sets after some topics' masks changed; only those masks are looked at."""
+def _update_counts(
+    counts: Map[int, int], before: BrokerMasks, after: BrokerMasks, flips: dict[int, Flips]
+) -> Map[int, int]:
+    """Return the sizes of the brokers' sets, counting only the masks that changed."""
     if not flips:
         return counts
-    changing = counts.mutate()
+    mutation = counts.mutate()
     for broker, changes in flips.items():
         old, new = before.get(broker, NO_ENTRIES), after.get(broker, NO_ENTRIES)
         joined = sum(new.get(topic, 0).bit_count() - old.get(topic, 0).bit_count() for topic in changes)
-        count = changing.get(broker, 0) + joined
+        count = mutation.get(broker, 0) + joined
         if count:
-            changing[broker] = count
+            mutation[broker] = count
         else:
-            changing.pop(broker, None)
-    return changing.finish()
+            mutation.pop(broker, None)
+    return mutation.finish()

@@ -45,7 +45,7 @@ from ottla.protocol.metadata_versions import (
 )
 
 
-def records_of(image: Image) -> Iterator[object]:
+def snapshot_records(image: Image) -> Iterator[object]:
     """Return the image's records. Raise UnwritableImage if its metadata.version cannot express all of it."""
     level = image.features.metadata_version
     if level not in METADATA_VERSIONS:
@@ -61,11 +61,11 @@ def records_of(image: Image) -> Iterator[object]:
     yield from _access_records(image, level)
 
 
-def versioned_records_of(image: Image) -> Iterator[tuple[object, int]]:
-    """The image's records with the version that each is to be written in."""
+def versioned_snapshot_records(image: Image) -> Iterator[tuple[object, int]]:
+    """Return the image's records, each with the version to write it in."""
     level = image.features.metadata_version
     versions: dict[type, int] = {}
-    for record in records_of(image):
+    for record in snapshot_records(image):
         kind = type(record)
         version = versions.get(kind)
         if version is None:
@@ -101,12 +101,14 @@ def _broker_record(broker: Broker, level: int) -> RegisterBrokerRecord:
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
         end_points=[
-            BrokerEndpoint(name=name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for name, each in sorted(broker.endpoints.items())
+            BrokerEndpoint(
+                name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+            )
+            for name, endpoint in sorted(broker.endpoints.items())
         ],
         features=[
-            BrokerFeature(name=name, min_supported_version=each.min, max_supported_version=each.max)
-            for name, each in sorted(broker.features.items())
+            BrokerFeature(name=name, min_supported_version=supported.min, max_supported_version=supported.max)
+            for name, supported in sorted(broker.features.items())
         ],
         rack=broker.rack,
         fenced=broker.fenced,
@@ -122,12 +124,14 @@ def _controller_record(controller: Controller) -> RegisterControllerRecord:
         incarnation_id=controller.incarnation_id,
         zk_migration_ready=controller.zk_migration_ready,
         end_points=[
-            ControllerEndpoint(name=name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for name, each in sorted(controller.endpoints.items())
+            ControllerEndpoint(
+                name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+            )
+            for name, endpoint in sorted(controller.endpoints.items())
         ],
         features=[
-            ControllerFeature(name=name, min_supported_version=each.min, max_supported_version=each.max)
-            for name, each in sorted(controller.features.items())
+            ControllerFeature(name=name, min_supported_version=supported.min, max_supported_version=supported.max)
+            for name, supported in sorted(controller.features.items())
         ],
     )
 
@@ -163,8 +167,8 @@ def _setting_records(image: Image) -> Iterator[object]:
             yield ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value)
     for entity in sorted(image.quotas, key=_quota_order):
         for key, limit in sorted(image.quotas[entity].items()):
-            who = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-            yield ClientQuotaRecord(entity=who, key=key, value=limit)
+            parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            yield ClientQuotaRecord(entity=parts, key=key, value=limit)
     if image.next_producer_id >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
 

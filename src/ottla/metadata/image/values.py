@@ -1,8 +1,8 @@
-"""What an image holds: brokers, topics, partitions and the rest, as immutable values.
+"""The values of an image: brokers, topics, partitions and the rest, all immutable.
 
-Topics and partitions are named tuples because there are many; all that is a list in a record is a tuple here. Maps are
-`immutables.Map`: an update is O(log n) and leaves the old one as it was. Their order means nothing, and differs from
-process to process for text and bytes: whoever must be deterministic sorts.
+Topics and partitions are named tuples because there are many of them. Lists of a record become tuples. Maps are
+`immutables.Map`: an update costs O(log n) and leaves the old map unchanged. Their order is arbitrary, and for text and
+bytes differs between processes, so code that must be deterministic sorts the keys.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from ottla.protocol.features import FeatureRange
 from ottla.protocol.wire.types import ZERO_UUID
 
 NO_ENTRIES: Map[Any, Any] = Map()
-"""What every map is at first."""
+"""The initial value of every map."""
 NO_LEADER = -1
 
 DIRECTORY_MIGRATING = ZERO_UUID
-"""The replica is from before directories were told; the broker has yet to say where it is."""
+"""The replica is older than directory assignment; the broker has not reported its directory yet."""
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
-"""The broker has not yet chosen a directory for the replica."""
+"""The broker has not chosen a directory for the replica yet."""
 DIRECTORY_LOST = bytes(15) + b"\x02"
 """The replica was in a directory that failed."""
 
 
 class ResourceType(IntEnum):
-    """What a setting is set on."""
+    """The type of resource that a config is set on."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -38,14 +38,14 @@ class ResourceType(IntEnum):
 
 
 class LeaderRecovery(IntEnum):
-    """Whether a partition's leader was elected from outside the ISR and has not yet settled what it lost."""
+    """Whether the leader was elected from outside the ISR and has not recovered yet."""
 
     RECOVERED = 0
     RECOVERING = 1
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a node is reached."""
+    """The endpoint of one listener of a node."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class Endpoint(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition as the controller last left it."""
+    """The state of a partition."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -63,7 +63,7 @@ class Partition(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     directories: tuple[bytes, ...]
-    """The log directory of each replica, in the replicas' order."""
+    """The log directory of each replica, in the order of `replicas`."""
     leader_recovery: int
     elr: tuple[int, ...]
     last_known_elr: tuple[int, ...]
@@ -81,7 +81,7 @@ class Partition(NamedTuple):
         return bool(self.removing or self.adding)
 
     def directory_of(self, broker: int) -> bytes | None:
-        """The log directory of a broker's replica; None if it has none."""
+        """Return the log directory of a broker's replica, or None if it is no replica."""
         for replica, directory in zip(self.replicas, self.directories, strict=True):
             if replica == broker:
                 return directory
@@ -92,7 +92,7 @@ class Topic(NamedTuple):
     name: str
     id: bytes
     partitions: tuple[Partition, ...] = ()
-    """By partition id."""
+    """In the order of partition ids."""
 
     def partition(self, number: int) -> Partition | None:
         return self.partitions[number] if 0 <= number < len(self.partitions) else None
@@ -109,9 +109,9 @@ class Broker:
     fenced: bool
     in_controlled_shutdown: bool = False
     log_dirs: tuple[bytes, ...] = ()
-    """In the order in which Kafka compares UUIDs: as two signed numbers."""
+    """Sorted as Kafka sorts UUIDs: as two signed numbers."""
     cordoned_log_dirs: tuple[bytes, ...] | None = None
-    """None if the broker never told; new replicas are not put there (KIP-1066)."""
+    """Directories that get no new replicas (KIP-1066); None if the broker has not reported any."""
     is_migrating_zk: bool = False
 
 
@@ -126,26 +126,26 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The finalized features; metadata.version apart, as it decides how records are written."""
+    """The finalized features. metadata.version is separate because it decides how records are written."""
 
     metadata_version: int = 0
-    """The level; 0 before the first record said it."""
+    """The level; 0 before the first record of it."""
     levels: Map[str, int] = NO_ENTRIES
 
     def level(self, feature: str) -> int:
-        """The finalized level of any other feature; 0 means that it is off."""
+        """Return the finalized level of another feature; 0 means that it is disabled."""
         return self.levels.get(feature, 0)
 
 
 class ConfigResource(NamedTuple):
-    """What settings hang on; an empty name is the cluster-wide default of its type."""
+    """The resource that configs are set on. An empty name is the cluster-wide default of the type."""
 
     type: int
     name: str
 
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: (type, name) for some of "user", "client-id" and "ip", sorted; no name is the default's."""
+"""The entity of a quota: sorted pairs of a type ("user", "client-id" or "ip") and a name; None is the default."""
 
 
 def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
@@ -153,7 +153,7 @@ def quota_entity(parts: dict[str, str | None]) -> QuotaEntity:
 
 
 class Acl(NamedTuple):
-    """One access rule."""
+    """An access control entry."""
 
     resource_type: int
     resource_name: str
@@ -189,11 +189,11 @@ class DelegationToken(NamedTuple):
     expiration_timestamp: int
 
     def may_be_changed_by(self, principal: str) -> bool:
-        """Whether a principal owns it or may renew it; who requested it for somebody else may not."""
+        """Whether a principal is the owner or a renewer. The requester of a token for another owner is neither."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: str) -> bool:
-        """Whether a principal is told of it, whatever rules there are."""
+        """Whether a principal sees the token without an ACL."""
         return principal == self.requester or self.may_be_changed_by(principal)
 
     def __repr__(self) -> str:

@@ -20,8 +20,8 @@ from ottla.metadata.consensus.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.encoding import MetadataEntry, control_batch, entries, metadata_batch
 from ottla.metadata.image.image import Image
-from ottla.metadata.image.loader import Loader, Update
-from ottla.metadata.image.snapshot import versioned_records_of
+from ottla.metadata.image.loader import MetadataLoader, Update
+from ottla.metadata.image.snapshot import versioned_snapshot_records
 from ottla.metadata.runtime.quorum_driver import QuorumDriver
 from ottla.protocol.messages.records.raft_records import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord
 from ottla.protocol.wire.batch import read_batches
@@ -56,7 +56,7 @@ class MetadataPublisher:
         snapshot_interval_ms: int,
         keeps_config: Callable[[int, str], bool] | None = None,
     ) -> None:
-        self._loader = Loader(keeps_config=keeps_config)
+        self._loader = MetadataLoader(keeps_config=keeps_config)
         self._background = background
         self._now_ms = now_ms
         self._snapshot_bytes = snapshot_bytes
@@ -211,7 +211,7 @@ def snapshot_parts(image: Image, start: list[object], now_ms: int) -> Iterator[b
     yield control_batch(start, base_offset=0, epoch=image.epoch, timestamp=now_ms)
     offset = len(start)
     chunk: list[tuple[object, int]] = []
-    for entry in versioned_records_of(image):
+    for entry in versioned_snapshot_records(image):
         chunk.append(entry)
         if len(chunk) == _SNAPSHOT_BATCH_RECORDS:
             yield metadata_batch(chunk, base_offset=offset, epoch=image.epoch, timestamp=now_ms)

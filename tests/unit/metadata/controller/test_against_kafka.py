@@ -16,7 +16,7 @@ from bench.harness.kafka_jars import java, kafka_libs
 from ottla.metadata.controller.decision import Decision, Randomness
 from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
 from ottla.metadata.controller.replica_placer import ReplicaPlacer, usable_brokers
-from ottla.metadata.image.image import Placed
+from ottla.metadata.image.image import TopicPartition
 from ottla.protocol.messages.records.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -166,7 +166,7 @@ def change(cluster: Cluster, question: dict[str, Any]) -> dict[str, Any] | None:
     target = Target(**given)
     built = build_partition_change(
         cluster.view,
-        Placed(topic, 0, topic.partitions[0]),
+        TopicPartition(topic, 0, topic.partitions[0]),
         target,
         election=Election[question["election"]],
         may_lead=lambda each: each in question["active"],

@@ -10,7 +10,7 @@ from ottla.metadata.controller.features import requested_kraft_version, update_f
 from ottla.metadata.controller.registration import register_controller
 from ottla.metadata.controller.view import ControllerOptions, ControllerView
 from ottla.metadata.image.image import EMPTY
-from ottla.metadata.image.loader import Loader
+from ottla.metadata.image.loader import MetadataLoader
 from ottla.metadata.image.values import ConfigResource, ResourceType
 from ottla.protocol.errors import (
     ApiError,
@@ -317,7 +317,7 @@ def test_an_empty_log_begins_with_the_bootstrap_records_in_a_transaction() -> No
         ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value="2"),
         EndTransactionRecord(),
     )
-    loader = Loader()
+    loader = MetadataLoader()
     loader.load(decision.records, base_offset=0, last_offset=len(decision.records) - 1, epoch=1, timestamp=0)
     loader.publish()
     assert loader.image.features.metadata_version == 30

@@ -19,8 +19,8 @@ from ottla.metadata.controller.partition_reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from ottla.metadata.image.image import Image, Placed
-from ottla.metadata.image.placement import placement_of
+from ottla.metadata.image.image import Image, TopicPartition
+from ottla.metadata.image.placement import build_placement
 from ottla.metadata.image.values import DIRECTORY_UNASSIGNED, NO_LEADER, Partition
 from ottla.protocol.errors import ApiError, NewLeaderElected
 from ottla.protocol.messages.rpc import alter_partition as alter
@@ -83,13 +83,13 @@ class Walk:
     def some_broker(self) -> int:
         return self.random.choice(BROKERS)
 
-    def some_partition(self) -> Placed | None:
+    def some_partition(self) -> TopicPartition | None:
         topics = sorted(self.cluster.image.topics)
         if not topics:
             return None
         topic = self.cluster.image.topics[self.random.choice(topics)]
         number = self.random.randrange(len(topic.partitions))
-        return Placed(topic, number, topic.partitions[number])
+        return TopicPartition(topic, number, topic.partitions[number])
 
     def start_broker(self) -> None:
         broker = self.some_broker()
@@ -248,7 +248,7 @@ class Walk:
 
 def check(before: Image, cluster: Cluster) -> None:
     image = cluster.image
-    assert image.placement == placement_of(image.topics_by_id.values())
+    assert image.placement == build_placement(image.topics_by_id.values())
     for topic in image.topics.values():
         old_topic = before.topics_by_id.get(topic.id)
         for number, partition in enumerate(topic.partitions):
@@ -296,9 +296,9 @@ def check_leader(image: Image, partition: Partition) -> None:
     assert not leader.fenced, "a fenced broker leads"
 
 
-def every_led(image: Image) -> list[Placed]:
+def every_led(image: Image) -> list[TopicPartition]:
     return [
-        Placed(topic, number, partition)
+        TopicPartition(topic, number, partition)
         for _, topic in sorted(image.topics.items())
         for number, partition in enumerate(topic.partitions)
         if partition.has_leader

@@ -37,7 +37,7 @@ def after(image: Image, *records: object) -> Changes:
 
 
 def test_new_partitions_are_led_or_followed() -> None:
-    made = Changes.between(replay([]), partitions([1, 2], [2, 1], [3])).on_broker(1)
+    made = Changes.between(replay([]), partitions([1, 2], [2, 1], [3])).for_broker(1)
     assert (numbers(made.leading), numbers(made.elected), numbers(made.following)) == ([0], [0], [1])
     assert numbers(made.moved) == [0, 1]
     assert made.deleted == ()
@@ -50,7 +50,7 @@ def test_a_leader_is_elected_when_its_epoch_is_new() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1]),
         PartitionChangeRecord(partition_id=1, topic_id=TOPIC, leader=2),
         PartitionChangeRecord(partition_id=2, topic_id=TOPIC, leader=1),
-    ).on_broker(1)
+    ).for_broker(1)
     assert (numbers(changes.leading), numbers(changes.elected), numbers(changes.following)) == ([0, 2], [2], [1])
     assert changes.moved == ()
 
@@ -62,15 +62,15 @@ def test_a_replica_moves_to_another_directory() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC, directories=[uuid(9), uuid(0)]),
         PartitionChangeRecord(partition_id=1, topic_id=TOPIC, directories=[uuid(0), uuid(9)]),
     )
-    assert (numbers(changes.on_broker(1).moved), numbers(changes.on_broker(2).moved)) == ([0], [1])
+    assert (numbers(changes.for_broker(1).moved), numbers(changes.for_broker(2).moved)) == ([0], [1])
 
 
 def test_replicas_go_with_their_topic_or_alone() -> None:
     image = partitions([1, 2], [2, 3], [1])
-    moved = after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=[2, 3])).on_broker(1)
+    moved = after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=[2, 3])).for_broker(1)
     assert numbers(moved.deleted) == [0]
     gone = after(image, RemoveTopicRecord(topic_id=TOPIC))
-    assert numbers(gone.on_broker(1).deleted) == [0, 2]
+    assert numbers(gone.for_broker(1).deleted) == [0, 2]
     assert [topic.name for topic in gone.topics_deleted] == ["t"]
 
 

@@ -55,7 +55,7 @@ def test_every_record_is_framed_in_every_version(cls: type[Any]) -> None:
         (b"\x02\x02\x00", "frame version 2"),
         (b"\x01\x06\x00", r"type 6 \(version 0\)"),
         (b"\x01\x63\x07", r"type 99 \(version 7\)"),
-        (b"\x01\x02\x01", "TopicRecord of version 1; known are 0-0"),
+        (b"\x01\x02\x01", "TopicRecord of version 1; supported versions are 0-0"),
         (b"\x01", "inside a varint"),
         (encode_record(TOPIC, 0)[:-3], "TopicRecord v0"),
         (encode_record(TOPIC, 0) + b"x", "1 bytes follow"),
@@ -68,9 +68,9 @@ def test_what_is_not_known_is_named(data: bytes, complaint: str) -> None:
 
 
 def test_only_metadata_records_are_framed() -> None:
-    with pytest.raises(UnknownRecord, match="SnapshotFooterRecord is no record"):
+    with pytest.raises(UnknownRecord, match="SnapshotFooterRecord is not a record"):
         encode_record(SnapshotFooterRecord(), 0)
-    with pytest.raises(ProtocolError, match="not 3"):
+    with pytest.raises(ProtocolError, match="no version 3"):
         encode_record(TOPIC, 3)
 
 

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ottla.metadata.image.encoding import decode_record, encode_record
 from ottla.metadata.image.image import EMPTY, Image
-from ottla.metadata.image.loader import Loader
-from ottla.metadata.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.loader import MetadataLoader
+from ottla.metadata.image.snapshot import snapshot_records, versioned_snapshot_records
 from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -80,7 +80,7 @@ def test_the_same_records_make_the_same_image(tmp_path: Path) -> None:
         image: Image = EMPTY
         for step in story:
             image = replay(step, image)
-        ours = [decode_record(encode_record(*pair)) for pair in versioned_records_of(image)]
+        ours = [decode_record(encode_record(*pair)) for pair in versioned_snapshot_records(image)]
         theirs = [decode_record(bytes.fromhex(text)) for text in answer]
         assert kinds_in_order(ours) == kinds_in_order(theirs)
         assert sorted((comparable(record), version) for record, version in ours) == sorted(
@@ -114,7 +114,7 @@ def test_the_log_of_a_kafka_broker_is_followed(tmp_path: Path) -> None:
             made.result(30)
         for deleted in admin.delete_topics(["gone"]).values():
             deleted.result(30)
-    loader = Loader()
+    loader = MetadataLoader()
     folder = node.directory / "__cluster_metadata-0"
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
@@ -136,5 +136,5 @@ def test_the_log_of_a_kafka_broker_is_followed(tmp_path: Path) -> None:
     endpoint = image.endpoint(1, "PLAINTEXT")
     assert endpoint is not None
     assert (endpoint.host, endpoint.port) == ("127.0.0.1", node.port)
-    again = replay(list(records_of(image)))
+    again = replay(list(snapshot_records(image)))
     assert replace(again, offset=image.offset, epoch=image.epoch, timestamp=image.timestamp) == image

@@ -11,8 +11,8 @@ from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.encoding import decode_record, encode_record
 from ottla.metadata.image.image import EMPTY, Image
-from ottla.metadata.image.placement import count, placement_of
-from ottla.metadata.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.placement import build_placement, count_partitions
+from ottla.metadata.image.snapshot import snapshot_records, versioned_snapshot_records
 from ottla.metadata.image.values import NO_ENTRIES
 from ottla.protocol.metadata_versions import METADATA_VERSIONS
 from tests.unit.metadata.image.stories import BROKERS, Story, replay
@@ -34,8 +34,8 @@ def without_order(changes: Sequence[object]) -> Counter[object]:
 @settings(max_examples=40, deadline=None)
 def test_a_snapshot_makes_the_image_again(source: random.Random, steps: int, level: int) -> None:
     image = replay([record for step in told(source, steps, level) for record in step])
-    assert replay(list(records_of(image))) == image
-    assert replay([decode_record(encode_record(*pair))[0] for pair in versioned_records_of(image)]) == image
+    assert replay(list(snapshot_records(image))) == image
+    assert replay([decode_record(encode_record(*pair))[0] for pair in versioned_snapshot_records(image)]) == image
 
 
 @given(sources, st.integers(0, 60), st.integers(1, 9))
@@ -74,7 +74,7 @@ def test_a_delta_knows_what_it_changed(source: random.Random, before: int, size:
     ):
         assert without_order(getattr(ours, part)) == without_order(getattr(full, part)), part
     for broker in range(BROKERS):
-        mine = {(change.topic.name, change.number) for change in ours.on_broker(broker).deleted}
+        mine = {(change.topic.name, change.number) for change in ours.for_broker(broker).deleted}
         assert mine == {
             (change.topic.name, change.number)
             for change in full.partitions
@@ -86,12 +86,12 @@ def test_a_delta_knows_what_it_changed(source: random.Random, before: int, size:
 @settings(max_examples=40, deadline=None)
 def test_the_placement_follows_the_partitions(source: random.Random, steps: int) -> None:
     image: Image = EMPTY
-    assert image.placement == placement_of([])
+    assert image.placement == build_placement([])
     for step in told(source, steps):
         image = replay(step, image)
         if source.random() < 0.5:
             image.placement  # noqa: B018 (from the first time on it follows every delta, asked for or not)
-    assert image.placement == placement_of(image.topics_by_id.values())
+    assert image.placement == build_placement(image.topics_by_id.values())
     expected: dict[tuple[str, int], set[tuple[bytes, int]]] = defaultdict(set)
     for topic in image.topics.values():
         for number, partition in enumerate(topic.partitions):
@@ -116,7 +116,7 @@ def test_the_placement_follows_the_partitions(source: random.Random, steps: int)
         ):
             placed = [(each.topic.id, each.number) for each in found]
             assert placed == sorted(expected[kind, broker])
-        assert count(image.placement.replicas.get(broker, NO_ENTRIES)) == len(expected["replica", broker])
+        assert count_partitions(image.placement.replicas.get(broker, NO_ENTRIES)) == len(expected["replica", broker])
     assert [(p.topic.id, p.number) for p in image.partitions_without_leader()] == sorted(expected["leader", -1])
     assert [(p.topic.id, p.number) for p in image.partitions_of(image.placement.reassigning)] == sorted(
         expected["moving", 0]

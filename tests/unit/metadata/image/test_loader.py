@@ -4,8 +4,8 @@ import pytest
 
 from ottla.metadata.image.encoding import control_batch, metadata_batch
 from ottla.metadata.image.errors import ReplayError
-from ottla.metadata.image.loader import Loader, Update
-from ottla.metadata.image.snapshot import records_of
+from ottla.metadata.image.loader import MetadataLoader, Update
+from ottla.metadata.image.snapshot import snapshot_records
 from ottla.protocol.messages.records.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -29,7 +29,7 @@ class Log:
     """A loader that is given batches one after the other."""
 
     def __init__(self) -> None:
-        self.loader = Loader()
+        self.loader = MetadataLoader()
         self.end = 0
 
     def write(self, *records: object) -> None:
@@ -117,7 +117,7 @@ def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
     log = Log()
     log.write(FeatureLevelRecord(name="metadata.version", feature_level=30), topic("a"), topic("b"))
     log.write(ConfigRecord(resource_type=4, resource_name="", name="x", value="1"))
-    records = list(records_of(log.publish().image))
+    records = list(snapshot_records(log.publish().image))
     other = Log()
     other.write(topic("b"), topic("c"), BeginTransactionRecord(), topic("d"))
     other.publish()
@@ -131,7 +131,7 @@ def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
 
 
 def test_batches_of_the_log_are_read_with_control_batches_among_them() -> None:
-    loader = Loader()
+    loader = MetadataLoader()
     data = (
         control_batch([LeaderChangeMessage(leader_id=1)], base_offset=0, epoch=4, timestamp=1)
         + metadata_batch([(topic("a"), 0)], base_offset=1, epoch=4, timestamp=2)

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.metadata.image.errors import UnwritableImage
 from ottla.metadata.image.image import EMPTY
-from ottla.metadata.image.snapshot import records_of, versioned_records_of
+from ottla.metadata.image.snapshot import snapshot_records, versioned_snapshot_records
 from ottla.protocol.messages.records.metadata_records import (
     BrokerRegistrationChangeRecord,
     DelegationTokenRecord,
@@ -45,24 +45,24 @@ def at(level: int, *records: object) -> list[object]:
 )
 def test_an_image_that_its_level_cannot_express_is_not_written(record: object, level: int) -> None:
     with pytest.raises(UnwritableImage, match=f"cannot be written at metadata.version {level}"):
-        list(records_of(replay(at(level, record))))
+        list(snapshot_records(replay(at(level, record))))
     newer = replay(at(level + 1, record))
-    assert replay(list(records_of(newer))) == newer
+    assert replay(list(snapshot_records(newer))) == newer
 
 
 def test_directories_need_their_level() -> None:
     image = replay(at(16, TopicRecord(name="t", topic_id=uuid(1)), PARTITION))
     with pytest.raises(UnwritableImage, match="the directories of replicas"):
-        list(records_of(image))
+        list(snapshot_records(image))
     newer = replay(at(LATEST, TopicRecord(name="t", topic_id=uuid(1)), PARTITION))
-    assert list(records_of(newer))[-1] == PARTITION
+    assert list(snapshot_records(newer))[-1] == PARTITION
 
 
 def test_eligible_leaders_are_written_only_while_their_feature_is_on() -> None:
     partition = PartitionRecord(partition_id=0, topic_id=uuid(1), eligible_leader_replicas=[1], last_known_elr=[])
     records = at(30, TopicRecord(name="t", topic_id=uuid(1)), partition)
-    *_, without = records_of(replay(records))
-    *_, given = records_of(replay([FeatureLevelRecord(name=ELR_VERSION, feature_level=1), *records]))
+    *_, without = snapshot_records(replay(records))
+    *_, given = snapshot_records(replay([FeatureLevelRecord(name=ELR_VERSION, feature_level=1), *records]))
     assert isinstance(without, PartitionRecord)
     assert isinstance(given, PartitionRecord)
     assert without.eligible_leader_replicas is None
@@ -71,12 +71,12 @@ def test_eligible_leaders_are_written_only_while_their_feature_is_on() -> None:
 
 def test_an_image_without_metadata_version_cannot_be_written() -> None:
     with pytest.raises(UnwritableImage, match=r"metadata\.version 0"):
-        list(records_of(EMPTY))
+        list(snapshot_records(EMPTY))
 
 
 def test_records_are_written_in_the_versions_of_the_level() -> None:
     image = replay(at(17, RegisterBrokerRecord(broker_id=1), TopicRecord(name="t", topic_id=uuid(1)), PARTITION))
-    assert [version for _, version in versioned_records_of(image)] == [0, 3, 0, 1]
+    assert [version for _, version in versioned_snapshot_records(image)] == [0, 3, 0, 1]
 
 
 def test_levels_have_names_and_releases() -> None:

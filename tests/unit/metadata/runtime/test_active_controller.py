@@ -7,8 +7,8 @@ import pytest
 
 from ottla.metadata.controller.replica_states import ReplicaState
 from ottla.metadata.image.image import Image
-from ottla.metadata.image.loader import Loader, Update
-from ottla.metadata.image.placement import Move, Placement, placement_of
+from ottla.metadata.image.loader import MetadataLoader, Update
+from ottla.metadata.image.placement import PartitionMove, Placement, build_placement
 from ottla.metadata.image.values import Topic
 from ottla.protocol.errors import NotController, RequestTimedOut, UnknownServerError, UnsupportedVersion
 from ottla.protocol.messages.records.metadata_records import TopicRecord
@@ -56,14 +56,14 @@ def test_partitions_are_found_by_broker_before_a_broker_fails(
     def counted(topics: Iterable[Topic]) -> Placement:
         topics = list(topics)
         looked_at.append(len(topics))
-        return placement_of(topics)
+        return build_placement(topics)
 
     for number in range(3):
         controller.decide(creation(f"t{number}"))
     if life == "next":
         controller = OneController(controller.crash())
         controller.run(3000)
-    monkeypatch.setattr("ottla.metadata.image.image.placement_of", counted)
+    monkeypatch.setattr("ottla.metadata.image.image.build_placement", counted)
     controller.run(10_000)  # without a heartbeat
     assert controller.image.brokers[ME].fenced
     assert {each.leader for topic in controller.image.topics.values() for each in topic.partitions} == {-1}
@@ -75,17 +75,17 @@ def test_partitions_are_found_by_broker_after_the_answer(
 ) -> None:
     controller.decide(creation("before"))
     answered: list[bool] = []
-    updated = Placement.updated
+    updated = Placement.apply
 
-    def noted(self: Placement, moves: Iterable[Move]) -> Placement:
+    def noted(self: Placement, moves: Iterable[PartitionMove]) -> Placement:
         answered.append(future.done())
         return updated(self, moves)
 
-    monkeypatch.setattr(Placement, "updated", noted)
+    monkeypatch.setattr(Placement, "apply", noted)
     future = controller.submit(creation("t"))
     controller.run(0)
     assert answered == [True]
-    assert controller.image.placement == placement_of(controller.image.topics.values())
+    assert controller.image.placement == build_placement(controller.image.topics.values())
 
 
 def test_requests_that_cannot_be_decided_are_told_so(controller: OneController) -> None:
@@ -291,7 +291,7 @@ def test_a_snapshot_and_what_follows_it_are_read_after_a_crash() -> None:
 
 def read_again(controller: OneController) -> Image:
     """What a node makes of the log that did not decide any of it."""
-    loader = Loader()
+    loader = MetadataLoader()
     data = controller.log.read_bytes(0, 1 << 30)
     for position, header in read_batches(data):
         loader.load_batch(data, position, header)

@@ -17,7 +17,7 @@ def mark_groups_for_refresh(state: GroupsState, changes: Changes) -> GroupsState
         if not isinstance(group, ConsumerGroup):
             continue
         marked = group
-        if group.refresh_deadline != REFRESH_DUE and group.reads_any(changes.topics_placed):
+        if group.refresh_deadline != REFRESH_DUE and group.reads_any(changes.topics_with_new_assignments):
             marked = replace(marked, refresh_deadline=REFRESH_DUE)
         if has_new_topics and group.regex_counts:
             marked = replace(marked, new_topics_version=changes.new.offset)

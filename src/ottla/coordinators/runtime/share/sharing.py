@@ -127,7 +127,7 @@ class Sharing:
             for led in list(self.led.values()):
                 self.drop(led)
             return
-        mine = changes.on_broker(self._partitions.broker_id)
+        mine = changes.for_broker(self._partitions.broker_id)
         for change in (*mine.deleted, *mine.leading, *mine.following):
             for led in list(self._led_of.get((change.topic.id, change.number), ())):
                 partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)

@@ -1,4 +1,4 @@
-"""How records make and change the registrations of brokers and controllers."""
+"""Replay of the records that register brokers and controllers, and change their registrations."""
 
 import struct
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ _signed_halves = struct.Struct(">qq").unpack
 
 
 def new_broker(record: RegisterBrokerRecord) -> Broker:
-    """The registration that a record makes; an older one of the broker is replaced whole."""
+    """Return the registration of a record. It replaces an older one of the broker completely."""
     if not all(endpoint.name for endpoint in record.end_points):
-        raise ReplayError(f"a listener without a name: {record}")
+        raise ReplayError(f"listener without a name: {record}")
     cordoned = record.cordoned_log_dirs
     return Broker(
         id=record.broker_id,
@@ -45,7 +45,7 @@ def new_broker(record: RegisterBrokerRecord) -> Broker:
 
 
 def changed_broker(old: Broker, record: BrokerRegistrationChangeRecord) -> Broker:
-    """What a change makes of a registration: 0 and empty log directories mean no change."""
+    """Return the registration after a change. 0 and an empty list of log directories mean no change."""
     cordoned = record.cordoned_log_dirs
     return replace(
         old,
@@ -71,21 +71,28 @@ def new_controller(record: RegisterControllerRecord) -> Controller:
     )
 
 
-def _endpoints(given: Iterable[BrokerEndpoint] | Iterable[ControllerEndpoint]) -> Map[str, Endpoint]:
-    return Map({each.name: Endpoint(each.host, each.port, each.security_protocol) for each in given})
+def _endpoints(endpoints: Iterable[BrokerEndpoint] | Iterable[ControllerEndpoint]) -> Map[str, Endpoint]:
+    return Map(
+        {endpoint.name: Endpoint(endpoint.host, endpoint.port, endpoint.security_protocol) for endpoint in endpoints}
+    )
 
 
-def _features(given: Iterable[BrokerFeature] | Iterable[ControllerFeature]) -> Map[str, FeatureRange]:
-    return Map({each.name: FeatureRange(each.min_supported_version, each.max_supported_version) for each in given})
+def _features(features: Iterable[BrokerFeature] | Iterable[ControllerFeature]) -> Map[str, FeatureRange]:
+    return Map(
+        {
+            feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
+            for feature in features
+        }
+    )
 
 
-def _sorted_directories(given: Iterable[bytes]) -> tuple[bytes, ...]:
-    return tuple(sorted(given, key=_signed_halves))
+def _sorted_directories(directories: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(sorted(directories, key=_signed_halves))
 
 
 def _switch(old: bool, change: int, meanings: dict[int, bool], record: object) -> bool:
     if change == 0:
         return old
     if change not in meanings:
-        raise ReplayError(f"a change to {change} means nothing: {record}")
+        raise ReplayError(f"unknown change value {change}: {record}")
     return meanings[change]

@@ -1,4 +1,4 @@
-"""How records make and change a partition."""
+"""Replay of the records that create and change a partition."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,12 @@ RECOVERY_UNCHANGED = -1
 _RECOVERIES = frozenset(LeaderRecovery)
 
 _new = tuple.__new__
-"""Passes over the constructor, which is half the cost of a named tuple."""
+"""Skips the constructor, which is half the cost of a named tuple."""
 
 
-def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
-    """The partition that a record makes. Many are alike, or have the same replicas: what is `known` already serves all
-    of them."""
-    told = (
+def new_partition(record: PartitionRecord, shared: dict[Any, Any]) -> Partition:
+    """Return the partition of a record. Equal partitions and tuples are one object, by way of `shared`."""
+    fields = (
         tuple(record.replicas),
         tuple(record.isr),
         tuple(record.removing_replicas),
@@ -31,28 +30,29 @@ def new_partition(record: PartitionRecord, known: dict[Any, Any]) -> Partition:
         tuple(record.eligible_leader_replicas or ()),
         tuple(record.last_known_elr or ()),
     )
-    found: Partition | None = known.get(told)
-    if found is None:
-        found = known[told] = _shared(_new(Partition, told), known, record)
-    return found
+    partition: Partition | None = shared.get(fields)
+    if partition is None:
+        partition = shared[fields] = _share(_new(Partition, fields), shared, record)
+    return partition
 
 
-def _shared(told: Partition, known: dict[Any, Any], record: PartitionRecord) -> Partition:
-    """A partition as a record tells it, checked, and with what it has in common with others."""
-    replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr = told
-    replicas = known.setdefault(replicas, replicas)
-    isr = replicas if isr == replicas else known.setdefault(isr, isr)
+def _share(partition: Partition, shared: dict[Any, Any], record: PartitionRecord) -> Partition:
+    """Validate a partition, and replace its tuples by equal ones of other partitions."""
+    replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr = partition
+    replicas = shared.setdefault(replicas, replicas)
+    isr = replicas if isr == replicas else shared.setdefault(isr, isr)
     directories = _directories(directories, len(replicas), record)
-    directories = known.setdefault(directories, directories)
+    directories = shared.setdefault(directories, directories)
     _check_recovery(recovery)
-    made = (replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr)
-    return _new(Partition, made)
+    fields = (replicas, isr, removing, adding, leader, leader_epoch, epoch, directories, recovery, elr, last_elr)
+    return _new(Partition, fields)
 
 
 def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partition:
-    """What a change makes of a partition: fields that the record does not name stay.
+    """Return the partition after a change. Fields that the record does not set stay.
 
-    The partition epoch rises with every change; the leader epoch whenever a leader is named, be it the same or none.
+    Every change raises the partition epoch. The leader epoch rises if the record names a leader, even the same one or
+    none.
     """
     replicas = old.replicas if record.replicas is None else tuple(record.replicas)
     leader, leader_epoch = old.leader, old.leader_epoch
@@ -64,8 +64,8 @@ def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partitio
         _check_recovery(recovery)
     directories = old.directories
     if record.directories is not None or record.replicas is not None:
-        given = old.directories if record.directories is None else record.directories
-        directories = _directories(given, len(replicas), record)
+        new_directories = old.directories if record.directories is None else record.directories
+        directories = _directories(new_directories, len(replicas), record)
     changed = (
         replicas,
         old.isr if record.isr is None else tuple(record.isr),
@@ -83,19 +83,19 @@ def changed_partition(old: Partition, record: PartitionChangeRecord) -> Partitio
 
 
 def without_elr(old: Partition) -> Partition:
-    """A partition whose eligible leader replicas are forgotten; the same one if it had none."""
+    """Return the partition without eligible leader replicas; the same object if it has none."""
     if not old.elr and not old.last_known_elr:
         return old
     return old._replace(elr=(), last_known_elr=(), partition_epoch=old.partition_epoch + 1)
 
 
-def _directories(given: Sequence[bytes], replicas: int, record: object) -> tuple[bytes, ...]:
-    """As many directories as replicas. None at all, or only unknown ones, fit any number of replicas."""
-    if given.count(DIRECTORY_MIGRATING) == len(given):
+def _directories(directories: Sequence[bytes], replicas: int, record: object) -> tuple[bytes, ...]:
+    """Return one directory for each replica. If no directory is known, their number does not matter."""
+    if directories.count(DIRECTORY_MIGRATING) == len(directories):
         return (DIRECTORY_MIGRATING,) * replicas
-    if len(given) != replicas:
-        raise ReplayError(f"{len(given)} directories for {replicas} replicas: {record}")
-    return tuple(given)
+    if len(directories) != replicas:
+        raise ReplayError(f"{len(directories)} directories for {replicas} replicas: {record}")
+    return tuple(directories)
 
 
 def _check_recovery(value: int) -> None:
