@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.authorization.standard import StandardAuthorizer, super_users
-from ottla.broker.network.listener import Connections
+from ottla.broker.network.listener import ConnectionCounts
 from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.throttling import BrokerThrottling, ControllerThrottling, Throttling
@@ -44,7 +44,7 @@ def standard_authorizer(settings: NodeSettings) -> StandardAuthorizer | None:
 class AccessControl:
     """Applies ACLs and quotas from the metadata."""
 
-    def __init__(self, settings: NodeSettings, connections: Connections, runtime: Runtime) -> None:
+    def __init__(self, settings: NodeSettings, connections: ConnectionCounts, runtime: Runtime) -> None:
         self._standard = standard_authorizer(settings)
         self.authorizer: Authorizer | None = self._standard
         """Kafka's authorizer, or a plug-in once it is loaded; None allows everything."""

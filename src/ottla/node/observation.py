@@ -82,7 +82,7 @@ class Observation:
 
     async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
         """Open the HTTP ports. `listeners` may still be empty."""
-        pulse = self._pulse = Pulse(self._runtime.loop, {pool.role: pool.intake for pool in pools})
+        pulse = self._pulse = Pulse(self._runtime.loop, {pool.role: pool.request_channel for pool in pools})
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
         watch_network(self.registry, pools, listeners)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.broker.metrics.requests import on_sent
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.dispatch import Dispatch
@@ -28,7 +28,7 @@ class SocketServer:
         self._security = security
         self._router = RequestRouter(security.client_of)
         self.pools = WorkerPools(self._router.route, settings, runtime)
-        self.connections = Connections()
+        self.connections = ConnectionCounts()
         self.listeners: list[Listener] = []
         self.ports: dict[str, int] = {}
         """Listener → the port that it is bound to."""
@@ -40,7 +40,7 @@ class SocketServer:
             listener = Listener(
                 self._loop,
                 endpoint.name,
-                (self.pools.controller if is_controllers else self.pools.broker).intake,
+                (self.pools.controller if is_controllers else self.pools.broker).request_channel,
                 limits=self._settings.limits_of(endpoint.name),
                 counts=self.connections,
                 on_sent=on_sent,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.requests.request_workers import RequestWorkers
 from ottla.config.listeners import ConnectionLimits
 from ottla.config.node_settings import NodeSettings
@@ -169,7 +169,12 @@ def test_changed_settings_reach_the_parts_of_a_node() -> None:
             for role in ("broker", "controller")
         ]
         listener = Listener(
-            loop, "PLAINTEXT", pools[0].intake, limits=ConnectionLimits(), counts=Connections(), on_sent=lambda _: None
+            loop,
+            "PLAINTEXT",
+            pools[0].request_channel,
+            limits=ConnectionLimits(),
+            counts=ConnectionCounts(),
+            on_sent=lambda _: None,
         )
         compaction = Compaction(logs)
         upkeep = Maintenance(settings, runtime, logs, compaction, [listener])
@@ -190,7 +195,7 @@ def test_changed_settings_reach_the_parts_of_a_node() -> None:
                 "producer.id.expiration.ms": "1234",
             },
         )
-        assert [pool.intake.workers for pool in pools] == [5, 5]
+        assert [pool.request_channel.workers for pool in pools] == [5, 5]
         assert listener.limits.max_connections == 7
         assert listener.limits.max_connections_per_ip == 6
         assert listener.limits.max_connections_per_ip_overrides == {"10.0.0.1": 3}

@@ -26,7 +26,7 @@ def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners
     registry.gauge(
         f"{channel}requestqueuesize",
         "Requests that wait for a worker.",
-        lambda: sum(len(pool.intake.queue) for pool in pools),
+        lambda: sum(len(pool.request_channel.queue) for pool in pools),
     )
     registry.gauge(
         f"{channel}responsequeuesize",
@@ -36,7 +36,7 @@ def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners
     registry.read_counter(
         "ottla_requests_aborted_total",
         "Requests that ended with their connection because a defect left them without an answer: see the log.",
-        lambda: sum(pool.intake.aborted for pool in pools),
+        lambda: sum(pool.request_channel.aborted for pool in pools),
     )
     for pool in pools:
         _watch_pool(registry, pool)
@@ -44,15 +44,15 @@ def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners
 
 
 def _watch_pool(registry: Registry, pool: RequestWorkers) -> None:
-    intake, labels = pool.intake, {"pool": pool.role}
+    request_channel, labels = pool.request_channel, {"pool": pool.role}
     for name, what, read in (
-        ("workers", "Requests that may be worked on at a time.", lambda: intake.workers),
-        ("workers_busy", "Requests that are being worked on.", lambda: intake.busy),
+        ("workers", "Requests that may be worked on at a time.", lambda: request_channel.workers),
+        ("workers_busy", "Requests that are being worked on.", lambda: request_channel.busy),
         ("threads", "Threads that were started for requests that take long.", lambda: len(pool.threads)),
         (
             "connections_blocked",
             "Connections that are not read: the queue of requests is full.",
-            lambda: len(intake.blocked),
+            lambda: len(request_channel.blocked),
         ),
     ):
         registry.gauge(f"ottla_request_{name}", what, read, labels)

@@ -206,7 +206,7 @@ class Connection:
         if self.state is CLOSED:
             return
         self.state = CLOSED
-        self.listener.intake.blocked.pop(self._take_room, None)
+        self.listener.request_channel.blocked.pop(self._take_room, None)
         loop, number = self.listener.loop, self._socket.fileno()
         if self._has_reader:
             loop.remove_reader(number)
@@ -224,9 +224,9 @@ class Connection:
         if self.state is not READING:
             self._stop_reading()
             return
-        if self.listener.intake.is_full and not has_room:
+        if self.listener.request_channel.is_full and not has_room:
             self._stop_reading()
-            self.listener.intake.blocked[self._take_room] = None
+            self.listener.request_channel.blocked[self._take_room] = None
             return
         try:
             if self._buffer is None:
@@ -301,11 +301,11 @@ class Connection:
         """Hand over whole frames one at a time; return where the rest begins."""
         self.state = PARSING
         turns = _FRAMES_A_TURN
-        intake = self.listener.intake
+        channel = self.listener.request_channel
         limit = self.listener.limits.max_request_bytes
         while end - start >= _LENGTH_BYTES and self.state is PARSING:
-            if intake.is_full:
-                intake.blocked[self._take_room] = None
+            if channel.is_full:
+                channel.blocked[self._take_room] = None
                 break
             size = _length(view, start)[0]
             if not 0 < size <= limit:
@@ -320,7 +320,7 @@ class Connection:
             self.last_ns = request.arrived_ns
             self.state = PIPELINED if end - stop >= _LENGTH_BYTES else DISPATCHING
             start = stop
-            intake.submit(request)
+            channel.submit(request)
         if self._out and not self._has_writer:
             self._flush()
         if self.state is PARSING:
@@ -351,7 +351,7 @@ class Connection:
         try:
             self._take_turn()
             if self._has_reader and self.state is not CLOSED:
-                self._readable(has_room=not self.listener.intake.is_full)
+                self._readable(has_room=not self.listener.request_channel.is_full)
         except Exception:
             logger.exception("%r could not be read and is closed", self)
             self.close("it could not be read; the node's log has the details")

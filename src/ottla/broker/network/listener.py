@@ -1,4 +1,4 @@
-"""A listening socket and its connections: who may connect, how many, how fast, and for how long in silence."""
+"""A listening socket and its connections: limits of their number, their rate and their idle time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.intake import Intake
 from ottla.broker.network.request import Request
+from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.network.tls import TlsConnection
 from ottla.config.listeners import ConnectionLimits
 
@@ -21,38 +21,38 @@ logger = logging.getLogger(__name__)
 
 _SCRATCH_BYTES = 256 * 1024
 _BACKLOG = 1024
-_ACCEPTS_A_TURN = 64
+_ACCEPTS_PER_TURN = 64
 
 
-class Connections:
-    """How many connections there are, over all listeners of a node."""
+class ConnectionCounts:
+    """The number of connections over all listeners of a node."""
 
     def __init__(self) -> None:
         self.count = 0
         self.by_ip: Counter[str] = Counter()
         self.full: set[Listener] = set()
-        """Those that have stopped to accept until there is room again."""
+        """Listeners that accept no more connections until one closes."""
         self.throttle_ms: Callable[[str], int] | None = None
-        """Counts a connection of an address: how long it is kept waiting before it is closed; 0 if it may stay."""
+        """Counts a new connection of an address; returns the delay before it is closed, or 0 if it may stay."""
 
 
 class Listener:
-    """One address that is listened on. Requests go to the intake, which all listeners share."""
+    """A listening address and its connections, which send their requests to the request channel of their role."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         name: str,
-        intake: Intake,
+        request_channel: RequestChannel,
         *,
         limits: ConnectionLimits,
-        counts: Connections,
+        counts: ConnectionCounts,
         on_sent: Callable[[Request], None],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.loop = loop
         self.name = name
-        self.intake = intake
+        self.request_channel = request_channel
         self.limits = limits
         self.on_sent = on_sent
         self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -60,15 +60,15 @@ class Listener:
         self.connections: set[Connection] = set()
         self.accepted = 0
         self.refused = 0
-        """Connections that were closed at once, because their address had too many."""
+        """Connections that were closed at once because their address had too many."""
         self.closed = 0
         self.on_closed: Callable[[Connection], None] | None = None
-        """Told of each connection that has ended."""
+        """Called with each connection that has closed."""
         self._counts = counts
         self._tls = tls
-        """Says what new connections are encrypted with: certificates may be renewed while running."""
+        """Returns the TLS context for a new connection; certificates may change while the node runs."""
         self._delayed: set[socket.socket] = set()
-        """Connections that came too often for their address, and are closed in a while."""
+        """Connections beyond the rate of their address, which are closed after a delay."""
         self._socket: socket.socket | None = None
         self._address = ""
         self._is_accepting = False
@@ -77,32 +77,32 @@ class Listener:
         self._second_began_ns = 0
 
     def bind(self, host: str, port: int) -> int:
-        """Take the address; returns the port, which the system chose if 0 was asked for.
+        """Reserve the address and return the port, which the system chooses if `port` is 0.
 
-        Whoever comes yet is refused, and can go to another node instead of waiting for this one.
+        Connections are refused until `listen`, so that clients try another node instead of waiting for this one.
         """
         self._address = f"{host}:{port}"
         try:
             sock = self._socket = _bound_socket(host, port)
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise self._address_error(error) from error
         return int(sock.getsockname()[1])
 
     def listen(self) -> None:
-        """Let those who come wait to be accepted."""
-        assert self._socket is not None, "bind comes first"
+        """Let connections wait in the backlog until they are accepted."""
+        assert self._socket is not None, "call bind first"
         if not self._is_listening:
             try:
                 self._socket.listen(_BACKLOG)
-            except OSError as error:  # another process, started at the same time, was faster
-                raise self._unavailable(error) from error
+            except OSError as error:  # another process bound the same address meanwhile
+                raise self._address_error(error) from error
             self._is_listening = True
 
-    def _unavailable(self, error: OSError) -> OSError:
-        what = f"the listener {self.name} cannot have the address {self._address}: {error.strerror}"
+    def _address_error(self, error: OSError) -> OSError:
+        message = f"listener {self.name} cannot bind {self._address}: {error.strerror}"
         if error.errno == errno.EADDRINUSE:
-            what += "; stop what runs there, perhaps another node, or give the listener another port"
-        return OSError(what)
+            message += "; stop the process that uses the address, or configure another port"
+        return OSError(message)
 
     def start(self) -> None:
         """Accept connections."""
@@ -114,34 +114,34 @@ class Listener:
             self.loop.add_reader(self._socket.fileno(), self._accept)
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         self._counts.full.discard(self)
         if self._is_accepting and self._socket is not None:
             self._is_accepting = False
             self.loop.remove_reader(self._socket.fileno())
 
     def close(self) -> None:
-        """Give the address back and end all connections."""
+        """Release the address and close all connections."""
         self.stop()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         for connection in list(self.connections):
-            connection.close("the node stops")
+            connection.close("the node is stopping")
         for sock in list(self._delayed):
             self._close_delayed(sock)
 
     def close_idle(self) -> None:
-        """End connections that were silent for too long, unless they wait for an answer or are not read themselves."""
-        if self.intake.is_full:
+        """Close connections that sent nothing for too long, except those that wait for an answer or for the queue."""
+        if self.request_channel.is_full:
             return
         oldest = perf_counter_ns() - self.limits.max_idle_ms * 1_000_000
-        for connection in [known for known in self.connections if known.last_ns < oldest]:
+        for connection in [connection for connection in self.connections if connection.last_ns < oldest]:
             if connection.in_flight is None:
                 connection.close(f"no request for {self.limits.max_idle_ms} ms")
 
     def forget(self, connection: Connection, why: str) -> None:
-        """A connection has ended."""
+        """Remove a connection that has closed, and accept others in its place."""
         self.connections.discard(connection)
         self.closed += 1
         self._counts.count -= 1
@@ -152,17 +152,17 @@ class Listener:
             logger.info("%s was closed: %s", connection, why)
         if self.on_closed is not None:
             self.on_closed(connection)
-        for listener in [full for full in self._counts.full if full._has_room]:
+        for listener in [listener for listener in self._counts.full if listener._has_room]:
             listener.start()
 
     def reject(self, connection: Connection, why: str) -> None:
-        """End a connection whose client breaks the rules."""
+        """Close a connection after a malformed request."""
         logger.warning("%s sent %s", connection, why)
         connection.close()
 
     def _accept(self) -> None:
         assert self._socket is not None
-        for _ in range(_ACCEPTS_A_TURN):
+        for _ in range(_ACCEPTS_PER_TURN):
             if not self._may_accept():
                 return
             try:
@@ -170,8 +170,8 @@ class Listener:
             except BlockingIOError:
                 return
             except OSError as error:
-                # Out of file descriptors, most likely: those who wait in the backlog are not worse off by waiting.
-                logger.error("%s cannot accept connections: %s", self.name, error)
+                # Most likely the process is out of file descriptors. Connections wait in the backlog meanwhile.
+                logger.error("listener %s cannot accept connections: %s; retrying in a second", self.name, error)
                 self._pause(1.0)
                 return
             self._accepted_in_second += 1
@@ -185,7 +185,7 @@ class Listener:
     def _may_accept(self) -> bool:
         if not self._has_room:
             self.stop()
-            self._counts.full.add(self)  # goes on when a connection ends, be it another listener's
+            self._counts.full.add(self)  # accepts again when a connection closes, of any listener
             return False
         now_ns = perf_counter_ns()
         if now_ns - self._second_began_ns >= 1_000_000_000:
@@ -199,13 +199,13 @@ class Listener:
         limits = self.limits
         allowed = limits.max_connections_per_ip_overrides.get(ip, limits.max_connections_per_ip)
         if self._counts.by_ip[ip] >= allowed:
-            logger.info("%s refused a connection: %s has %d already", self.name, ip, allowed)
+            logger.info("listener %s refused a connection of %s, which has %d already", self.name, ip, allowed)
             self.refused += 1
             sock.close()
             return
         throttle = self._counts.throttle_ms
         if throttle is not None and (wait_ms := throttle(ip)) > 0:
-            # Not read from and not told: a client that connects anew at once would only come more often.
+            # A client that is refused at once would only reconnect more often.
             self.refused += 1
             self._delayed.add(sock)
             self.loop.call_later(wait_ms / 1000, self._close_delayed, sock)
@@ -238,7 +238,7 @@ class Listener:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """A socket on the first address of the host; an empty host is all addresses."""
+    """Return a socket bound to the first address of the host, or to all addresses if the host is empty."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -84,10 +84,10 @@ class Request:
     def abort(self, why: str) -> None:
         """Close the connection after a defect, unless the request had its outcome before it."""
         if not self.is_answered:
-            self.connection.listener.intake.aborted += 1
+            self.connection.listener.request_channel.aborted += 1
             self.refuse(why)
         elif self.connection.is_stuck_with(self):
-            self.connection.listener.intake.aborted += 1
+            self.connection.listener.request_channel.aborted += 1
             self.connection.close(why)
             self.connection.listener.on_sent(self)
 

@@ -13,8 +13,8 @@ from functools import partial
 from threading import Condition, Thread, current_thread
 from typing import Any, TypeVar
 
-from ottla.broker.network.intake import Intake
 from ottla.broker.network.request import Request
+from ottla.broker.network.request_channel import RequestChannel
 from ottla.config.node_settings import NodeSettings
 from ottla.replication.runtime import Runtime
 
@@ -110,28 +110,28 @@ class RequestWorkers:
         runtime: Runtime,
     ) -> None:
         self.role = role
-        self.intake = Intake(handle, workers=workers, capacity=capacity)
+        self.request_channel = RequestChannel(handle, workers=workers, capacity=capacity)
         self.threads = WorkerThreads(workers, f"ottla-{role}-worker")
         self._loop = runtime.loop
         self._spawn = runtime.spawn
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine of a handler. It occupies a worker while it runs, but not while it waits."""
-        self._spawn(self.intake.follow(work))
+        self._spawn(self.request_channel.follow(work))
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a slow function in a thread. The request occupies a worker until the function returns."""
-        await self.intake.acquire()
+        await self.request_channel.acquire()
         try:
             return await self._loop.run_in_executor(self.threads, function, *arguments)
         finally:
-            self.intake.release()
+            self.request_channel.release()
 
     def resize(self, workers: int) -> None:
         """Change the number of workers and threads."""
-        if workers != self.intake.workers:
+        if workers != self.request_channel.workers:
             self.threads.resize(workers)
-            self.intake.resize(workers)
+            self.request_channel.resize(workers)
 
     def close(self) -> None:
         """Cancel the calls that have not begun, and wait for the others."""

@@ -109,7 +109,7 @@ def naive(rules: list[Acl], client: Client, action: Action, default: bool) -> bo
 
 
 @given(st.lists(acls, max_size=6), st.lists(actions, min_size=1, max_size=4), st.booleans(), st.data())
-def test_rules_are_read_as_they_are_written(
+def test_decisions_agree_with_a_simple_model(
     rules: list[Acl], asked: list[Action], default: bool, data: st.DataObject
 ) -> None:
     found = authorizer(*rules, allow_without_rules=default)
@@ -125,7 +125,7 @@ def test_rules_are_read_as_they_are_written(
 
 @given(st.lists(acls, max_size=6), st.booleans())
 @example([rule("*", Operation.ALL, pattern=PREFIXED), rule("*", Operation.READ, DENY)], False)
-def test_something_may_be_written_if_some_name_may(rules: list[Acl], default: bool) -> None:
+def test_writing_anything_is_allowed_if_writing_some_name_is(rules: list[Acl], default: bool) -> None:
     """Of names that are made up: those of the rules, and longer ones."""
     found = authorizer(*rules, allow_without_rules=default)
     names = [acl.resource_name for acl in rules]
@@ -145,13 +145,13 @@ def test_super_users_may_do_anything() -> None:
     assert found.authorize_any(Asking(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
 
 
-def test_to_be_denied_reading_is_not_to_be_denied_describing() -> None:
+def test_denying_read_does_not_deny_describe() -> None:
     found = authorizer(rule("t", Operation.READ, DENY), rule("t", Operation.WRITE))
     assert may(found, Operation.DESCRIBE, "t")
     assert not may(found, Operation.READ, "t")
 
 
-def test_the_same_rule_twice_goes_when_both_have_gone() -> None:
+def test_an_acl_that_was_added_twice_applies_until_both_are_removed() -> None:
     found = authorizer(rule("t"), rule("t"))
     found.remove((0).to_bytes(16), rule("t"))
     assert may(found, Operation.READ, "t")
@@ -159,7 +159,7 @@ def test_the_same_rule_twice_goes_when_both_have_gone() -> None:
     assert not may(found, Operation.READ, "t")
 
 
-def test_answers_are_not_remembered_beyond_a_change() -> None:
+def test_a_change_clears_the_remembered_decisions() -> None:
     found = authorizer(rule("t"))
     for number in range(20_000):
         assert not may(found, Operation.READ, f"other-{number}")
@@ -167,7 +167,7 @@ def test_answers_are_not_remembered_beyond_a_change() -> None:
     assert may(found, Operation.READ, "other-5")
 
 
-def test_super_users_are_named_between_semicolons() -> None:
+def test_super_users_are_separated_by_semicolons() -> None:
     assert super_users(" User:a ; User:CN=x,OU=y;") == {"User:a", "User:CN=x,OU=y"}
     with pytest.raises(ValueError, match="alice"):
         super_users("User:a;alice")

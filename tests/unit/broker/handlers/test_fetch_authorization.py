@@ -68,14 +68,14 @@ def codes(answer: FetchResponse) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_all_topics_are_asked_about_at_once(broker: Broker, version: int) -> None:
+def test_a_fetch_asks_about_all_topics_at_once(broker: Broker, version: int) -> None:
     by_id = broker if version >= 13 else None
     answer = broker.ask(request(("a", 3), (CLOSED, 2), ("b", 1), by_id=by_id), version)
     assert asked_by(broker) == [{"a": 3, CLOSED: 2, "b": 1}]
     assert codes(answer) == [0, 0, 0, TopicAuthorizationFailed.code, TopicAuthorizationFailed.code, 0]
 
 
-def test_a_session_asks_about_what_changed_and_always_about_what_is_refused(broker: Broker) -> None:
+def test_a_session_asks_about_changed_and_denied_topics_only(broker: Broker) -> None:
     first = broker.ask(request(("a", 3), (CLOSED, 2), session_epoch=0), 12)
     assert asked_by(broker) == [{"a": 3, CLOSED: 2}]
     session = {"session_id": first.session_id}
@@ -92,7 +92,7 @@ def test_a_session_asks_about_what_changed_and_always_about_what_is_refused(brok
     assert codes(answer) == [0, 0]
 
 
-def test_a_follower_must_be_a_broker_and_is_asked_about_once(broker: Broker) -> None:
+def test_a_follower_needs_cluster_action_and_is_checked_once(broker: Broker) -> None:
     authorizer = broker.node.authorizer
     assert isinstance(authorizer, Asked)
     authorizer.add(b"2" * 16, Acl(ResourceType.CLUSTER, "kafka-cluster", 3, "User:broker", "*", Operation.ALL, ALLOW))

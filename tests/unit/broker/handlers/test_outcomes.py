@@ -78,8 +78,8 @@ async def check_nothing_is_held(service: Service, got: str) -> None:
         service.reader, service.writer = await asyncio.open_connection(*service.address)
     versions = await service.ask(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
     assert isinstance(versions, ApiVersionsResponse)
-    intake = service.intake
-    assert (intake.busy, intake.held, len(intake.queue)) == (0, 0, 0)
+    request_channel = service.request_channel
+    assert (request_channel.busy, request_channel.held, len(request_channel.queue)) == (0, 0, 0)
     (connection,) = service.listener.connections
     assert connection.in_flight is None
 
@@ -285,6 +285,6 @@ def test_a_request_without_acks_whose_handler_fails_ends_its_connection() -> Non
             assert await outcome(service) == CLOSED
             service.dispatch.throttling = None
             await check_nothing_is_held(service, CLOSED)
-            assert service.intake.aborted == 1
+            assert service.request_channel.aborted == 1
 
     run(test)

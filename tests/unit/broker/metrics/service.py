@@ -8,9 +8,9 @@ from typing import Any
 
 from ottla.broker.metrics.family import render
 from ottla.broker.metrics.requests import RequestMeters, on_sent
-from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.network.request import Request
+from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.requests.call import Call, Client
 from ottla.broker.requests.dispatch import Dispatch, Route
 from ottla.broker.requests.endpoint import Endpoint, endpoint_of
@@ -28,7 +28,7 @@ class Service:
 
     def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
         self.meters = RequestMeters()
-        self.intake = Intake(self._handle)
+        self.request_channel = RequestChannel(self._handle)
         loop = asyncio.get_running_loop()
         self.tasks: list[asyncio.Task[None]] = []
         self.routes: list[Route] = []
@@ -37,12 +37,12 @@ class Service:
             None,
             endpoints,
             Listeners.BROKER,
-            spawn=lambda work: self.tasks.append(loop.create_task(self.intake.follow(work))),
+            spawn=lambda work: self.tasks.append(loop.create_task(self.request_channel.follow(work))),
             after=lambda: None,
             watch=self._watch,
         )
         self.listener = Listener(
-            loop, "TEST", self.intake, limits=ConnectionLimits(), counts=Connections(), on_sent=on_sent
+            loop, "TEST", self.request_channel, limits=ConnectionLimits(), counts=ConnectionCounts(), on_sent=on_sent
         )
 
     async def connect(self) -> None:

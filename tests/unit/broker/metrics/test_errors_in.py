@@ -59,7 +59,7 @@ def test_all_errors_of_a_response_are_found(api: Api) -> None:
         assert note.codes == naive(response)
 
 
-def test_a_response_that_went_well_tells_nothing() -> None:
+def test_a_response_without_errors_has_no_codes() -> None:
     note = Note()
     look = errors_in(ApiVersionsResponse)
     assert look is not None
@@ -67,7 +67,7 @@ def test_a_response_that_went_well_tells_nothing() -> None:
     assert not note.codes
 
 
-def test_each_code_is_told_once() -> None:
+def test_each_code_is_returned_once() -> None:
     parts = [PartitionProduceResponse(error_code=code) for code in (3, 0, 3, 6)]
     note = Note()
     look = errors_in(ProduceResponse)

@@ -60,7 +60,7 @@ def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
     assert told["ottla_request_handler_busy_seconds_total"] == 275
 
 
-def test_each_role_has_its_idle_ratio_and_all_together_have_one() -> None:
+def test_each_role_has_an_idle_ratio_and_so_has_the_node() -> None:
     """Threads keep a share of a pool busy; a handler on the loop keeps everybody from running."""
     loop, broker, controller = Loop(), Workers(8), Workers(4)
     pulse = Pulse(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def test_each_role_has_its_idle_ratio_and_all_together_have_one() -> None:
     assert abs(told["ottla_request_handler_busy_seconds_total"] - 30 * (0.1 + 4 + 0.2)) < 0.01
 
 
-def test_a_loop_that_is_held_up_is_late() -> None:
+def test_a_blocked_event_loop_has_lag() -> None:
     async def test() -> None:
         pulse = Pulse(asyncio.get_running_loop(), {})
         pulse.start()

@@ -13,7 +13,7 @@ from ottla.storage.state_machine.histogram import new_counts, record
 from tests.support.exposition import Exposition
 
 
-def test_counters_and_gauges_are_told() -> None:
+def test_counters_and_gauges_are_rendered() -> None:
     registry = Registry()
     seen = registry.counter("seen_total", "Things seen.", {"kind": "a"})
     registry.read_counter("seen_total", "Things seen.", lambda: 7, {"kind": "b"})
@@ -27,7 +27,7 @@ def test_counters_and_gauges_are_told() -> None:
     assert set(told.metrics) == {"seen_total", "height"}
 
 
-def test_families_come_by_name_however_they_were_added() -> None:
+def test_families_are_sorted_by_name() -> None:
     registry = Registry()
     for name in ("b", "c", "a"):
         registry.gauge(name, "A letter.", lambda: 1)
@@ -35,7 +35,7 @@ def test_families_come_by_name_however_they_were_added() -> None:
 
 
 @pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "\\n", "日本", "}", ",", 'x="y",'])
-def test_labels_of_any_text_survive(text: str) -> None:
+def test_label_values_survive_rendering(text: str) -> None:
     family = gauge("told", "With \\ and \n in it.")
     family.add(1, {"label": text})
     ((_, labels),) = Exposition(render([family])).metrics["told"].values
@@ -43,7 +43,7 @@ def test_labels_of_any_text_survive(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 1 << 62, 0.1, 1e-9, 1e300, math.inf, -math.inf])
-def test_numbers_survive(value: float) -> None:
+def test_numbers_survive_rendering(value: float) -> None:
     family = gauge("number", "A number.")
     family.add(value)
     assert Exposition(render([family]))["number"] == value
@@ -64,7 +64,7 @@ def test_histograms_and_summaries_have_all_their_parts() -> None:
     assert math.isnan(told['times{of="x",quantile="0.99"}'])
 
 
-def test_one_broken_figure_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_failing_metric_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> float:
         raise ValueError("no idea")
 
@@ -82,7 +82,7 @@ def test_one_broken_figure_does_not_hide_the_others(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 2, "each is named once"
 
 
-def test_a_name_has_one_meaning() -> None:
+def test_a_metric_name_can_be_registered_once() -> None:
     registry = Registry()
     registry.gauge("height", "How high.", lambda: 1)
     with pytest.raises(AssertionError):
@@ -93,7 +93,7 @@ def test_a_name_has_one_meaning() -> None:
         Family("bad-name", Kind.GAUGE, "No dashes.")
 
 
-def test_the_process_is_told_of() -> None:
+def test_the_process_has_metrics() -> None:
     told = Exposition(render(process_families()))
     assert told["process_resident_memory_bytes"] > 1_000_000
     assert told["process_cpu_seconds_total"] > 0

@@ -43,7 +43,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(record.message) for record in caplog.records if record.name == "kafka.request.logger"]
 
 
-def test_a_line_tells_all_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_line_describes_a_request_completely(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def later(call: Call[None], request: Any) -> MetadataResponse:
             return MetadataResponse(cluster_id="c", throttle_time_ms=3)
@@ -75,7 +75,7 @@ def test_a_line_tells_all_of_a_request(caplog: pytest.LogCaptureFixture) -> None
     run(test)
 
 
-def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_can_be_switched_while_requests_are_in_flight(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         log: RequestLog | None = None
 
@@ -98,7 +98,7 @@ def test_it_can_be_switched_while_requests_are_under_way(caplog: pytest.LogCaptu
         run(test)
 
 
-def test_it_is_not_there_while_it_is_off() -> None:
+def test_a_log_that_is_switched_off_leaves_no_hook() -> None:
     async def test() -> None:
         async with serving({ApiKey.METADATA: lambda call, request: MetadataResponse()}) as service:
             log = RequestLog(service.meters)
@@ -114,7 +114,7 @@ def test_it_is_not_there_while_it_is_off() -> None:
     run(test)
 
 
-def test_records_are_never_written_down() -> None:
+def test_records_are_never_logged() -> None:
     async def test() -> None:
         async with serving({ApiKey.PRODUCE: lambda call, request: ProduceResponse()}) as service:
             RequestLog(service.meters).switch(on=True)
@@ -142,7 +142,7 @@ def test_secrets_are_hidden() -> None:
     assert "hush" not in json.dumps(describe(SaslAuthenticateRequest(auth_bytes=b"hush"), 2))
 
 
-def test_long_bodies_are_cut() -> None:
+def test_long_bodies_are_truncated() -> None:
     topics = [MetadataRequestTopic(name="x" * 1000, topic_id=bytes(range(16))) for _ in range(1000)]
     shown = describe(MetadataRequest(topics=topics), 12)["topics"]
     assert len(shown) == 11

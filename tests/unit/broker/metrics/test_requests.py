@@ -61,7 +61,7 @@ def test_requests_are_counted_by_api_and_version_with_sizes_and_times() -> None:
     run(test)
 
 
-def test_waiting_is_told_apart_from_work() -> None:
+def test_waiting_and_work_are_measured_apart() -> None:
     async def test() -> None:
         def later(call: Call[None], request: Any) -> Any:
             asyncio.get_running_loop().call_later(0.05, call.answer, MetadataResponse())
@@ -112,7 +112,7 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
     }
 
 
-def test_fetches_of_consumers_and_followers_are_told_apart_and_together() -> None:
+def test_fetches_are_counted_by_kind_and_in_total() -> None:
     async def test() -> None:
         async with serving({ApiKey.FETCH: lambda call, request: FetchResponse()}) as service:
             await service.ask(FetchRequest(), ApiKey.FETCH, 12)
@@ -129,7 +129,7 @@ def test_fetches_of_consumers_and_followers_are_told_apart_and_together() -> Non
     run(test)
 
 
-def test_errors_are_counted_once_an_answer() -> None:
+def test_each_error_counts_once_per_response() -> None:
     async def test() -> None:
         def produce(call: Call[None], request: Any) -> ProduceResponse:
             parts = [PartitionProduceResponse(index=index, error_code=code) for index, code in enumerate((3, 3, 6, 0))]
@@ -186,7 +186,7 @@ def test_every_outcome_is_counted() -> None:
     run(test)
 
 
-def test_versions_from_the_future_make_no_new_figures() -> None:
+def test_unknown_versions_add_no_metrics() -> None:
     async def test() -> None:
         async with serving({ApiKey.API_VERSIONS: metadata}) as service:
             for version in (90, 91):
@@ -200,7 +200,7 @@ def test_versions_from_the_future_make_no_new_figures() -> None:
     run(test)
 
 
-def test_quantiles_are_of_the_last_minutes_only() -> None:
+def test_quantiles_cover_the_last_minutes() -> None:
     async def test() -> None:
         async with serving({ApiKey.METADATA: metadata}) as service:
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
@@ -246,13 +246,13 @@ def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> No
             first = service.reader, service.writer
             service.reader, service.writer = await asyncio.open_connection(*service.address)
             await service.ask(FetchRequest(), ApiKey.FETCH, 12)
-            assert 20 <= service.intake.busy_ns / 1e6 < 38
+            assert 20 <= service.request_channel.busy_ns / 1e6 < 38
             first[1].close()
 
     run(test)
 
 
-def test_checks_of_transactions_and_listings_of_client_metrics_have_kinds_of_their_own() -> None:
+def test_verifications_of_transactions_and_listings_of_client_metrics_have_kinds_of_their_own() -> None:
     """As Kafka 4.3.1 names them: a check is not an addition, but its errors are; a listing of v0 counts for both."""
 
     async def test() -> None:

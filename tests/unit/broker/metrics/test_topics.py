@@ -61,7 +61,7 @@ def told(topics: Topics) -> Exposition:
     return Exposition(render(topics.families()))
 
 
-def test_what_comes_in_is_read_off_the_logs_over_many_segments() -> None:
+def test_incoming_bytes_are_the_growth_of_logs_over_many_segments() -> None:
     broker = Broker()
     broker.create("old")
     broker.append("old", b"before the start")
@@ -82,7 +82,7 @@ def test_what_comes_in_is_read_off_the_logs_over_many_segments() -> None:
         assert seen[f'{PREFIX}_messagesin_total{{topic="{name}"}}'] == 100
 
 
-def test_a_follower_s_growth_is_replication() -> None:
+def test_the_growth_of_a_follower_counts_as_replication() -> None:
     broker = Broker()
     broker.create("t")
     topics = Topics(broker.partitions)
@@ -93,7 +93,7 @@ def test_a_follower_s_growth_is_replication() -> None:
     assert told(topics)[f'{PREFIX}_bytesin_total{{topic="t"}}'] == 0
 
 
-def test_what_goes_out_is_counted_for_consumers_and_followers() -> None:
+def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
     broker = Broker()
     broker.create("t")
     topics = Topics(broker.partitions)
@@ -135,7 +135,7 @@ def test_produces_are_counted_with_their_errors() -> None:
     assert (meter.errors, meter.failures) == ({3: 1, 6: 1}, 1)
 
 
-def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begins_anew() -> None:
+def test_a_recreated_topic_starts_with_new_counts() -> None:
     broker = Broker()
     broker.create("t")
     topics = Topics(broker.partitions)
@@ -149,7 +149,7 @@ def test_a_deleted_topic_is_forgotten_and_one_of_its_name_begins_anew() -> None:
     assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 2
 
 
-def test_topics_that_come_and_go_leave_nothing_and_cost_the_same_each() -> None:
+def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:
     broker = Broker()
     topics = Topics(broker.partitions)
     topics.begin()

@@ -14,9 +14,9 @@ from time import monotonic
 import pytest
 
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.network.request import Request
+from ottla.broker.network.request_channel import RequestChannel
 from ottla.config.listeners import ConnectionLimits
 from ottla.protocol.wire.types import Chunk
 from ottla.storage.disk import FileRange, LogFile, SystemDisk
@@ -39,15 +39,15 @@ class Server:
         *,
         workers: int,
         capacity: int,
-        counts: Connections | None,
+        counts: ConnectionCounts | None,
     ) -> None:
         self.sent: list[Request] = []
-        self.intake = Intake(handle, workers=workers, capacity=capacity)
-        self.counts = counts or Connections()
+        self.request_channel = RequestChannel(handle, workers=workers, capacity=capacity)
+        self.counts = counts or ConnectionCounts()
         self.listener = Listener(
             asyncio.get_running_loop(),
             "TEST",
-            self.intake,
+            self.request_channel,
             limits=limits,
             counts=self.counts,
             on_sent=self.sent.append,
@@ -66,7 +66,7 @@ async def serving(
     *,
     workers: int = 8,
     capacity: int = 500,
-    counts: Connections | None = None,
+    counts: ConnectionCounts | None = None,
 ) -> AsyncIterator[Server]:
     server = Server(handle, limits or ConnectionLimits(), workers=workers, capacity=capacity, counts=counts)
     try:
@@ -121,7 +121,7 @@ def test_requests_of_every_size_are_answered_in_order(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 3_000_000])
-def test_a_request_and_its_connection_let_go_of_its_bytes_when_it_is_answered(size: int) -> None:
+def test_an_answered_request_releases_its_bytes(size: int) -> None:
     requests: list[Request] = []
 
     def handle(request: Request) -> None:
@@ -140,7 +140,7 @@ def test_a_request_and_its_connection_let_go_of_its_bytes_when_it_is_answered(si
     run(test)
 
 
-def test_requests_that_wait_for_others_keep_no_worker() -> None:
+def test_a_waiting_request_occupies_no_worker() -> None:
     waiting: list[Request] = []
 
     def handle(request: Request) -> None:
@@ -169,12 +169,17 @@ def test_requests_that_wait_for_others_keep_no_worker() -> None:
     run(test)
 
 
-def test_whoever_comes_before_the_node_listens_is_refused() -> None:
+def test_connections_before_listen_are_refused() -> None:
     async def scenario() -> None:
         async with serving() as server:
             loop, counts = asyncio.get_running_loop(), server.counts
             other = Listener(
-                loop, "OTHER", server.intake, limits=ConnectionLimits(), counts=counts, on_sent=server.sent.append
+                loop,
+                "OTHER",
+                server.request_channel,
+                limits=ConnectionLimits(),
+                counts=counts,
+                on_sent=server.sent.append,
             )
             port = other.bind("127.0.0.1", 0)
             with pytest.raises(ConnectionRefusedError):
@@ -190,7 +195,7 @@ def test_whoever_comes_before_the_node_listens_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_may_come_byte_by_byte() -> None:
+def test_a_request_may_arrive_byte_by_byte() -> None:
     async def test() -> None:
         async with serving() as server:
             reader, writer = await server.connect()
@@ -203,7 +208,7 @@ def test_a_request_may_come_byte_by_byte() -> None:
     run(test)
 
 
-def test_hundreds_of_requests_at_once_are_all_answered_and_others_get_their_turn() -> None:
+def test_pipelined_requests_leave_other_connections_their_turn() -> None:
     async def test() -> None:
         async with serving() as server:
             reader, writer = await server.connect()
@@ -231,7 +236,7 @@ def test_more_requests_than_the_buffer_holds_are_all_answered() -> None:
     run(test)
 
 
-def test_one_request_of_a_connection_is_under_way_at_a_time() -> None:
+def test_a_connection_has_one_request_in_flight() -> None:
     waiting: list[Request] = []
 
     async def test() -> None:
@@ -271,7 +276,7 @@ def test_a_request_has_one_outcome() -> None:
     run(test)
 
 
-def test_a_request_that_wants_no_answer_makes_room_for_the_next() -> None:
+def test_a_request_without_an_answer_is_followed_by_the_next() -> None:
     def handle(request: Request) -> None:
         assert request.frame is not None
         if bytes(request.frame) == b"quiet":
@@ -289,7 +294,7 @@ def test_a_request_that_wants_no_answer_makes_room_for_the_next() -> None:
     run(test)
 
 
-def test_ranges_of_files_are_sent_among_bytes(some_file: LogFile) -> None:
+def test_file_ranges_are_sent_between_buffers(some_file: LogFile) -> None:
     parts: list[Chunk] = [b"head", FileRange(some_file, 10, 5_000_000), b"middle", FileRange(some_file, 0, 3), b"tail"]
 
     async def test() -> None:
@@ -306,7 +311,7 @@ def test_ranges_of_files_are_sent_among_bytes(some_file: LogFile) -> None:
     run(test)
 
 
-def test_a_file_that_was_cut_meanwhile_ends_the_connection(some_file: LogFile) -> None:
+def test_a_truncated_file_closes_the_connection(some_file: LogFile) -> None:
     async def test() -> None:
         answer: list[Chunk] = [struct.pack(">i", 1 << 30), FileRange(some_file, 0, 1 << 30)]
         async with serving(lambda request: request.reply(answer)) as server:
@@ -318,7 +323,7 @@ def test_a_file_that_was_cut_meanwhile_ends_the_connection(some_file: LogFile) -
     run(test)
 
 
-def test_throttling_keeps_the_next_request_waiting() -> None:
+def test_throttling_delays_the_next_request() -> None:
     def handle(request: Request) -> None:
         request.reply([frame(b"answer")], mute_ms=200)
 
@@ -335,7 +340,7 @@ def test_throttling_keeps_the_next_request_waiting() -> None:
     run(test)
 
 
-def test_a_connection_that_is_about_to_close_takes_no_request_after_its_throttle_time() -> None:
+def test_a_closing_connection_takes_no_request_after_its_throttle_time() -> None:
     handled: list[bytes] = []
 
     def handle(request: Request) -> None:
@@ -356,7 +361,7 @@ def test_a_connection_that_is_about_to_close_takes_no_request_after_its_throttle
     run(test)
 
 
-def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the_sockets() -> None:
+def test_requests_queue_while_all_workers_are_held_and_a_full_queue_stops_reading() -> None:
     handled: list[bytes] = []
 
     async def test() -> None:
@@ -364,7 +369,7 @@ def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the
             assert request.frame is not None
             handled.append(bytes(request.frame))
             if handled[-1] == b"slow":
-                server.intake.hold()
+                server.request_channel.hold()
             echo(request)
 
         async with serving(handle, workers=2, capacity=3) as server:
@@ -376,8 +381,8 @@ def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the
                 writer.write(frame(b"%d" % number))
             await asyncio.sleep(0.05)
             assert len(handled) == 2
-            assert len(server.intake.queue) == 3
-            server.intake.release()
+            assert len(server.request_channel.queue) == 3
+            server.request_channel.release()
             answers = [await receive(reader) for reader, _ in streams]
             assert sorted(answers) == sorted([b"slow"] * 2 + [b"%d" % number for number in range(6)])
             for _, writer in streams:
@@ -387,7 +392,7 @@ def test_requests_queue_up_while_all_workers_are_kept_and_a_full_queue_stops_the
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, 1_000_001, -(2**31)])
-def test_lengths_that_cannot_be_end_the_connection_at_once(size: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_length_closes_the_connection(size: int, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with serving(limits=ConnectionLimits(max_request_bytes=1_000_000)) as server:
             reader, writer = await server.connect()
@@ -401,7 +406,7 @@ def test_lengths_that_cannot_be_end_the_connection_at_once(size: int, caplog: py
 
 
 @pytest.mark.parametrize("bytes_sent", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
-def test_other_protocols_are_turned_away(bytes_sent: bytes) -> None:
+def test_other_protocols_are_rejected(bytes_sent: bytes) -> None:
     async def test() -> None:
         async with serving() as server:
             reader, writer = await server.connect()
@@ -412,7 +417,7 @@ def test_other_protocols_are_turned_away(bytes_sent: bytes) -> None:
     run(test)
 
 
-def test_an_announced_size_reserves_nothing() -> None:
+def test_an_announced_size_reserves_no_memory() -> None:
     async def test() -> None:
         async with serving() as server:
             streams = [await server.connect() for _ in range(50)]
@@ -427,7 +432,7 @@ def test_an_announced_size_reserves_nothing() -> None:
     run(test)
 
 
-def test_a_reader_that_never_reads_holds_only_its_own_answer(some_file: LogFile) -> None:
+def test_a_client_that_never_reads_holds_one_answer(some_file: LogFile) -> None:
     async def test() -> None:
         handled = 0
 
@@ -452,26 +457,26 @@ def test_a_reader_that_never_reads_holds_only_its_own_answer(some_file: LogFile)
 
 
 def unbound(name: str) -> Listener:
-    intake = Intake(echo, workers=1, capacity=1)
+    request_channel = RequestChannel(echo, workers=1, capacity=1)
     loop = asyncio.get_running_loop()
-    return Listener(loop, name, intake, limits=ConnectionLimits(), counts=Connections(), on_sent=lambda _: None)
+    return Listener(
+        loop, name, request_channel, limits=ConnectionLimits(), counts=ConnectionCounts(), on_sent=lambda _: None
+    )
 
 
-def test_an_address_that_another_listens_on_is_named() -> None:
+def test_an_address_in_use_is_named_in_the_error() -> None:
     async def test() -> None:
         one, other = unbound("ONE"), unbound("OTHER")
         port = one.bind("127.0.0.1", 0)
         one.listen()
-        with pytest.raises(
-            OSError, match=rf"listener OTHER cannot have the address 127\.0\.0\.1:{port}: .*another port"
-        ):
+        with pytest.raises(OSError, match=rf"listener OTHER cannot bind 127\.0\.0\.1:{port}: .*another port"):
             other.bind("127.0.0.1", port)
         one.close()
 
     run(test)
 
 
-def test_an_address_that_another_took_meanwhile_is_named() -> None:
+def test_an_address_taken_between_bind_and_listen_is_named_in_the_error() -> None:
     """Two that have only bound it, such as nodes that start together, find out when they listen."""
 
     async def test() -> None:
@@ -479,9 +484,7 @@ def test_an_address_that_another_took_meanwhile_is_named() -> None:
         port = one.bind("127.0.0.1", 0)
         other.bind("127.0.0.1", port)
         one.listen()
-        with pytest.raises(
-            OSError, match=rf"listener OTHER cannot have the address 127\.0\.0\.1:{port}: .*another port"
-        ):
+        with pytest.raises(OSError, match=rf"listener OTHER cannot bind 127\.0\.0\.1:{port}: .*another port"):
             other.listen()
         one.close()
         other.close()
@@ -489,9 +492,9 @@ def test_an_address_that_another_took_meanwhile_is_named() -> None:
     run(test)
 
 
-def test_a_host_that_nobody_knows_is_named() -> None:
+def test_an_unknown_host_is_named_in_the_error() -> None:
     async def test() -> None:
-        with pytest.raises(OSError, match=r"listener ONE cannot have the address nobody\.invalid:9092: "):
+        with pytest.raises(OSError, match=r"listener ONE cannot bind nobody\.invalid:9092: "):
             unbound("ONE").bind("nobody.invalid", 9092)
 
     run(test)
@@ -515,7 +518,7 @@ def test_connections_beyond_the_limit_of_an_address_are_refused() -> None:
     run(test)
 
 
-def test_connections_beyond_the_limit_wait_until_one_ends() -> None:
+def test_connections_beyond_the_limit_wait_until_one_closes() -> None:
     async def test() -> None:
         async with serving(limits=ConnectionLimits(max_connections=2)) as server:
             first, second, third = [await server.connect() for _ in range(3)]
@@ -544,9 +547,9 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     run(test)
 
 
-def test_a_listener_goes_on_when_a_connection_of_another_ends() -> None:
+def test_a_full_listener_accepts_again_when_a_connection_of_another_listener_closes() -> None:
     async def test() -> None:
-        counts = Connections()
+        counts = ConnectionCounts()
         limits = ConnectionLimits(max_connections=1)
         async with serving(limits=limits, counts=counts) as one, serving(limits=limits, counts=counts) as other:
             first, second = await one.connect(), await other.connect()
@@ -560,9 +563,9 @@ def test_a_listener_goes_on_when_a_connection_of_another_ends() -> None:
     run(test)
 
 
-def test_an_address_that_comes_too_often_is_kept_waiting_and_closed() -> None:
+def test_an_address_beyond_its_rate_is_delayed_and_closed() -> None:
     async def test() -> None:
-        counts = Connections()
+        counts = ConnectionCounts()
         counts.throttle_ms = lambda address: 50 if address == "127.0.0.1" else 0
         async with serving(limits=ConnectionLimits(), counts=counts) as server:
             reader, writer = await server.connect()
@@ -597,7 +600,7 @@ def test_the_rate_of_new_connections_is_limited() -> None:
     run(test)
 
 
-def test_silent_connections_are_closed_and_those_that_wait_for_an_answer_are_not() -> None:
+def test_idle_connections_are_closed_unless_they_wait_for_an_answer() -> None:
     waiting: list[Request] = []
 
     async def test() -> None:
@@ -618,7 +621,7 @@ def test_silent_connections_are_closed_and_those_that_wait_for_an_answer_are_not
     run(test)
 
 
-def test_a_client_that_goes_away_is_forgotten() -> None:
+def test_a_closed_connection_is_no_longer_counted() -> None:
     async def test() -> None:
         async with serving() as server:
             for _ in range(20):
@@ -634,7 +637,7 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_requests_that_come_together_are_answered_in_order_whatever_their_kind(seed: int) -> None:
+def test_pipelined_requests_of_all_kinds_are_answered_in_order(seed: int) -> None:
     chance = random.Random(seed)
     kinds = [chance.choice(("now", "later", "large", "nothing", "throttled")) for _ in range(400)]
 
@@ -699,7 +702,7 @@ async def only_connection(server: Server) -> Connection:
 
 
 @pytest.mark.parametrize("pieces", [1, 12])
-def test_answers_to_requests_that_came_together_leave_together(pieces: int) -> None:
+def test_answers_to_pipelined_requests_are_sent_together(pieces: int) -> None:
     def handle(request: Request) -> None:
         request.reply([struct.pack(">i", pieces), *([b"x"] * pieces)])
 
@@ -717,7 +720,7 @@ def test_answers_to_requests_that_came_together_leave_together(pieces: int) -> N
     run(test)
 
 
-def test_an_answer_of_many_small_pieces_leaves_in_few_calls() -> None:
+def test_an_answer_of_many_small_pieces_is_sent_in_few_calls() -> None:
     pieces = [b"%06d" % number for number in range(100_000)]
 
     def handle(request: Request) -> None:
@@ -735,7 +738,7 @@ def test_an_answer_of_many_small_pieces_leaves_in_few_calls() -> None:
     run(test)
 
 
-def test_a_client_that_leaves_while_answers_are_held_is_no_harm() -> None:
+def test_each_held_answer_is_finished_once_if_the_client_disconnects() -> None:
     async def test() -> None:
         async with serving() as server:
             _, writer = await server.connect()

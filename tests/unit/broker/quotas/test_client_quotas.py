@@ -34,13 +34,13 @@ class TestClosest:
         assert share is not None
         assert share.limit == 100
 
-    def test_without_any_there_is_no_limit(self) -> None:
+    def test_without_a_quota_there_is_no_limit(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"user": "somebody"}), {"producer_byte_rate": 1.0})
         assert found.is_active
         assert produced(found, 1e12) == 0
 
-    def test_what_is_taken_away_counts_no_more(self) -> None:
+    def test_a_removed_quota_no_longer_counts(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1.0})
         assert produced(found, 1e6) > 0
@@ -48,7 +48,7 @@ class TestClosest:
         assert not found.is_active
         assert produced(found, 1e6) == 0
 
-    def test_what_was_used_stays_used_when_the_limit_changes(self) -> None:
+    def test_usage_stays_when_the_limit_changes(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1e6})
         assert produced(found, 50_000) == 0
@@ -57,21 +57,21 @@ class TestClosest:
 
 
 class TestSharing:
-    def test_a_user_shares_with_all_its_clients(self) -> None:
+    def test_all_clients_of_a_user_share_its_quota(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
         assert produced(found, 10_000, client_id="one") == 0
         assert produced(found, 10_000, client_id="two") == 10_000
         assert produced(found, 10_000, user="other") == 0
 
-    def test_each_has_a_default_for_itself(self) -> None:
+    def test_a_default_quota_is_not_shared(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
         assert produced(found, 10_000, client_id="one") == 0
         assert produced(found, 10_000, client_id="two") == 0
         assert produced(found, 10_000, client_id="one", user="other") == 10_000
 
-    def test_many_who_have_gone_are_forgotten(self) -> None:
+    def test_idle_clients_are_forgotten_when_there_are_many(self) -> None:
         found = ClientQuotas()
         found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
         for number in range(30_000):
@@ -80,7 +80,7 @@ class TestSharing:
 
 
 class TestRate:
-    def test_it_is_taken_over_the_windows(self) -> None:
+    def test_a_rate_is_measured_over_its_windows(self) -> None:
         rate = Rate(11, 1000)
         rate.record(1000, NOW)
         assert rate.measure(NOW) == (100, 10_000)
@@ -93,13 +93,13 @@ class TestRate:
             rate.record(500, NOW + second * 1000)
         assert rate.measure(NOW + 9500)[0] == 1500 * 1000 / 2500
 
-    def test_one_waits_until_it_is_back_at_the_limit(self) -> None:
+    def test_the_throttle_time_ends_when_the_rate_is_at_the_limit(self) -> None:
         rate = Rate(11, 1000)
         rate.record(30_000, NOW)
         assert rate.throttle_ms(1000, NOW) == 20_000
         assert rate.throttle_ms(3000, NOW) == 0
 
-    def test_it_is_idle_when_all_windows_have_passed(self) -> None:
+    def test_a_rate_is_idle_when_all_windows_have_passed(self) -> None:
         rate = Rate(11, 1000)
         assert rate.is_idle(NOW)
         rate.record(1, NOW)
@@ -108,7 +108,7 @@ class TestRate:
 
 
 class TestTokenBucket:
-    def test_what_was_saved_up_may_be_overdrawn_once(self) -> None:
+    def test_a_bucket_may_be_overdrawn_once(self) -> None:
         bucket = TokenBucket(11, 1000)
         assert bucket.throttle_ms(2, NOW) == 0
         bucket.take(22, 2, NOW)
@@ -118,7 +118,7 @@ class TestTokenBucket:
         assert bucket.throttle_ms(2, NOW + 500) == 1500
         assert bucket.throttle_ms(2, NOW + 2000) == 0
 
-    def test_it_holds_no_more_than_the_windows(self) -> None:
+    def test_a_bucket_holds_the_tokens_of_its_windows(self) -> None:
         bucket = TokenBucket(11, 1000)
         bucket.take(0, 1, NOW)
         bucket.take(12, 1, NOW + 1_000_000)
@@ -129,7 +129,7 @@ class TestTokenBucket:
 
 
 class TestAddresses:
-    def test_who_connects_too_often_waits_a_window_at_most(self) -> None:
+    def test_an_address_that_connects_too_often_waits_a_window_at_most(self) -> None:
         found = ClientQuotas(Windows(2, 1000))
         found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         waits = [found.connect("10.0.0.1", NOW) for _ in range(4)]
@@ -138,20 +138,20 @@ class TestAddresses:
         found.set(quota_entity({"ip": "10.0.0.1"}), {"connection_creation_rate": 100.0})
         assert found.connect("10.0.0.1", NOW) == 0
 
-    def test_a_consumer_is_sent_no_more_at_once_than_windows_hold(self) -> None:
+    def test_one_fetch_gets_no_more_than_the_windows_allow(self) -> None:
         found = ClientQuotas()
         assert found.most_in_window("u", "c", NOW) == float("inf")
         found.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
         assert found.most_in_window("u", "c", NOW) == 1000
 
-    def test_addresses_that_are_gone_are_forgotten(self) -> None:
+    def test_idle_addresses_are_forgotten(self) -> None:
         found = ClientQuotas(Windows(2, 1000))
         found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         for number in range(30_000):
             found.connect(f"address-{number}", NOW + number)
         assert len(found.connections._used) <= 10_000
 
-    def test_many_clients_at_once_are_not_all_looked_at_for_each(self) -> None:
+    def test_a_new_client_does_not_scan_all_active_ones(self) -> None:
         found = ClientQuotas(Windows(2, 1_000_000))
         found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1.0})
         for number in range(20_000):

@@ -57,14 +57,14 @@ class World:
         return found
 
 
-def test_who_matches_nothing_is_asked_for_nothing() -> None:
+def test_a_client_that_matches_no_subscription_pushes_nothing() -> None:
     world = World(s={"metrics": "a,b", "interval.ms": "1000", "match": "client_id=you"})
     found = world.ask()
     assert found.wanted.metrics == ()
     assert found.wanted.interval_ms == INTERVAL_MS
 
 
-def test_subscriptions_add_up() -> None:
+def test_matching_subscriptions_are_combined() -> None:
     world = World(
         one={"metrics": "a, b", "interval.ms": "2000", "match": "client_id=m.*,client_software_name=librd.*"},
         two={"metrics": "b,c", "interval.ms": "1000"},
@@ -84,7 +84,7 @@ def test_a_client_without_an_id_gets_one() -> None:
         world.instances.pushing(bytes(15) + b"\x01", ME, "c", world.image, world.now_ms)
 
 
-def test_questions_and_pushes_come_in_intervals() -> None:
+def test_requests_before_the_interval_is_over_are_throttled() -> None:
     world = World(s={"metrics": "*", "interval.ms": "1000"})
     me = world.ask()
     with pytest.raises(ThrottlingQuotaExceeded):
@@ -104,7 +104,7 @@ def test_questions_and_pushes_come_in_intervals() -> None:
         world.push(me)
 
 
-def test_what_is_wrong_with_a_push_is_told_in_kafkas_order() -> None:
+def test_a_push_is_checked_in_kafkas_order() -> None:
     world = World(s={"metrics": "*", "interval.ms": "1000"})
     me = world.ask()
     wrong: list[tuple[dict[str, Any], type[ApiError]]] = [
@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_push_is_told_in_kafkas_order() -> None:
         world.ask()
 
 
-def test_new_subscriptions_are_a_new_beginning() -> None:
+def test_changed_subscriptions_get_a_new_id() -> None:
     world = World(s={"metrics": "a"})
     me = world.ask()
     world.set(s={"metrics": "b"})
@@ -133,7 +133,7 @@ def test_new_subscriptions_are_a_new_beginning() -> None:
     assert again.subscription_id != me.subscription_id
 
 
-def test_an_instance_goes_with_its_connection_with_time_and_with_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_is_dropped_on_disconnect_on_expiry_and_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     me = world.ask()
     world.instances.forget("c")

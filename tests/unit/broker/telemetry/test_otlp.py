@@ -16,7 +16,7 @@ SOME = payload(
 )
 
 
-def test_gauges_sums_and_histograms_are_read() -> None:
+def test_gauges_sums_and_histograms_are_decoded() -> None:
     assert list(points_of(SOME)) == [
         Point("a.b", (), 1.5, False, False),
         Point("a.b", (("client", "é"), ("topic", "t")), -7, False, False),
@@ -27,7 +27,7 @@ def test_gauges_sums_and_histograms_are_read() -> None:
     ]
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     strange = message(1, b"s") + message(11, b"\x01\x02") + varint(99 << 3) + varint(5)
     assert list(points_of(payload(strange, gauge("g", point(1))))) == [Point("g", (), 1, False, False)]
 
@@ -44,17 +44,17 @@ def test_what_is_not_known_is_passed_over() -> None:
         payload(gauge("g", message(4, b"abc"))),
     ],
 )
-def test_what_is_broken_is_refused(data: bytes) -> None:
+def test_malformed_payloads_are_rejected(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(points_of(data))
 
 
-def test_a_push_of_countless_fields_is_refused() -> None:
+def test_a_push_with_too_many_fields_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="fields"):
         list(points_of(b"\x0a\x00" * (MOST_STEPS + 1)))
 
 
-def test_mutated_bytes_raise_nothing_else() -> None:
+def test_mutated_payloads_raise_no_other_error() -> None:
     source = random.Random(5)
     for _ in range(3000):
         data = bytearray(SOME)

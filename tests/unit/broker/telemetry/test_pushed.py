@@ -15,7 +15,7 @@ def shown(kept: PushedMetrics, now_ms: int = NOW_MS) -> list[str]:
     return [line for line in render(kept.families(now_ms)).splitlines() if line.startswith("client_")]
 
 
-def test_gauges_are_replaced_and_differences_added_up() -> None:
+def test_gauges_are_replaced_and_deltas_are_added() -> None:
     kept = PushedMetrics(10)
     points = [
         Point("org.apache.Kafka.Rate", (("topic-name", "t"), ("client_id", "stolen"), ("1st", "y")), 2.0, False, False),
@@ -29,7 +29,7 @@ def test_gauges_are_replaced_and_differences_added_up() -> None:
     assert sent == f"client_sent_total{{{labels}}} 6.0"
 
 
-def test_who_is_silent_is_left_out() -> None:
+def test_silent_clients_are_left_out() -> None:
     kept = PushedMetrics(10)
     kept.take(b"x", TOLD, [Point("g", (), 1, False, False)], 1000, NOW_MS)
     assert shown(kept, NOW_MS + 59_000)
@@ -46,14 +46,14 @@ def test_clients_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert kept.dropped == 20
 
 
-def test_clients_that_disagree_on_a_metric_do_not_break_the_page() -> None:
+def test_clients_that_disagree_on_a_metric_keep_the_page_valid() -> None:
     kept = PushedMetrics(2)
     kept.take(b"x", TOLD, [Point("m_total", (), 1, True, False)], 1000, NOW_MS)
     kept.take(b"y", TOLD, [Point("m_total", (), 1, False, False)], 1000, NOW_MS)
     assert len(shown(kept)) == 1
 
 
-def test_nothing_is_kept_where_nobody_reads() -> None:
+def test_without_room_for_clients_nothing_is_kept() -> None:
     kept = PushedMetrics(0)
     kept.take(b"x", TOLD, [Point("m", (), 1, False, False)], 1000, NOW_MS)
     assert not kept.is_open

@@ -14,9 +14,9 @@ import pytest
 from bench.harness.certificates import Authority
 
 from ottla.broker.metrics.requests import SPANS
-from ottla.broker.network.intake import Intake
-from ottla.broker.network.listener import Connections, Listener
+from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.network.request import Request
+from ottla.broker.network.request_channel import RequestChannel
 from ottla.broker.requests.call import LATER, Call
 from ottla.broker.requests.request_workers import RequestWorkers, WorkerThreads
 from ottla.config.listeners import ConnectionLimits
@@ -31,7 +31,7 @@ VERSION = 4
 SPAN = 'kafka_network_requestmetrics_{}_{}{{request="Heartbeat"}}'
 
 
-def test_connections_that_wait_for_room_get_it_in_the_order_in_which_they_came() -> None:
+def test_connections_get_room_in_the_order_in_which_they_asked() -> None:
     handled: list[bytes] = []
 
     async def test() -> None:
@@ -39,7 +39,7 @@ def test_connections_that_wait_for_room_get_it_in_the_order_in_which_they_came()
             assert request.frame is not None
             handled.append(bytes(request.frame))
             if handled[-1] == b"slow":
-                server.intake.hold()
+                server.request_channel.hold()
             echo(request)
 
         async with serving(handle, workers=1, capacity=1) as server:
@@ -52,21 +52,21 @@ def test_connections_that_wait_for_room_get_it_in_the_order_in_which_they_came()
                 writer.write(b"".join(frame(b"%d.%d" % (turn, number)) for turn in range(3)))
                 await asyncio.sleep(0.01)
             assert handled == [b"slow"]
-            assert len(server.intake.queue) == 1
-            assert len(server.intake.blocked) == 9
-            server.intake.release()
+            assert len(server.request_channel.queue) == 1
+            assert len(server.request_channel.blocked) == 9
+            server.request_channel.release()
             for turn in range(3):
                 for number, (reader, _) in enumerate(streams):
                     assert await receive(reader) == b"%d.%d" % (turn, number)
             assert handled[1:] == [b"%d.%d" % (turn, number) for turn in range(3) for number in range(10)]
-            assert not server.intake.blocked
+            assert not server.request_channel.blocked
             for _, writer in [*streams, (None, first)]:
                 writer.close()
 
     run(test)
 
 
-def test_a_connection_that_ends_while_it_waits_for_room_keeps_nobody_waiting() -> None:
+def test_a_connection_that_closes_while_it_waits_for_room_blocks_no_other() -> None:
     async def test() -> None:
         held = False
 
@@ -74,7 +74,7 @@ def test_a_connection_that_ends_while_it_waits_for_room_keeps_nobody_waiting() -
             nonlocal held
             if not held:
                 held = True
-                server.intake.hold()
+                server.request_channel.hold()
             echo(request)
 
         async with serving(handle, workers=1, capacity=1) as server:
@@ -82,11 +82,13 @@ def test_a_connection_that_ends_while_it_waits_for_room_keeps_nobody_waiting() -
             for _, writer in streams:
                 writer.write(frame(b"x"))
                 await asyncio.sleep(0.01)
-            assert len(server.intake.blocked) == 2
-            (gone, _) = [each for each in server.listener.connections if each._take_room in server.intake.blocked]
+            assert len(server.request_channel.blocked) == 2
+            (gone, _) = [
+                each for each in server.listener.connections if each._take_room in server.request_channel.blocked
+            ]
             gone.close("the test ends it")
-            assert len(server.intake.blocked) == 1
-            server.intake.release()
+            assert len(server.request_channel.blocked) == 1
+            server.request_channel.release()
             answers = await asyncio.gather(*(reader.read(5) for reader, _ in streams), return_exceptions=True)
             assert [answer for answer in answers if isinstance(answer, bytes)] == [frame(b"x")] * 3
             for _, writer in streams:
@@ -95,7 +97,7 @@ def test_a_connection_that_ends_while_it_waits_for_room_keeps_nobody_waiting() -
     run(test)
 
 
-def test_connections_over_tls_wait_for_room_and_lose_nothing(tmp_path: Path) -> None:
+def test_tls_connections_wait_for_room_without_losing_data(tmp_path: Path) -> None:
     """What was decrypted already waits inside of the connection, and no readable socket says so."""
     authority = Authority(tmp_path)
     identity = tmp_path / "server.pem"
@@ -110,17 +112,17 @@ def test_connections_over_tls_wait_for_room_and_lose_nothing(tmp_path: Path) -> 
             assert request.frame is not None
             handled.append(bytes(request.frame[:4]))
             if handled[-1] == b"slow":
-                intake.hold()
+                request_channel.hold()
             echo(request)
 
-        intake = Intake(handle, workers=1, capacity=1)
+        request_channel = RequestChannel(handle, workers=1, capacity=1)
         loop = asyncio.get_running_loop()
         listener = Listener(
             loop,
             "TLS",
-            intake,
+            request_channel,
             limits=ConnectionLimits(),
-            counts=Connections(),
+            counts=ConnectionCounts(),
             on_sent=lambda _: None,
             tls=lambda: context,
         )
@@ -138,8 +140,8 @@ def test_connections_over_tls_wait_for_room_and_lose_nothing(tmp_path: Path) -> 
         for _, writer in others:
             writer.write(b"".join(map(frame, bodies)))
         await asyncio.sleep(0.1)
-        assert (handled, len(intake.queue), len(intake.blocked)) == ([b"slow"], 1, 4)
-        intake.release()
+        assert (handled, len(request_channel.queue), len(request_channel.blocked)) == ([b"slow"], 1, 4)
+        request_channel.release()
 
         async def receive_all(reader: asyncio.StreamReader) -> list[bytes]:
             return [await receive(reader) for _ in bodies]
@@ -155,7 +157,7 @@ def test_connections_over_tls_wait_for_room_and_lose_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("workers", [1, 2, 1000])
-def test_handlers_run_inside_each_other_a_few_deep(workers: int) -> None:
+def test_handlers_nest_to_a_limited_depth(workers: int) -> None:
     """Each handler answers the next connection, whose second request then has a handler that answers the next one."""
     waiting: list[Request] = []
     depth = deepest = 0
@@ -187,13 +189,13 @@ def test_handlers_run_inside_each_other_a_few_deep(workers: int) -> None:
                 assert await receive(reader) == b"done"
                 writer.close()
             last.close()
-            assert (server.intake.busy, len(server.intake.queue)) == (0, 0)
+            assert (server.request_channel.busy, len(server.request_channel.queue)) == (0, 0)
 
     run(test)
     assert 1 <= deepest <= min(workers, 8)
 
 
-def test_a_handler_that_is_broken_beyond_the_dispatch_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_outside_the_dispatch_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def handle(request: Request) -> None:
             if request.frame is not None and bytes(request.frame) == b"bad":
@@ -205,7 +207,7 @@ def test_a_handler_that_is_broken_beyond_the_dispatch_ends_its_connection(caplog
             writer.write(frame(b"bad"))
             assert await reader.read() == b""
             writer.close()
-            assert (server.intake.busy, server.intake.aborted) == (0, 1)
+            assert (server.request_channel.busy, server.request_channel.aborted) == (0, 1)
             assert len(server.sent) == 1
             reader, writer = await server.connect()
             writer.write(frame(b"good"))
@@ -221,26 +223,26 @@ def workers(size: int, handle: Callable[[Request], None] = echo) -> RequestWorke
     return RequestWorkers(handle, role="test", workers=size, capacity=10, runtime=runtime)
 
 
-def test_a_thread_occupies_a_worker_and_what_was_taken_up_before_goes_ahead_of_the_queue() -> None:
+def test_a_thread_occupies_a_worker_and_started_requests_go_ahead_of_the_queue() -> None:
     async def test() -> None:
         pool = workers(1)
-        intake = pool.intake
+        request_channel = pool.request_channel
         order: list[str] = []
         release = [asyncio.get_running_loop().create_future() for _ in range(2)]
 
         async def work(name: str, number: int) -> None:
             await pool.in_thread(order.append, f"{name} in a thread")
-            intake.hold()
+            request_channel.hold()
             order.append(f"{name} holds a worker")
             await release[number]
-            intake.release()
+            request_channel.release()
             order.append(f"{name} is done")
 
         first = asyncio.create_task(work("first", 0))
         begun = ["first in a thread", "first holds a worker"]
         while order != begun:
             await asyncio.sleep(0.001)
-        assert (intake.busy, intake.held) == (1, 1)
+        assert (request_channel.busy, request_channel.held) == (1, 1)
         second = asyncio.create_task(work("second", 1))
         cancelled = asyncio.create_task(pool.in_thread(order.append, "never"))
         await asyncio.sleep(0.05)
@@ -253,14 +255,14 @@ def test_a_thread_occupies_a_worker_and_what_was_taken_up_before_goes_ahead_of_t
         assert order == [*begun, "first is done", "second in a thread", "second holds a worker"]
         release[1].set_result(None)
         await second
-        assert (intake.busy, intake.held) == (0, 0)
-        assert intake.held_ns() > 50_000_000
+        assert (request_channel.busy, request_channel.held) == (0, 0)
+        assert request_channel.held_ns() > 50_000_000
         pool.close()
 
     run(test)
 
 
-def test_threads_come_and_go_with_the_size_of_their_pool() -> None:
+def test_threads_follow_the_size_of_their_pool() -> None:
     async def test() -> None:
         pool = workers(1)
         started: list[int] = []
@@ -272,25 +274,25 @@ def test_threads_come_and_go_with_the_size_of_their_pool() -> None:
 
         tasks = [asyncio.create_task(pool.in_thread(wait)) for _ in range(4)]
         await asyncio.sleep(0.05)
-        assert (len(started), len(pool.threads), pool.intake.held) == (1, 1, 1)
+        assert (len(started), len(pool.threads), pool.request_channel.held) == (1, 1, 1)
         pool.resize(3)
         await asyncio.sleep(0.05)
-        assert (len(started), len(pool.threads), pool.intake.held) == (3, 3, 3)
+        assert (len(started), len(pool.threads), pool.request_channel.held) == (3, 3, 3)
         pool.resize(2)
         gate.set()
         await asyncio.gather(*tasks)
-        assert (len(started), pool.intake.busy) == (4, 0)
+        assert (len(started), pool.request_channel.busy) == (4, 0)
         await asyncio.sleep(0.05)
         assert len(pool.threads) == 2
         pool.close()
         with pytest.raises(RuntimeError, match="stopping"):
             await pool.in_thread(wait)
-        assert pool.intake.busy == 0
+        assert pool.request_channel.busy == 0
 
     run(test)
 
 
-def test_what_fails_in_a_thread_is_raised_where_it_is_awaited() -> None:
+def test_an_error_in_a_thread_is_raised_at_its_await() -> None:
     threads = WorkerThreads(2, "test")
     future = threads.submit(int, "x")
     with pytest.raises(ValueError, match="invalid literal"):
@@ -310,31 +312,31 @@ def test_steps_of_coroutines_are_busy_time_and_waiting_is_not() -> None:
         async def handle(call: Call[None], request: Any) -> HeartbeatResponse:
             spin(20)
             await asyncio.sleep(0.2)
-            assert (service.intake.busy, service.intake.held) == (1, 0)
+            assert (service.request_channel.busy, service.request_channel.held) == (1, 0)
             spin(20)
             return HeartbeatResponse()
 
         async with serving_api({ApiKey.HEARTBEAT: handle}) as service:
             service.send(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
             await asyncio.sleep(0.1)
-            assert service.intake.busy == 0
+            assert service.request_channel.busy == 0
             await service.reader.readexactly(4)
-            assert 40 <= service.intake.busy_ns / 1e6 < 80
+            assert 40 <= service.request_channel.busy_ns / 1e6 < 80
 
     run(test)
 
 
 def test_time_in_threads_is_a_share_of_the_pool() -> None:
     async def test() -> None:
-        intake = Intake(echo, workers=4)
-        intake.hold()
-        intake.hold()
+        request_channel = RequestChannel(echo, workers=4)
+        request_channel.hold()
+        request_channel.hold()
         await asyncio.sleep(0.2)
-        intake.release()
-        intake.release()
+        request_channel.release()
+        request_channel.release()
         await asyncio.sleep(0.1)
-        assert 400 <= intake.held_ns() / 1e6 < 480
-        assert 100 <= intake.share_ns() / 1e6 < 120
+        assert 400 <= request_channel.held_ns() / 1e6 < 480
+        assert 100 <= request_channel.share_ns() / 1e6 < 120
 
     run(test)
 

@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.streams_group_describe import (
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Subtopology as HeardSubtopology
 from ottla.protocol.messages.rpc.streams_group_heartbeat import Topology as HeardTopology
-from tests.unit.broker.handlers.test_guards import GROUP, TOPIC, allowing, guarded, refused
+from tests.unit.broker.authorization.test_guards import GROUP, TOPIC, allowing, guarded, refused
 from tests.unit.coordinators.groups.streams.threads import word_count
 
 READ = (GROUP, "g", Operation.READ)
@@ -26,7 +26,7 @@ def heartbeat() -> StreamsGroupHeartbeatRequest:
     return StreamsGroupHeartbeatRequest(group_id="g", member_id="m", topology=word_count())
 
 
-def test_a_member_may_read_the_group_and_see_all_topics_of_its_topology() -> None:
+def test_a_streams_member_needs_describe_on_all_topics_of_its_topology() -> None:
     seen = [(TOPIC, name, Operation.DESCRIBE) for name in NAMES]
     assert refused(heartbeat(), 0, allowing(*seen)) is GroupAuthorizationFailed
     assert refused(heartbeat(), 0, allowing(READ, *seen[:2])) is TopicAuthorizationFailed
@@ -35,13 +35,13 @@ def test_a_member_may_read_the_group_and_see_all_topics_of_its_topology() -> Non
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "not valid"])
-def test_topics_that_cannot_be_used_are_told_before_rights(name: str) -> None:
+def test_invalid_topic_names_fail_before_authorization(name: str) -> None:
     request = heartbeat()
     request.topology = HeardTopology(subtopologies=[HeardSubtopology(subtopology_id="0", source_topics=[name])])
     assert refused(request, 0, allowing(READ)) is StreamsInvalidTopology
 
 
-def test_groups_are_told_to_who_may_see_their_topics() -> None:
+def test_a_streams_group_with_hidden_topics_is_not_described() -> None:
     def described(name: str) -> DescribedGroup:
         topology = Topology(
             subtopologies=[

@@ -89,7 +89,7 @@ def refused(request: Any, version: int, authorizer: StandardAuthorizer) -> type[
     sorted(key for key in CONTROLLER_ENDPOINTS if BY_KEY[key].listeners is Listeners.CONTROLLER or key is ApiKey.FETCH),
     ids=lambda key: BY_KEY[key].name,
 )
-def test_what_nodes_ask_of_a_controller_needs_the_right_to_act_for_the_cluster(key: ApiKey) -> None:
+def test_requests_between_nodes_need_cluster_action(key: ApiKey) -> None:
     def ask(authorizer: StandardAuthorizer) -> None:
         client = Client("10.0.0.1", "CONTROLLER")
         client.principal = ME
@@ -129,22 +129,22 @@ class TestTransactions:
         both = allowing(write, (TOPIC, "good", Operation.WRITE), (TOPIC, "bad", Operation.WRITE))
         assert guarded(request(), 3, both, "as it was") == "as it was"
 
-    def test_brokers_add_them_for_others(self) -> None:
+    def test_brokers_add_partitions_with_cluster_action(self) -> None:
         assert refused(adding.AddPartitionsToTxnRequest(), 4, allowing()) is ClusterAuthorizationFailed
         guarded(adding.AddPartitionsToTxnRequest(), 4, allowing((CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION)))
 
-    def test_offsets_need_the_group_too(self) -> None:
+    def test_adding_offsets_needs_read_on_the_group(self) -> None:
         request = AddOffsetsToTxnRequest(transactional_id="t", group_id="g")
         write = (TRANSACTION, "t", Operation.WRITE)
         assert refused(request, 4, allowing()) is TransactionalIdAuthorizationFailed
         assert refused(request, 4, allowing(write)) is GroupAuthorizationFailed
         guarded(request, 4, allowing(write, (GROUP, "g", Operation.READ)))
 
-    def test_they_are_ended_by_those_who_may_write_them(self) -> None:
+    def test_ending_a_transaction_needs_write_on_its_id(self) -> None:
         assert refused(EndTxnRequest(transactional_id="t"), 5, allowing()) is TransactionalIdAuthorizationFailed
         guarded(EndTxnRequest(transactional_id="t"), 5, allowing((TRANSACTION, "t", Operation.WRITE)))
 
-    def test_two_phase_commits_need_a_right_of_their_own(self) -> None:
+    def test_two_phase_commit_needs_its_own_operation(self) -> None:
         request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000, enable2_pc=True)
         write = (TRANSACTION, "t", Operation.WRITE)
         assert refused(request, 6, allowing()) is TransactionalIdAuthorizationFailed
@@ -154,11 +154,11 @@ class TestTransactions:
         guarded(request, 6, allowing(write))
 
     @pytest.mark.parametrize("operation", [Operation.ALTER, Operation.CLUSTER_ACTION])
-    def test_markers_are_written_by_brokers_and_admins(self, operation: Operation) -> None:
+    def test_writing_markers_needs_alter_or_cluster_action(self, operation: Operation) -> None:
         assert refused(WriteTxnMarkersRequest(), 1, allowing()) is ClusterAuthorizationFailed
         guarded(WriteTxnMarkersRequest(), 1, allowing((CLUSTER, CLUSTER_NAME, operation)))
 
-    def test_offsets_are_committed_of_topics_that_may_be_read(self) -> None:
+    def test_committing_offsets_needs_read_on_each_topic(self) -> None:
         request = committing.TxnOffsetCommitRequest(
             transactional_id="t",
             group_id="g",
@@ -179,7 +179,7 @@ class TestTransactions:
         (bad,) = answer.topics
         assert (bad.name, bad.partitions[0].partition_index, bad.partitions[0].error_code) == ("bad", 4, 29)
 
-    def test_only_what_may_be_described_is_told(self) -> None:
+    def test_only_describable_transactions_and_topics_are_described(self) -> None:
         request = transactions.DescribeTransactionsRequest(transactional_ids=["mine", "theirs"])
         state = transactions.TransactionState(
             transactional_id="mine", topics=[transactions.TopicData(topic=name) for name in ("good", "bad")]
@@ -197,7 +197,7 @@ class TestTransactions:
             ("theirs", 53),
         ]
 
-    def test_only_those_are_listed_that_may_be_described(self) -> None:
+    def test_only_describable_transactions_are_listed(self) -> None:
         listed = [list_transactions.TransactionState(transactional_id=each) for each in ("mine", "theirs")]
         answer = guarded(
             list_transactions.ListTransactionsRequest(),
@@ -209,7 +209,7 @@ class TestTransactions:
 
 
 class TestGroups:
-    def test_members_may_describe_what_they_subscribe_to(self) -> None:
+    def test_a_member_needs_describe_on_its_subscribed_topics(self) -> None:
         request = ConsumerGroupHeartbeatRequest(group_id="g", subscribed_topic_names=["good", "bad"])
         read = (GROUP, "g", Operation.READ)
         assert refused(request, 1, allowing()) is GroupAuthorizationFailed
@@ -217,7 +217,7 @@ class TestGroups:
         guarded(request, 1, allowing(read, (TOPIC, "good", Operation.DESCRIBE), (TOPIC, "bad", Operation.READ)))
         guarded(ConsumerGroupHeartbeatRequest(group_id="g", subscribed_topic_names=None), 1, allowing(read))
 
-    def test_a_group_is_not_told_of_that_has_hidden_topics(self) -> None:
+    def test_a_group_with_hidden_topics_is_not_described(self) -> None:
         def group(name: str, topic: str) -> describing.DescribedGroup:
             parts = describing.Assignment(topic_partitions=[describing.TopicPartitions(topic_name=topic)])
             return describing.DescribedGroup(group_id=name, members=[describing.Member(assignment=parts)])
@@ -237,7 +237,7 @@ class TestGroups:
         told = [(each.group_id, each.error_code, len(each.members)) for each in answer.groups]
         assert told == [("open", 0, 1), ("half", 29, 0), ("closed", 30, 0)]
 
-    def test_who_may_describe_the_cluster_sees_all_groups(self) -> None:
+    def test_describe_on_the_cluster_shows_all_groups(self) -> None:
         def ask(authorizer: StandardAuthorizer) -> list[str]:
             listed = [list_groups.ListedGroup(group_id=each) for each in ("mine", "theirs")]
             answer = guarded(
@@ -249,7 +249,7 @@ class TestGroups:
         assert ask(allowing((GROUP, "mine", Operation.READ))) == ["mine"]
 
     @pytest.mark.parametrize("version", [2, 7])
-    def test_of_all_offsets_of_one_group_those_are_told_that_may_be_seen(self, version: int) -> None:
+    def test_a_fetch_of_all_offsets_of_a_group_shows_describable_topics(self, version: int) -> None:
         topics = [fetching.OffsetFetchResponseTopic(name=name) for name in ("good", "bad")]
         answer = guarded(
             fetching.OffsetFetchRequest(group_id="g", topics=None),
@@ -259,7 +259,7 @@ class TestGroups:
         )
         assert [topic.name for topic in answer.topics] == ["good"]
 
-    def test_of_all_offsets_of_many_groups_as_well(self) -> None:
+    def test_a_fetch_of_all_offsets_of_many_groups_shows_describable_topics(self) -> None:
         def told(group: str) -> fetching.OffsetFetchResponseGroup:
             topics = [fetching.OffsetFetchResponseTopics(name=name) for name in ("good", "bad")]
             return fetching.OffsetFetchResponseGroup(group_id=group, topics=topics)
