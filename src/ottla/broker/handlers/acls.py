@@ -1,9 +1,8 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): the rules that the authorizer goes by.
+"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): the rules of the authorizer.
 
-Rules are kept in the cluster's metadata, so that the controller adds and removes them; they are told from the image. An
-authorizer that is a plug-in keeps its rules itself: it is asked for them, and told by the active controller to change
-them. A node that has no authorizer has no rules to speak of. A request that names what no rule can have ends the
-connection, as a request that cannot be read does.
+ACLs are in the cluster's metadata: the controller adds and removes them, and every node describes them from its image.
+An authorizer plug-in may keep its ACLs itself; the active controller passes changes on to it. A node without an
+authorizer has no ACLs. A filter or ACL with an unknown kind closes the connection, as a malformed request does.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -36,27 +35,27 @@ from ottla.protocol.messages.rpc.describe_acls import (
     DescribeAclsResponse,
 )
 
-_MESSAGE: Final = "No Authorizer is configured."
+_NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 
 def create_acls_failed(request: CreateAclsRequest, version: int, error: ApiError) -> CreateAclsResponse:
-    """The error for each rule."""
-    told = AclCreationResult(error_code=error.code, error_message=error.message)
-    return CreateAclsResponse(results=[told] * len(request.creations))
+    """Return the error for each ACL."""
+    result = AclCreationResult(error_code=error.code, error_message=error.message)
+    return CreateAclsResponse(results=[result] * len(request.creations))
 
 
 def delete_acls_failed(request: DeleteAclsRequest, version: int, error: ApiError) -> DeleteAclsResponse:
-    """The error for each filter."""
-    told = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
-    return DeleteAclsResponse(filter_results=[told] * len(request.filters))
+    """Return the error for each filter."""
+    result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 
 
 @endpoint(ApiKey.DESCRIBE_ACLS, on=BOTH, guard=of_cluster(Operation.DESCRIBE))
 def describe_acls(
     call: Call[Any], request: DescribeAclsRequest
 ) -> DescribeAclsResponse | Coroutine[Any, Any, DescribeAclsResponse]:
-    """Tell the rules that a filter means, by resource."""
-    _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    """Return the ACLs that match a filter, by resource."""
+    _check_kinds(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     authorizer: Authorizer | None = call.node.authorizer
     if authorizer is None:
         raise SecurityDisabled("No Authorizer is configured on the broker")
@@ -94,50 +93,54 @@ def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:
 
 def _resource_of(resources: dict[tuple[int, str, int], DescribeAclsResource], acl: Acl) -> DescribeAclsResource:
     key = (acl.resource_type, acl.resource_name, acl.pattern_type)
-    found = resources.get(key)
-    if found is None:
-        found = resources[key] = DescribeAclsResource(
+    resource = resources.get(key)
+    if resource is None:
+        resource = resources[key] = DescribeAclsResource(
             resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type
         )
-    return found
+    return resource
 
 
 @endpoint(ApiKey.CREATE_ACLS, on=BOTH, failed=create_acls_failed, guard=of_cluster(Operation.ALTER))
 async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAclsResponse:
-    """Have the controller add rules; one that cannot be spoils only its own answer."""
-    for each in request.creations:
-        _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    """Let the controller add ACLs. An invalid ACL fails alone."""
+    for creation in request.creations:
+        _check_kinds(
+            creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
+        )
     if call.node.authorizer is None:
-        raise SecurityDisabled(_MESSAGE)
-    wrong = [_what_is_wrong(each) for each in request.creations]
-    good = [each for each, why in zip(request.creations, wrong, strict=True) if why is None]
-    decided: Any = await call.node.decide(call, CreateAclsRequest(creations=good)) if good else CreateAclsResponse()
+        raise SecurityDisabled(_NO_AUTHORIZER)
+    problems = [_problem_of(creation) for creation in request.creations]
+    valid = [creation for creation, problem in zip(request.creations, problems, strict=True) if problem is None]
+    decided: Any = await call.node.decide(call, CreateAclsRequest(creations=valid)) if valid else CreateAclsResponse()
     results = iter(decided.results)
     return CreateAclsResponse(
         results=[
-            next(results) if why is None else AclCreationResult(error_code=InvalidRequest.code, error_message=why)
-            for why in wrong
+            next(results)
+            if problem is None
+            else AclCreationResult(error_code=InvalidRequest.code, error_message=problem)
+            for problem in problems
         ]
     )
 
 
 @endpoint(ApiKey.DELETE_ACLS, on=BOTH, failed=delete_acls_failed, guard=of_cluster(Operation.ALTER))
 async def delete_acls(call: Call[Any], request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Have the controller remove rules."""
-    for each in request.filters:
-        _check(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    """Let the controller remove ACLs."""
+    for wanted in request.filters:
+        _check_kinds(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
     if call.node.authorizer is None:
-        raise SecurityDisabled(_MESSAGE)
+        raise SecurityDisabled(_NO_AUTHORIZER)
     decided: DeleteAclsResponse = await call.node.decide(call, request)
     return decided
 
 
-def _what_is_wrong(creation: AclCreation) -> str | None:
+def _problem_of(creation: AclCreation) -> str | None:
     if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     return "Invalid empty resource name" if not creation.resource_name else None
 
 
-def _check(*codes: int) -> None:
+def _check_kinds(*codes: int) -> None:
     if UNKNOWN in codes:
-        raise CloseConnection("it asked for rules of an unknown kind")
+        raise CloseConnection("it sent an ACL or a filter of ACLs with an unknown kind")

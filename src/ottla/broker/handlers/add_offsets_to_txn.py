@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (key 25): the offsets of a group become part of a transaction.
+"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction.
 
-What joins is the partition of `__consumer_offsets` that keeps the group. v2 fenced producers hear PRODUCER_FENCED.
+The transaction gets the partition of `__consumer_offsets` that stores the group. v2 answers PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.add_offsets_to_txn import AddOffsetsToTxnReques
 def add_offsets_to_txn_failed(
     request: AddOffsetsToTxnRequest, version: int, error: ApiError
 ) -> AddOffsetsToTxnResponse:
-    """The error alone."""
+    """Return the error alone."""
     return AddOffsetsToTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 
@@ -51,7 +51,7 @@ def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) 
 
 
 def group_partition(node: BrokerNode, group_id: str) -> int:
-    """The partition that keeps a group, also before there is one."""
+    """Return the partition that stores a group, even if the topic does not exist yet."""
     number = node.groups.partition_of(group_id)
     if number is None:
         number = partition_for(group_id, int(node.setting("offsets.topic.num.partitions")))

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): add partitions to a transaction, or check that they are in it.
 
-Up to v3 producers ask, about one transaction. From v4 on brokers do, about many, and may only want a check (KIP-890).
-A producer that was fenced hears PRODUCER_FENCED from v2 on. Where one partition is not known, none is added.
+Up to v3 a producer sends the request, for one transaction. From v4 on a broker sends it, for many transactions, and may
+only verify (KIP-890). From v2 on a fenced producer gets PRODUCER_FENCED. If a partition is unknown, none is added.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
 )
 from ottla.storage.state_machine.decision import Decision
 
-_FIRST_OF_BROKERS: Final = 4
+_FIRST_FROM_BROKERS: Final = 4
 _INTERNAL: Final = frozenset({GROUPS_TOPIC, TOPIC, "__share_group_state"})
 Result = AddPartitionsToTxnResult
 ErrorOf = Callable[[TopicPartition], ApiError | None]
@@ -47,8 +47,8 @@ ErrorOf = Callable[[TopicPartition], ApiError | None]
 def add_partitions_to_txn_failed(
     request: AddPartitionsToTxnRequest, version: int, error: ApiError
 ) -> AddPartitionsToTxnResponse:
-    """The error for each partition; for brokers, for the request."""
-    if version >= _FIRST_OF_BROKERS:
+    """Return the error for each partition, or from v4 on for the request."""
+    if version >= _FIRST_FROM_BROKERS:
         return AddPartitionsToTxnResponse(error_code=error.code)
     (only,) = _transactions(request, version)
     return _response([_result(only, lambda _: error, version)], version)
@@ -68,7 +68,7 @@ def add_partitions_to_txn(call: Call[BrokerNode], request: AddPartitionsToTxnReq
 
 
 def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
-    if version >= _FIRST_OF_BROKERS:
+    if version >= _FIRST_FROM_BROKERS:
         return request.transactions
     return [
         AddPartitionsToTxnTransaction(
@@ -85,9 +85,9 @@ def _handle(
 ) -> None:
     version = call.version
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    wrong = _wrong_partitions(call, partitions)
-    if wrong:
-        result = _result(transaction, lambda where: wrong.get(where) or OperationNotAttempted(), version)
+    errors = _partition_errors(call, partitions)
+    if errors:
+        result = _result(transaction, lambda partition: errors.get(partition) or OperationNotAttempted(), version)
         gathering.take(number, result)
         return
     part = gathering.part(number, lambda error: _result(transaction, lambda _: error, version))
@@ -96,8 +96,8 @@ def _handle(
         transactional_id = transaction.transactional_id
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
         if transaction.verify_only:
-            found = verify(state, transactional_id, producer_id, epoch, partitions)
-            return Decision((), _result(transaction, found.get, version))
+            verified = verify(state, transactional_id, producer_id, epoch, partitions)
+            return Decision((), _result(transaction, verified.get, version))
         return add(
             state,
             call.node.transactions.context(),
@@ -105,7 +105,7 @@ def _handle(
             producer_id,
             epoch,
             partitions,
-            client_version=EPOCH_BUMPING if version >= _FIRST_OF_BROKERS else 0,
+            client_version=EPOCH_BUMPING if version >= _FIRST_FROM_BROKERS else 0,
             reply=_result(transaction, lambda _: None, version),
         )
 
@@ -117,15 +117,15 @@ def _handle(
         part.fail(error)
 
 
-def _wrong_partitions(call: Call[BrokerNode], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
-    """What a transaction cannot have: unknown partitions, and for producers those of internal topics."""
-    wrong: dict[TopicPartition, ApiError] = {}
+def _partition_errors(call: Call[BrokerNode], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
+    """Return the errors of unknown partitions and, if a producer sent the request, of internal topics."""
+    errors: dict[TopicPartition, ApiError] = {}
     for where in partitions:
-        if call.version < _FIRST_OF_BROKERS and where.topic in _INTERNAL:
-            wrong[where] = TopicAuthorizationFailed(f"{where.topic} is internal")
+        if call.version < _FIRST_FROM_BROKERS and where.topic in _INTERNAL:
+            errors[where] = TopicAuthorizationFailed(f"{where.topic} is internal")
         elif call.node.image.partition(where.topic, where.partition) is None:
-            wrong[where] = UnknownTopicOrPartition(f"there is no partition {where.topic}-{where.partition}")
-    return wrong
+            errors[where] = UnknownTopicOrPartition(f"there is no partition {where.topic}-{where.partition}")
+    return errors
 
 
 def _result(transaction: AddPartitionsToTxnTransaction, error_of: ErrorOf, version: int) -> Result:
@@ -151,6 +151,6 @@ def _result(transaction: AddPartitionsToTxnTransaction, error_of: ErrorOf, versi
 
 
 def _response(results: Sequence[Result], version: int) -> AddPartitionsToTxnResponse:
-    if version >= _FIRST_OF_BROKERS:
+    if version >= _FIRST_FROM_BROKERS:
         return AddPartitionsToTxnResponse(results_by_transaction=list(results))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)

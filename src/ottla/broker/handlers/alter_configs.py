@@ -1,7 +1,7 @@
-"""AlterConfigs and IncrementalAlterConfigs (keys 33 and 44): settings are changed while the cluster runs.
+"""AlterConfigs and IncrementalAlterConfigs (keys 33 and 44): change settings while the cluster runs.
 
-A broker does itself what only it can: levels of its loggers, and whether it could run with its new settings. All else
-is decided by the controller. The answer is put together from both, in the order of the request.
+A broker changes the levels of its own loggers, and checks whether it could run with its new settings. The controller
+decides on everything else. The answer combines both, in the order of the request.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ def alter_configs_failed(
 async def incremental_alter_configs(
     call: Call[BrokerNode], request: incremental.IncrementalAlterConfigsRequest
 ) -> incremental.IncrementalAlterConfigsResponse:
-    """Set, delete, append or subtract, setting by setting."""
+    """Set, delete, append to or subtract from single settings."""
 
     def prepare(resource: incremental.AlterConfigsResource) -> bool:
-        missing = [
-            each.name for each in resource.configs if each.config_operation != Operation.DELETE and each.value is None
+        without_value = [
+            config.name
+            for config in resource.configs
+            if config.config_operation != Operation.DELETE and config.value is None
         ]
-        _check_names([each.name for each in resource.configs], missing)
+        _check_names([config.name for config in resource.configs], without_value)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             broker_loggers.alter_levels(
                 call.node.node_id, resource.resource_name, resource.configs, validate_only=request.validate_only
@@ -69,7 +71,7 @@ async def incremental_alter_configs(
             call.node.levels_changed()
             return True
         if resource.resource_type == ResourceType.BROKER:
-            _check_broker(call.node, resource.resource_name, lambda: _altered(call.node, resource))
+            _check_broker(call.node, resource.resource_name, lambda: _settings_after(call.node, resource))
         elif resource.resource_type not in _KEPT_BY_CONTROLLER:
             raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
         return False
@@ -114,7 +116,7 @@ async def incremental_alter_configs_on_controller(
                 call.node.node_id, resource.resource_name, resource.configs, validate_only=request.validate_only
             )
             call.node.levels_changed()
-        except ApiError as raised:  # one bad resource spoils only its own answer
+        except ApiError as raised:  # an invalid resource fails alone
             error = raised
         responses.append(_resource_response(incremental.AlterConfigsResourceResponse, resource, error))
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
@@ -122,14 +124,14 @@ async def incremental_alter_configs_on_controller(
 
 @endpoint(ApiKey.ALTER_CONFIGS, failed=alter_configs_failed, guard=guard_alter_configs)
 async def alter_configs(call: Call[BrokerNode], request: legacy.AlterConfigsRequest) -> legacy.AlterConfigsResponse:
-    """Replace all settings of resources."""
+    """Replace all settings of each resource."""
 
     def prepare(resource: legacy.AlterConfigsResource) -> bool:
-        missing = [each.name for each in resource.configs if each.value is None]
-        _check_names([each.name for each in resource.configs], missing)
+        without_value = [config.name for config in resource.configs if config.value is None]
+        _check_names([config.name for config in resource.configs], without_value)
         if resource.resource_type == ResourceType.BROKER:
-            given = {each.name: each.value for each in resource.configs if each.value is not None}
-            _check_broker(call.node, resource.resource_name, lambda: given)
+            settings = {config.name: config.value for config in resource.configs if config.value is not None}
+            _check_broker(call.node, resource.resource_name, lambda: settings)
         elif resource.resource_type not in _KEPT_BY_CONTROLLER:
             raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
         return False
@@ -140,10 +142,10 @@ async def alter_configs(call: Call[BrokerNode], request: legacy.AlterConfigsRequ
 
 
 async def _alter(
-    call: Call[BrokerNode], request: Any, prepare: Callable[[Any], bool], answer: Callable[..., Any]
+    call: Call[BrokerNode], request: Any, prepare: Callable[[Any], bool], make_response: Callable[..., Any]
 ) -> list[Any]:
-    """Prepare each resource, which may be all there is to do, and let the controller decide on the rest."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    """Prepare each resource, and let the controller decide on those that `prepare` did not complete."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     done: dict[int, ApiError | None] = {}
     for number, resource in enumerate(request.resources):
         try:
@@ -151,50 +153,50 @@ async def _alter(
                 raise InvalidRequest("Each resource must appear at most once.")
             if prepare(resource):
                 done[number] = None
-        except ApiError as error:  # one bad resource spoils only its own answer
+        except ApiError as error:  # an invalid resource fails alone
             done[number] = error
-    rest = [each for number, each in enumerate(request.resources) if number not in done]
+    rest = [resource for number, resource in enumerate(request.resources) if number not in done]
     decided: dict[tuple[int, str], Any] = {}
     if rest:
         response = await call.node.decide(call, type(request)(resources=rest, validate_only=request.validate_only))
-        decided = {(each.resource_type, each.resource_name): each for each in response.responses}
+        decided = {(answer.resource_type, answer.resource_name): answer for answer in response.responses}
     return [
-        _resource_response(answer, resource, done[number])
+        _resource_response(make_response, resource, done[number])
         if number in done
         else decided.get((resource.resource_type, resource.resource_name))
-        or _resource_response(answer, resource, UnknownServerError())
+        or _resource_response(make_response, resource, UnknownServerError())
         for number, resource in enumerate(request.resources)
     ]
 
 
-def _check_names(names: Sequence[str], missing: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], without_value: Sequence[str]) -> None:
     if len({*names}) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
-    if missing:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(missing)}")
+    if without_value:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(without_value)}")
 
 
 def _check_broker(node: BrokerNode, name: str, settings: Callable[[], dict[str, str]]) -> None:
-    """Raise unless this broker, which is meant or one of all, could run with what is set on it."""
+    """Raise InvalidRequest if the settings are another broker's, or if this broker could not run with them."""
     if name and broker_loggers.parse_node_id(name) != node.node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {node.node_id}, but received {name}")
     node.check_broker_settings(name, settings())
 
 
-def _altered(node: BrokerNode, resource: incremental.AlterConfigsResource) -> dict[str, str]:
-    """What would be set on a broker, or on all, after an alteration."""
+def _settings_after(node: BrokerNode, resource: incremental.AlterConfigsResource) -> dict[str, str]:
+    """Return the settings of a broker, or of all brokers, after an alteration."""
     settings = drop_invalid_settings(node.image.config(ResourceType.BROKER, resource.resource_name))
-    for each in resource.configs:
+    for config in resource.configs:
         try:
-            operation = Operation(each.config_operation)
+            operation = Operation(config.config_operation)
         except ValueError:
-            raise InvalidRequest(f"Unknown operations type {each.config_operation}") from None
+            raise InvalidRequest(f"Unknown operations type {config.config_operation}") from None
         if operation is Operation.DELETE:
-            settings.pop(each.name, None)
+            settings.pop(config.name, None)
         elif operation is Operation.SET:
-            settings[each.name] = each.value or ""
+            settings[config.name] = config.value or ""
         else:
-            settings[each.name] = _changed_list(each.name, settings.get(each.name), operation, each.value or "")
+            settings[config.name] = _changed_list(config.name, settings.get(config.name), operation, config.value or "")
     return settings
 
 
@@ -205,14 +207,14 @@ def _changed_list(name: str, current: str | None, operation: Operation, value: s
     if setting.type is not SettingType.LIST:
         raise InvalidConfig(f"Config value {operation.name.lower()} is not allowed for config key: {name}")
     items = [item for item in (setting.default or "" if current is None else current).split(",") if item]
-    named = value.split(",")
+    changed = value.split(",")
     if operation is Operation.APPEND:
-        return ",".join([*items, *(item for item in named if item not in items)])
-    return ",".join(item for item in items if item not in named)
+        return ",".join([*items, *(item for item in changed if item not in items)])
+    return ",".join(item for item in items if item not in changed)
 
 
-def _resource_response(answer: Callable[..., Any], resource: Any, error: ApiError | None) -> Any:
-    return answer(
+def _resource_response(make_response: Callable[..., Any], resource: Any, error: ApiError | None) -> Any:
+    return make_response(
         error_code=0 if error is None else error.code,
         error_message=None if error is None else error.message,
         resource_type=resource.resource_type,

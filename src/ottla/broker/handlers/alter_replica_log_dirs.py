@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (key 34): move replicas of this broker to other log directories of it (KIP-113).
+"""AlterReplicaLogDirs (key 34): move replicas of this broker between its log directories (KIP-113).
 
-The answer comes when the moves have begun; how far they are is told by DescribeLogDirs.
+The answer is sent when the moves have begun. DescribeLogDirs shows their progress.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _FUTURE_SUFFIX: Final = len(".") + 32 + len("-future")
 def alter_replica_log_dirs_failed(
     request: AlterReplicaLogDirsRequest, version: int, error: ApiError
 ) -> AlterReplicaLogDirsResponse:
-    """The error for each partition."""
-    return _response(dict.fromkeys(_wanted(request), error.code))
+    """Return the error for each partition."""
+    return _response(dict.fromkeys(_requested_paths(request), error.code))
 
 
 @endpoint(ApiKey.ALTER_REPLICA_LOG_DIRS, failed=alter_replica_log_dirs_failed, guard=of_cluster(Operation.ALTER))
 def alter_replica_log_dirs(call: Call[BrokerNode], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Begin to move each replica."""
-    return _response({name: _move(call.node, *name, path) for name, path in _wanted(request).items()})
+    return _response({name: _move(call.node, *name, path) for name, path in _requested_paths(request).items()})
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
-    """Where each partition is to be; for one that is named twice the last counts."""
+def _requested_paths(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
+    """Return the requested directory of each partition. If a partition is named twice, the last one counts."""
     return {
         (topic.name, index): directory.path
         for directory in request.dirs
@@ -62,7 +62,7 @@ def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
 def _move(node: BrokerNode, topic: str, index: int, path: str) -> int:
     try:
         if len(f"{topic}-{index}") + _FUTURE_SUFFIX > _MAX_FILE_NAME:
-            raise InvalidTopic(f"{topic} is too long a name to be moved")
+            raise InvalidTopic(f"the name of topic {topic} is too long for the directory of a move")
         directory = _directory(node, path)
         if directory.failure is not None:
             raise StorageFailed(f"{path} is offline: {directory.failure}")

@@ -1,7 +1,6 @@
-"""The loggers of a node as a resource with settings: their levels, by Kafka's names (KIP-412). They last until the
-node ends.
+"""The log levels of a node as settings, by Kafka's names (KIP-412). A change lasts until the node stops.
 
-`root` is the logger above all; the others are those of this program's modules and of the libraries it uses.
+`root` is Python's root logger. The other loggers belong to Ottla's modules and to the libraries that it uses.
 """
 
 import logging
@@ -14,7 +13,7 @@ from ottla.protocol.errors import InvalidConfig, InvalidRequest
 
 ROOT: Final = "root"
 TRACE: Final = 5
-"""Python knows nothing below DEBUG."""
+"""Python has no level below DEBUG."""
 LEVELS: Final = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
@@ -28,7 +27,7 @@ _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 
 
 class Alteration(Protocol):
-    """What is to be done to one logger."""
+    """A change of one logger."""
 
     name: str
     config_operation: int
@@ -36,24 +35,25 @@ class Alteration(Protocol):
 
 
 def levels() -> dict[str, str]:
-    """Every logger with the level in force."""
-    return {name: _shown(_logger(name).getEffectiveLevel()) for name in (ROOT, *logging.root.manager.loggerDict)}
+    """Return the effective level of every logger."""
+    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (ROOT, *logging.root.manager.loggerDict)}
 
 
 def alter_levels(node_id: int, resource: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-    """Set levels, or let loggers have the level of those above them again; raises before anything is changed."""
+    """Set levels, or let loggers inherit them again. Raises before it changes anything."""
     if parse_node_id(resource) != node_id:
         raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {resource}")
-    for each in alterations:
-        _check(each)
+    for alteration in alterations:
+        _check(alteration)
     if validate_only:
         return
-    for each in alterations:
-        _logger(each.name).setLevel(logging.NOTSET if each.value is None else LEVELS[each.value])
+    for alteration in alterations:
+        level = logging.NOTSET if alteration.value is None else LEVELS[alteration.value]
+        _logger(alteration.name).setLevel(level)
 
 
 def parse_node_id(resource: str) -> int:
-    """The node that a resource is named after."""
+    """Return the id of the node that a resource names."""
     if not _integer(resource):
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource}")
     return int(resource)
@@ -81,9 +81,9 @@ def _check(alteration: Alteration) -> None:
 
 
 def _logger(name: str) -> logging.Logger:
-    """Also that of a package which does not log itself: its level is that of what is in it."""
+    """Return a logger, also for a package whose modules log but which does not log itself."""
     return logging.root if name == ROOT else logging.getLogger(name)
 
 
-def _shown(level: int) -> str:
+def _level_name(level: int) -> str:
     return next((name for name, least in reversed(LEVELS.items()) if level >= least), "TRACE")

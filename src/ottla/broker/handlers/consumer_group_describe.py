@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69): consumer groups with their members, and what these have and should have (KIP-848).
+"""ConsumerGroupDescribe (key 69): consumer groups, and their members' current and target assignments (KIP-848).
 
-v1 tells members of the classic protocol from others (KIP-1099).
+v1 shows which members use the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ottla.protocol.messages.rpc.consumer_group_describe import DescribedGroup
 
 @describes_groups(ApiKey.CONSUMER_GROUP_DESCRIBE, DescribedGroup, guard=guard_consumer_group_describe)
 def consumer_group_describe(call: Call[BrokerNode]) -> Describe:
+    """Describe consumer groups."""
     if not has_consumer_groups(call.node):
         raise UnsupportedVersion
     context = context_of(call)

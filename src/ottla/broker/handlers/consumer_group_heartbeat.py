@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (key 68): a member of a consumer group comes, stays or goes, and gets partitions (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): a member joins, stays in or leaves a consumer group, and gets partitions (KIP-848).
 
-v1 subscriptions by regular expression; the member makes its own id (KIP-1082).
+v1 subscribes by regular expression, and the member generates its own id (KIP-1082).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FIRST_WITH_CONSUMER_GROUPS: Final = 1
 
 
 def has_consumer_groups(node: BrokerNode) -> bool:
-    """Whether there are consumer groups: by the cluster's features, and by this broker's settings."""
-    is_known = node.image.features.level(GROUP_VERSION) >= _FIRST_WITH_CONSUMER_GROUPS
-    return is_known and "consumer" in node.setting("group.coordinator.rebalance.protocols")
+    """Return whether the cluster's features and this broker's settings enable consumer groups."""
+    is_supported = node.image.features.level(GROUP_VERSION) >= _FIRST_WITH_CONSUMER_GROUPS
+    return is_supported and "consumer" in node.setting("group.coordinator.rebalance.protocols")
 
 
 @endpoint(ApiKey.CONSUMER_GROUP_HEARTBEAT, guard=guard_group_heartbeat)

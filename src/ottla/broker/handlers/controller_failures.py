@@ -1,6 +1,6 @@
-"""How the answers of the controller's APIs look when a request fails as a whole: the error for each item it names.
+"""Responses of the controller's APIs to requests that fail as a whole: the error for each item of the request.
 
-Written for those APIs whose answers have no error of their own, or have one for each item beside it.
+Only APIs whose response has no error code at its top, or an error for each item besides, need a function here.
 """
 
 from ottla.protocol.errors import ApiError, InvalidRequest, TopicDeletionDisabled
@@ -39,13 +39,13 @@ def create_topics_failed(request: CreateTopicsRequest, version: int, error: ApiE
 
 def delete_topics_failed(request: DeleteTopicsRequest, version: int, error: ApiError) -> DeleteTopicsResponse:
     if isinstance(error, TopicDeletionDisabled) and version < 3:
-        error = InvalidRequest("Topic deletion is disabled.")  # these clients do not know the other
-    asked = [(topic.name, topic.topic_id) for topic in request.topics]
-    asked += [(name, ZERO_UUID) for name in request.topic_names]
+        error = InvalidRequest("Topic deletion is disabled.")  # older clients do not know the other error
+    topics = [(topic.name, topic.topic_id) for topic in request.topics]
+    topics += [(name, ZERO_UUID) for name in request.topic_names]
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
-            for name, topic_id in asked
+            for name, topic_id in topics
         ]
     )
 
@@ -88,9 +88,9 @@ def alter_reassignments_failed(
                 name=topic.name,
                 partitions=[
                     reassign.ReassignablePartitionResponse(
-                        partition_index=each.partition_index, error_code=error.code, error_message=error.message
+                        partition_index=partition.partition_index, error_code=error.code, error_message=error.message
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -130,7 +130,7 @@ def alter_client_quotas_failed(
 def alter_scram_failed(
     request: AlterUserScramCredentialsRequest, version: int, error: ApiError
 ) -> AlterUserScramCredentialsResponse:
-    users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+    users = {deletion.name for deletion in request.deletions} | {change.name for change in request.upsertions}
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)

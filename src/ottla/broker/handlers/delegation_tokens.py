@@ -1,7 +1,7 @@
-"""CreateDelegationToken to DescribeDelegationToken (keys 38 to 41): tokens with which others act for a user (KIP-48).
+"""CreateDelegationToken to DescribeDelegationToken (keys 38 to 41): tokens that authenticate as their owner (KIP-48).
 
-They are for clients that proved who they are, and not with a token. A broker looks at who asks and hands on what the
-controller decides; it tells of tokens itself, to those whom they concern and to those who may see them.
+Only clients that authenticated without a token may use these APIs. A broker checks the client and forwards changes to
+the controller. It describes tokens itself, to their owners and renewers and to clients that may describe them.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from ottla.security.delegation_tokens import USER, token_hmac
 from ottla.security.principal_mapping import ANONYMOUS
 
 _NO_TIME: Final = -1
-"""Of a token that was refused; one that could not be decided on has 0."""
+"""The timestamp of a refused token. A token on which the controller could not decide has 0."""
 
 
-def has_own_proof(call: Call[Any]) -> bool:
-    """Whether a client proved who it is, and not with a token."""
+def _is_authenticated_without_token(call: Call[Any]) -> bool:
+    """Return whether a client authenticated, and not with a token."""
     return call.client.principal != ANONYMOUS and not call.client.has_token
 
 
 def create_token_failed(
     request: CreateDelegationTokenRequest, version: int, error: ApiError
 ) -> CreateDelegationTokenResponse:
-    """An answer about nobody's token."""
+    """Return the error, with the anonymous user as the owner."""
     return _refusal(error, ANONYMOUS, ANONYMOUS, _NO_TIME)
 
 
@@ -78,17 +78,17 @@ def expire_token_failed(
 def describe_delegation_token(
     call: Call[BrokerNode], request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Tell of tokens, and of what they are proved with."""
-    if not has_own_proof(call):
+    """Describe tokens with their HMACs."""
+    if not _is_authenticated_without_token(call):
         raise DelegationTokenRequestNotAllowed
     secret = call.node.setting("delegation.token.secret.key")
     if not isinstance(secret, Password):
         raise DelegationTokenAuthDisabled
-    found = [token for _, token in sorted(call.node.image.tokens.items())]
+    tokens = [token for _, token in sorted(call.node.image.tokens.items())]
     if request.owners is not None:
-        asked = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
-        found = [token for token in found if any(map(token.concerns, asked))]
-    return DescribeDelegationTokenResponse(tokens=[_described(token, secret.value) for token in _visible(call, found)])
+        owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
+        tokens = [token for token in tokens if any(map(token.concerns, owners))]
+    return DescribeDelegationTokenResponse(tokens=[_described(token, secret.value) for token in _visible(call, tokens)])
 
 
 def _visible(call: Call[Any], tokens: list[DelegationToken]) -> list[DelegationToken]:
@@ -127,14 +127,14 @@ def _may_have_tokens(call: Call[Any]) -> bool:
 
     A broker that forwards a request has checked that its client is authenticated.
     """
-    return not call.client.has_token if isinstance(call.exchange, Enclosed) else has_own_proof(call)
+    return not call.client.has_token if isinstance(call.exchange, Enclosed) else _is_authenticated_without_token(call)
 
 
 @endpoint(ApiKey.CREATE_DELEGATION_TOKEN, on=BOTH, failed=create_token_failed)
 async def create_delegation_token(
     call: Call[Any], request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Let the active controller create a token. Every response names the owner, also that to a refused request."""
+    """Let the active controller create a token. A response with an error names the owner, too."""
     requester = call.client.principal
     owner = _owner(call.client, request)
     try:
@@ -182,7 +182,7 @@ def _owner(client: Client, request: CreateDelegationTokenRequest) -> str:
     if not request.owner_principal_name:
         return client.principal
     if request.owner_principal_type is None:
-        raise UnknownServerError("an owner has a type")
+        raise UnknownServerError("an owner must have a principal type")
     return f"{request.owner_principal_type}:{request.owner_principal_name}"
 
 

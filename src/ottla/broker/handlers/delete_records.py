@@ -1,7 +1,7 @@
-"""DeleteRecords (key 21): let logs begin later, and answer when those of all replicas do.
+"""DeleteRecords (key 21): raise log start offsets, and answer when those of all replicas have risen.
 
-Until then a partition's answer is a timeout, which is what the client gets if the wait is over first. Records of
-internal topics, and of topics that are only compacted, are not for clients to delete.
+A partition whose replicas do not follow before the timeout is answered with REQUEST_TIMED_OUT. Records of internal
+topics, and of topics that are compacted only, cannot be deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_LOW_WATERMARK: Final = -1
 
 
 def delete_records_failed(request: DeleteRecordsRequest, version: int, error: ApiError) -> DeleteRecordsResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -50,13 +50,13 @@ def delete_records_failed(request: DeleteRecordsRequest, version: int, error: Ap
 
 @endpoint(ApiKey.DELETE_RECORDS, failed=delete_records_failed, guard=guard_delete_records)
 def delete_records(call: Call[BrokerNode], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Later:
-    """Delete up to each offset; of a partition that is named twice the last counts."""
-    wanted: dict[str, dict[int, int]] = {}
+    """Delete records below each offset. If a partition is named twice, the last offset counts."""
+    offsets_by_topic: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        offsets = wanted.setdefault(topic.name, {})
+        offsets = offsets_by_topic.setdefault(topic.name, {})
         offsets.update({part.partition_index: part.offset for part in topic.partitions})
     response, waiting = DeleteRecordsResponse(), []
-    for name, offsets in wanted.items():
+    for name, offsets in offsets_by_topic.items():
         answers = []
         for index, offset in offsets.items():
             try:
@@ -86,12 +86,12 @@ def _delete(node: BrokerNode, topic: str, index: int, offset: int) -> _Pending:
     partition.check_leader()
     settings = partition.log.settings
     if settings.compact and not settings.delete:
-        raise PolicyViolation(f"records of {topic}-{index} are only compacted, not deleted")
+        raise PolicyViolation(f"records of {topic}-{index} cannot be deleted: its cleanup.policy is compact only")
     return _Pending(node, partition, partition.delete_records(offset))
 
 
 class _Pending:
-    """A partition whose replicas may not have followed yet."""
+    """A deletion in one partition, whose replicas may not have followed yet."""
 
     __slots__ = ("_node", "_offset", "answer", "partition")
 
@@ -106,7 +106,7 @@ class _Pending:
         )
 
     def settle(self) -> bool:
-        """Whether the answer is decided by now."""
+        """Set the answer and return True, unless replicas still have to follow."""
         partition, answer = self.partition, self.answer
         if not partition.is_leader:
             answer.error_code = self._node.partitions.why_not_led(partition).code
@@ -120,7 +120,7 @@ class _Pending:
 
 
 class _Waiting(Operation):
-    """A deletion that not all replicas have followed."""
+    """A request that waits until all replicas have followed."""
 
     kind = "DeleteRecords"
 

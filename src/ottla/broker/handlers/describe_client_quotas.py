@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48): the quotas of users, client ids and addresses that match a filter.
 
-A filter has a component for each kind of name that a quota must be for. A strict one finds quotas for these kinds
-only; otherwise those for others besides are found too.
+A filter has a component for each entity type that a quota must have. A strict filter excludes quotas with further
+entity types.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from ottla.protocol.messages.rpc.describe_client_quotas import (
 
 
 class Match(IntEnum):
-    """How a component is compared with an entity's name."""
+    """How a component matches an entity's name."""
 
     EXACT = 0
     DEFAULT = 1
@@ -41,7 +41,7 @@ _MATCHES: Final = frozenset(Match)
 def describe_client_quotas_failed(
     request: DescribeClientQuotasRequest, version: int, error: ApiError
 ) -> DescribeClientQuotasResponse:
-    """No entries at all, which is not the same as none found."""
+    """Return null entries, which differ from an empty list."""
     return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
 
 
@@ -51,8 +51,8 @@ def describe_client_quotas_failed(
 def describe_client_quotas(
     call: Call[BrokerNode], request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Find quotas in the image."""
-    wanted = _components(request.components)
+    """Find the quotas in the image."""
+    components = _components(request.components)
     quotas = call.node.image.quotas
     return DescribeClientQuotasResponse(
         entries=[
@@ -61,41 +61,41 @@ def describe_client_quotas(
                 values=[ValueData(key=key, value=value) for key, value in sorted(quotas[entity].items())],
             )
             for entity in sorted(quotas, key=_order)
-            if _is_meant(entity, wanted, strict=request.strict)
+            if _matches_all(entity, components, strict=request.strict)
         ]
     )
 
 
-def _components(asked: Sequence[ComponentData]) -> dict[str, ComponentData]:
-    found: dict[str, ComponentData] = {}
-    for each in asked:
-        if each.match_type not in _MATCHES:
-            raise InvalidRequest(f"Unknown match type {each.match_type}")
-        if each.match_type == Match.EXACT and each.match is None:
+def _components(requested: Sequence[ComponentData]) -> dict[str, ComponentData]:
+    components: dict[str, ComponentData] = {}
+    for component in requested:
+        if component.match_type not in _MATCHES:
+            raise InvalidRequest(f"Unknown match type {component.match_type}")
+        if component.match_type == Match.EXACT and component.match is None:
             raise InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-        if each.match_type != Match.EXACT and each.match is not None:
-            kind = Match(each.match_type).name
+        if component.match_type != Match.EXACT and component.match is not None:
+            kind = Match(component.match_type).name
             raise InvalidRequest(f"Request specified MATCH_TYPE_{kind}, but also specified a match string.")
-        if not each.entity_type:
+        if not component.entity_type:
             raise InvalidRequest("Invalid empty entity type.")
-        if each.entity_type in found:
-            raise InvalidRequest(f"Entity type {each.entity_type} cannot appear more than once in the filter.")
-        if each.entity_type not in (USER, CLIENT_ID, IP):
-            raise UnsupportedVersion(f"Unsupported entity type {each.entity_type}")
-        found[each.entity_type] = each
-    if IP in found and len(found) > 1:
+        if component.entity_type in components:
+            raise InvalidRequest(f"Entity type {component.entity_type} cannot appear more than once in the filter.")
+        if component.entity_type not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersion(f"Unsupported entity type {component.entity_type}")
+        components[component.entity_type] = component
+    if IP in components and len(components) > 1:
         raise InvalidRequest(
             "Invalid entity filter component combination. IP filter component should not be used with user or"
             " clientId filter component."
         )
-    return found
+    return components
 
 
-def _is_meant(entity: QuotaEntity, wanted: dict[str, ComponentData], *, strict: bool) -> bool:
+def _matches_all(entity: QuotaEntity, components: dict[str, ComponentData], *, strict: bool) -> bool:
     names = dict(entity)
-    if strict and len(names) != len(wanted):
+    if strict and len(names) != len(components):
         return False
-    return all(kind in names and _matches(names[kind], component) for kind, component in wanted.items())
+    return all(kind in names and _matches(names[kind], component) for kind, component in components.items())
 
 
 def _matches(name: str | None, component: ComponentData) -> bool:

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60): the nodes of the cluster, and what the client may do with it (KIP-700).
+"""DescribeCluster (key 60): the nodes of the cluster, and the client's authorized operations on it (KIP-700).
 
-v1 asks for brokers or for controllers; each kind answers on its own listeners (KIP-919) · v2 brokers that are fenced.
+v1 requests brokers or controllers, on the listeners of that kind (KIP-919) · v2 fenced brokers.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ CONTROLLERS: Final = 2
 
 @endpoint(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(call: Call[BrokerNode], request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Tell the brokers that the client's listener reaches."""
+    """Describe the brokers that the client's listener reaches."""
     image, listener = call.node.image, call.client.listener
     if request.endpoint_type != BROKERS:
         raise _wrong_type(request.endpoint_type, call.version)
-    known = sorted(image.brokers.values(), key=lambda broker: broker.id)
+    registered = sorted(image.brokers.values(), key=lambda broker: broker.id)
     brokers = [
         DescribeClusterBroker(
             broker_id=broker.id, host=address.host, port=address.port, rack=broker.rack, is_fenced=broker.fenced
         )
-        for broker in (known if request.include_fenced_brokers else image.alive_brokers)
+        for broker in (registered if request.include_fenced_brokers else image.alive_brokers)
         if (address := broker.endpoints.get(listener)) is not None
     ]
-    # No client talks to the controller itself: any broker that is alive hands on what is for it.
+    # Clients do not connect to the controller: any live broker forwards their requests to it.
     alive = [broker.broker_id for broker in brokers if not broker.is_fenced]
     return DescribeClusterResponse(
         cluster_id=call.node.cluster_id,

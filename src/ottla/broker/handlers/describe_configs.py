@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): the settings of topics, brokers, loggers, groups and client metrics.
 
-All of it is told from the image and the node's own file, so that a broker answers only for itself and for what all
-brokers have in common. The texts that explain a setting are left out: they are in the documentation.
+The answer comes from the image and the node's own file. A broker therefore answers only for itself and for the defaults
+of all brokers. The descriptions of settings are left out; they are in the documentation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,8 +38,8 @@ from ottla.protocol.messages.rpc.describe_configs import (
 )
 
 
-class Described(Protocol):
-    """A node that has settings: a broker or a controller."""
+class ConfiguredNode(Protocol):
+    """A node whose settings can be described: a broker or a controller."""
 
     @property
     def node_id(self) -> int: ...
@@ -52,81 +52,85 @@ class Described(Protocol):
 
 
 def describe_configs_failed(request: DescribeConfigsRequest, version: int, error: ApiError) -> DescribeConfigsResponse:
-    """The error for each resource."""
+    """Return the error for each resource."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(
                 error_code=error.code,
                 error_message=error.message,
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
-            for each in request.resources
+            for resource in request.resources
         ]
     )
 
 
 @endpoint(ApiKey.DESCRIBE_CONFIGS, on=BOTH, failed=describe_configs_failed, guard=guard_describe_configs)
-def describe_configs(call: Call[Described], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource, or say why it cannot be."""
-    for asked in request.resources:
-        if asked.resource_type not in _DESCRIBED:
-            raise InvalidRequest(f"Unexpected resource type {asked.resource_type} for resource {asked.resource_name}")
+def describe_configs(call: Call[ConfiguredNode], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describe each resource. A resource that cannot be described fails alone."""
+    for resource in request.resources:
+        if resource.resource_type not in _ENTRIES_OF:
+            raise InvalidRequest(
+                f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
+            )
     node = call.node
     layers = layers_of(node.image, node.node_id, node.given)
     return DescribeConfigsResponse(
-        results=[_describe(node, layers, asked, synonyms=request.include_synonyms) for asked in request.resources]
+        results=[
+            _describe(node, layers, resource, with_synonyms=request.include_synonyms) for resource in request.resources
+        ]
     )
 
 
 def _describe(
-    node: Described, layers: BrokerLayers, asked: DescribeConfigsResource, *, synonyms: bool
+    node: ConfiguredNode, layers: BrokerLayers, resource: DescribeConfigsResource, *, with_synonyms: bool
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
-        found = _DESCRIBED[asked.resource_type](node, layers, asked.resource_name)
-        result.configs = _wanted(found, asked.configuration_keys, synonyms=synonyms)
+        entries = _ENTRIES_OF[resource.resource_type](node, layers, resource.resource_name)
+        result.configs = _select(entries, resource.configuration_keys, with_synonyms=with_synonyms)
     except UnknownTopicOrPartition as error:
         result.error_code = error.code
-    except ApiError as error:  # one bad resource spoils only its own answer
+    except ApiError as error:  # an invalid resource fails alone
         result.error_code, result.error_message = error.code, error.message
-    except InvalidSetting as error:  # stored by another release, or before a rule was stricter
+    except InvalidSetting as error:  # stored by another release, or before a check became stricter
         result.error_code, result.error_message = InvalidRequest.code, str(error)
     return result
 
 
-def _wanted(
-    entries: Iterable[Entry], keys: Sequence[str] | None, *, synonyms: bool
+def _select(
+    entries: Iterable[Entry], keys: Sequence[str] | None, *, with_synonyms: bool
 ) -> list[DescribeConfigsResourceResult]:
-    wanted = frozenset(keys) if keys else None
+    selected = frozenset(keys) if keys else None
     return [
         DescribeConfigsResourceResult(
-            name=each.name,
-            value=each.value,
-            read_only=each.read_only,
-            config_source=each.source,
-            is_sensitive=each.is_sensitive,
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
             synonyms=[
-                DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in each.synonyms
+                DescribeConfigsSynonym(name=name, value=value, source=source) for name, value, source in entry.synonyms
             ]
-            if synonyms
+            if with_synonyms
             else [],
-            config_type=each.type,
-            documentation="" if each.source is ConfigSource.DYNAMIC_BROKER_LOGGER else None,
+            config_type=entry.type,
+            documentation="" if entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER else None,
         )
-        for each in entries
-        if wanted is None or each.name in wanted
+        for entry in entries
+        if selected is None or entry.name in selected
     ]
 
 
-def _topic(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:
+def _topic(node: ConfiguredNode, layers: BrokerLayers, name: str) -> Iterable[Entry]:
     check_topic_name(name)
     if name not in node.image.topics:
         raise UnknownTopicOrPartition
     return topic_entries(node.image.topic_config(name), layers)
 
 
-def _broker(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:
+def _broker(node: ConfiguredNode, layers: BrokerLayers, name: str) -> Iterable[Entry]:
     if not name:
         return default_broker_entries(layers)
     if _broker_id(name) != node.node_id:
@@ -134,7 +138,7 @@ def _broker(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]
     return broker_entries(layers)
 
 
-def _logger(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:
+def _logger(node: ConfiguredNode, layers: BrokerLayers, name: str) -> Iterable[Entry]:
     if not name:
         raise InvalidRequest("Broker id must not be empty")
     if _broker_id(name) != node.node_id:
@@ -143,19 +147,19 @@ def _logger(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]
     return [Entry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, 0, False, False, []) for name, level in levels]
 
 
-def _client_metrics(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:
+def _client_metrics(node: ConfiguredNode, layers: BrokerLayers, name: str) -> Iterable[Entry]:
     if not name:
         raise InvalidRequest("Client metrics subscription name must not be empty")
     return client_metrics_entries(node.image.config(ResourceType.CLIENT_METRICS, name))
 
 
-def _group(node: Described, layers: BrokerLayers, name: str) -> Iterable[Entry]:
+def _group(node: ConfiguredNode, layers: BrokerLayers, name: str) -> Iterable[Entry]:
     if not name:
         raise InvalidRequest("Group name must not be empty")
     return group_entries(node.image.config(ResourceType.GROUP, name), layers)
 
 
-_DESCRIBED: Final[dict[int, Callable[[Described, BrokerLayers, str], Iterable[Entry]]]] = {
+_ENTRIES_OF: Final[dict[int, Callable[[ConfiguredNode, BrokerLayers, str], Iterable[Entry]]]] = {
     ResourceType.TOPIC: _topic,
     ResourceType.BROKER: _broker,
     ResourceType.BROKER_LOGGER: _logger,

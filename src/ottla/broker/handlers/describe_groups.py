@@ -1,6 +1,6 @@
-"""DescribeGroups (key 15): classic groups with their members, and what these were assigned.
+"""DescribeGroups (key 15): classic groups, their members and the members' assignments.
 
-v3 what the client may do with each (KIP-430) · v6 a missing group is an error (KIP-1043); before, it was a dead one.
+v3 authorized operations (KIP-430) · v6 a missing group is an error (KIP-1043); before, it was shown as dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.storage.state_machine.decision import Decision
 
 
 def describe_groups_failed(request: DescribeGroupsRequest, version: int, error: ApiError) -> DescribeGroupsResponse:
-    """The error for each group."""
+    """Return the error for each group."""
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
 
 

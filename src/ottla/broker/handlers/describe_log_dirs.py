@@ -1,6 +1,6 @@
-"""DescribeLogDirs (key 35): what each log directory holds, and how much room there is (KIP-113, KIP-827).
+"""DescribeLogDirs (key 35): the replicas and the disk space of each log directory (KIP-113, KIP-827).
 
-v3 an error for the whole request · v4 room on the disk · v5 directories that get no new replicas (KIP-1066).
+v3 an error for the whole request · v4 disk space · v5 cordoned directories, which get no new replicas (KIP-1066).
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.log.partition_log import PartitionLog
 
 _UNKNOWN_LAG = -1
-_PARTITIONS_A_TURN = 500
-"""After so many, which takes about a millisecond, other requests get their turn."""
+_PARTITIONS_BETWEEN_YIELDS = 500
+"""Describing this many partitions takes about a millisecond; then other requests run."""
 
 
 @endpoint(ApiKey.DESCRIBE_LOG_DIRS, guard=of_cluster(Operation.DESCRIBE))
 async def describe_log_dirs(call: Call[BrokerNode], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Tell what the directories hold of all partitions, or of those that are asked for. Others get their turn."""
-    wanted = None
+    """Describe the replicas of all partitions, or of the requested ones, in each directory."""
+    requested = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
-    call.node.partitions.make_planned()  # their logs are to be told of, too
+    call.node.partitions.make_planned()  # so that their logs are described, too
     for directory in call.node.partitions.logs.directories:
-        response.results.append(await _directory(call.node, directory, wanted))
+        response.results.append(await _directory(call.node, directory, requested))
     return response
 
 
 async def _directory(
-    node: BrokerNode, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+    node: BrokerNode, directory: LogDirectory, requested: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(Path(directory.path).absolute()))
     try:
@@ -54,11 +54,11 @@ async def _directory(
         result.total_bytes, result.usable_bytes = node.space_of(directory.path)
         topics: dict[str, DescribeLogDirsTopic] = {}
         for is_future, logs in ((False, directory.logs), (True, directory.futures)):
-            chosen = [log for name, log in logs.items() if wanted is None or name in wanted]
-            for number, log in enumerate(chosen, start=1):
+            described = [log for name, log in logs.items() if requested is None or name in requested]
+            for number, log in enumerate(described, start=1):
                 topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
                 topic.partitions.append(_partition(node, log, is_future))
-                if number % _PARTITIONS_A_TURN == 0:
+                if number % _PARTITIONS_BETWEEN_YIELDS == 0:
                     await asyncio.sleep(0)
         result.topics = list(topics.values())
     except OSError:
@@ -77,7 +77,7 @@ def _partition(node: BrokerNode, log: PartitionLog, is_future: bool) -> Describe
 
 
 def _lag(node: BrokerNode, log: PartitionLog, is_future: bool) -> int:
-    """How far a log is behind what it should have."""
+    """Return how many offsets a log is behind its leader, or a future log behind the current one."""
     partition = node.partitions.find(log.topic, log.partition)
     if partition is None:
         return _UNKNOWN_LAG

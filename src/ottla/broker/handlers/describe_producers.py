@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): which producers a partition knows, to find transactions that hang (KIP-664)."""
+"""DescribeProducers (key 61): the active producers of partitions, to find hanging transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _NO_TRANSACTION = -1
 def describe_producers_failed(
     request: DescribeProducersRequest, version: int, error: ApiError
 ) -> DescribeProducersResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return DescribeProducersResponse(topics=[_failed(topic, error) for topic in request.topics])
 
 
 @endpoint(ApiKey.DESCRIBE_PRODUCERS, failed=describe_producers_failed, guard=guard_describe_producers)
 def describe_producers(call: Call[BrokerNode], request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Tell the producers of each partition of which this broker has a replica."""
+    """Describe the producers of each partition that has a replica on this broker."""
     return DescribeProducersResponse(topics=[_topic(call, topic) for topic in request.topics])
 
 
-def _topic(call: Call[BrokerNode], asked: TopicRequest) -> TopicResponse:
+def _topic(call: Call[BrokerNode], topic: TopicRequest) -> TopicResponse:
     try:
-        check_topic_name(asked.name)
-        if call.node.image.topic(asked.name) is None:
-            raise UnknownTopicOrPartition(f"there is no topic {asked.name}")
+        check_topic_name(topic.name)
+        if call.node.image.topic(topic.name) is None:
+            raise UnknownTopicOrPartition(f"there is no topic {topic.name}")
     except ApiError as error:
-        return _failed(asked, error)
+        return _failed(topic, error)
     return TopicResponse(
-        name=asked.name, partitions=[_partition(call, asked.name, index) for index in asked.partition_indexes]
+        name=topic.name, partitions=[_partition(call, topic.name, index) for index in topic.partition_indexes]
     )
 
 
 def _partition(call: Call[BrokerNode], topic: str, index: int) -> PartitionResponse:
     try:
         log = call.node.partitions.get(topic, index).log
-    except ApiError as error:  # without a word, as Kafka
+    except ApiError as error:  # without a message, as in Kafka
         return PartitionResponse(partition_index=index, error_code=error.code)
     return PartitionResponse(partition_index=index, active_producers=[_state(producer) for producer in log.producers])
 
@@ -67,11 +67,11 @@ def _state(producer: Producer) -> ProducerState:
     )
 
 
-def _failed(asked: TopicRequest, error: ApiError) -> TopicResponse:
+def _failed(topic: TopicRequest, error: ApiError) -> TopicResponse:
     return TopicResponse(
-        name=asked.name,
+        name=topic.name,
         partitions=[
             PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-            for index in asked.partition_indexes
+            for index in topic.partition_indexes
         ],
     )

@@ -22,23 +22,25 @@ from ottla.storage.state_machine.decision import Decision
 def describe_transactions_failed(
     request: DescribeTransactionsRequest, version: int, error: ApiError
 ) -> DescribeTransactionsResponse:
-    """The error for each transaction."""
-    return DescribeTransactionsResponse(transaction_states=[_failed(each, error) for each in request.transactional_ids])
+    """Return the error for each transaction."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_failed(transactional_id, error) for transactional_id in request.transactional_ids]
+    )
 
 
 @endpoint(ApiKey.DESCRIBE_TRANSACTIONS, failed=describe_transactions_failed, guard=guard_describe_transactions)
 def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsRequest) -> Later:
-    """Look each transaction up; one that is not here spoils only its own answer."""
+    """Ask the coordinator of each transaction. A transaction that this broker does not coordinate fails alone."""
     gathering: Gathering[TransactionState] = Gathering(
         len(request.transactional_ids),
-        lambda found: call.answer(DescribeTransactionsResponse(transaction_states=list(found))),
+        lambda states: call.answer(DescribeTransactionsResponse(transaction_states=list(states))),
     )
     for number, transactional_id in enumerate(request.transactional_ids):
-        _look(call, transactional_id, gathering, number)
+        _submit(call, transactional_id, gathering, number)
     return gathering.all_requested()
 
 
-def _look(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[TransactionState], number: int) -> None:
+def _submit(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[TransactionState], number: int) -> None:
     def decide(state: TransactionsState) -> Decision[TransactionState]:
         return Decision((), describe(state, transactional_id))
 

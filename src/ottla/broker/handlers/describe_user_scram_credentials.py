@@ -1,10 +1,10 @@
-"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, never their secrets (KIP-554)."""
+"""DescribeUserScramCredentials (key 50): the SCRAM mechanisms of users, without their secrets (KIP-554)."""
 
 from collections import Counter
 
 from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
-from ottla.broker.handlers.describe_configs import Described
+from ottla.broker.handlers.describe_configs import ConfiguredNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.protocol.errors import ApiError, DuplicateResource, ResourceNotFound
@@ -19,14 +19,14 @@ from ottla.protocol.messages.rpc.describe_user_scram_credentials import (
 
 @endpoint(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=BOTH, guard=of_cluster(Operation.DESCRIBE))
 def describe_user_scram_credentials(
-    call: Call[Described], request: DescribeUserScramCredentialsRequest
+    call: Call[ConfiguredNode], request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell of the users that are named, or of all."""
+    """Describe the credentials of the named users, or of all users."""
     credentials: dict[str, list[CredentialInfo]] = {}
     for key, credential in sorted(call.node.image.scram.items()):
         info = CredentialInfo(mechanism=key.mechanism, iterations=credential.iterations)
         credentials.setdefault(key.name, []).append(info)
-    times = Counter(each.name for each in request.users or ())
+    times = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         results=[_result(user, times[user], credentials.get(user)) for user in times or credentials]
     )

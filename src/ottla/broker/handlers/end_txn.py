@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction.
 
-v2 fenced producers hear PRODUCER_FENCED · v5 raises the epoch, and gives the producer its next one (KIP-890). It is
-answered when the outcome is in the log; markers follow.
+v2 answers PRODUCER_FENCED · v5 bumps the producer epoch and returns the next one (KIP-890). The answer is sent when the
+outcome is in the log; the markers follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_TO_BUMP: Final = 5
 
 
 def end_txn_failed(request: EndTxnRequest, version: int, error: ApiError) -> EndTxnResponse:
-    """The error alone."""
+    """Return the error alone."""
     return EndTxnResponse(error_code=told(error, version, fenced_since=2).code)
 
 

@@ -1,14 +1,14 @@
 """Fetch (key 1): read records, as a consumer or as a follower, and wait for them if there are too few.
 
-A fetch is answered at once when it finds enough bytes, an error, or a log that diverges; otherwise it waits for its
-partitions to grow, and reads again when enough has come or its time is over. A follower does not wait for long where
-its leader's high watermark has risen. Records are ranges of the log's files.
+A fetch is answered at once if it finds enough bytes, an error or a diverging log. Otherwise it waits for its partitions
+to grow, and reads again when enough bytes have arrived or at its deadline. A follower waits only briefly if the high
+watermark has risen. The answer refers to records as ranges of the log's files.
 
-A fetch of a session reads the partitions that changed since the last one. What changes without a partition's notice,
-such as ACLs, brokers, or who asks, has all of the session's partitions read once more.
+A fetch of a session reads the partitions that changed since the last fetch. Changes that partitions do not notice, such
+as those of ACLs, brokers or the client, make it read all partitions of the session again.
 
-The authorizer is asked once a request, about each topic with the number of its partitions; about the partitions that
-changed, as nothing else can have been refused meanwhile, unless it wants to be asked about all (`asks_always`).
+The authorizer is asked once a request, about each topic with the number of its partitions: only about the partitions
+that changed, because the others cannot be refused in the meantime, unless the authorizer wants all (`asks_always`).
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ from ottla.storage.log.reading import Fetched
 
 READ_COMMITTED = 1
 _NO_RECORDS = b""
-_TELL_FOLLOWERS_MS = 20
-"""How long a follower that waits for records may not know that the high watermark rose: often records come first."""
-_OF_SESSIONS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch)
-_TOLD_LATER = (UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed)
-"""What is wrong with some partitions, and does not keep the others from waiting for records."""
+_NOTIFY_FOLLOWERS_MS = 20
+"""How long a waiting follower may lag behind a risen high watermark: new records often arrive first."""
+_SESSION_ERRORS = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch)
+_DELAYED_ERRORS = (UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed)
+"""Errors of single partitions, which do not keep the other partitions from waiting for records."""
 
 
 def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchResponse:
-    """An error of the whole request. Clients before v13 look for it in each partition, unless it is of the session."""
-    if isinstance(error, _OF_SESSIONS):
+    """Return an error of the whole request; before v13 also in each partition, unless it is an error of the session."""
+    if isinstance(error, _SESSION_ERRORS):
         return FetchResponse(error_code=error.code)
     responses = []
     for topic in request.topics if version < FIRST_WITH_IDS else ():
@@ -82,7 +82,7 @@ def fetch_failed(request: FetchRequest, version: int, error: ApiError) -> FetchR
 def fetch(
     call: Call[BrokerNode], request: FetchRequest
 ) -> FetchResponse | Later | Coroutine[Any, Any, FetchResponse | Later]:
-    """Read what the request asks for, or wait for it."""
+    """Read the requested partitions, or wait for records."""
     node, version = call.node, call.version
     reading = _Reading(call, request, node.sessions.begin(request, version, node.now_ms()))
     if node.authorizer is not None:
@@ -114,22 +114,22 @@ def _begin(reading: _Reading) -> FetchResponse | Later:
 
 
 class _Reading:
-    """One fetch: its partitions, and what was last read of those that changed."""
+    """One fetch: its partitions, and the last answers of those that changed."""
 
     def __init__(self, call: Call[BrokerNode], request: FetchRequest, fetched: FetchedPartitions) -> None:
         self.call = call
         self.request = request
         self.fetched = fetched
         self.size = 0
-        """Bytes that were found, by the last look at each partition."""
+        """The bytes that the last reads found."""
         self.is_decided = False
-        """Whether there is something to answer at once, whatever the size."""
+        """Whether the fetch must be answered at once, whatever its size."""
         self.is_waiting = False
         self.missing: dict[Key, PartitionData] = {}
-        """Partitions that did not exist when the request came, or may not be read: answered when the others are."""
+        """Partitions that did not exist when the request arrived, or that the client may not read."""
         self._read: list[tuple[CachedPartition, PartitionData]] = []
         self._forbidden: Container[str] | None = None
-        """The topics that the client may not read, if there are any."""
+        """The topics that the client may not read; None if it may read all."""
         self.replica = fetched.replica
         if self.replica >= 0:
             self.isolation = Isolation.LOG_END
@@ -141,7 +141,7 @@ class _Reading:
             self._set_reader(())
 
     def ask_access(self, authorizer: Authorizer) -> None:
-        """Ask the authorizer once, about all topics: followers must be brokers, consumers may read topics."""
+        """Ask the authorizer once about all topics: a follower must be a broker, a consumer may read the topics."""
         call, fetched = self.call, self.fetched
         if fetched.session is None:
             self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
@@ -155,7 +155,7 @@ class _Reading:
             self._forbidden = unreadable(call, self.request, fetched, only_changed=True)
 
     def _set_reader(self, rights: tuple[object, ...]) -> None:
-        """Read all partitions of a session again if anything changed that decides on what it finds in them."""
+        """Read all partitions of a session again if the client's rights or another condition of its reads changed."""
         session = self.fetched.session
         if session is None:
             return
@@ -167,7 +167,7 @@ class _Reading:
             self.fetched.mark_all()
 
     def read(self) -> None:
-        """Read the partitions that changed, as far as the size of the answer allows."""
+        """Read the partitions that changed, up to the maximum size of the answer."""
         left = min(self.request.max_bytes, self.call.node.fetch_max_bytes)
         read = []
         fetched = self.fetched
@@ -183,12 +183,12 @@ class _Reading:
         self._read = read
 
     def read_again(self) -> None:
-        """Read once more, without regard to what was found before."""
+        """Read again from the start."""
         self.size, self.is_decided = 0, False
         self.read()
 
     def response(self) -> FetchResponse:
-        """The answer, put together for the session."""
+        """Build the response, and update the session."""
         call, node = self.call, self.call.node
         session_id, chosen = node.sessions.finish(self.fetched, self._read, self.request, call.version, node.now_ms())
         response = FetchResponse(session_id=session_id)
@@ -215,7 +215,7 @@ class _Reading:
         return response
 
     def wait(self) -> None:
-        """Answer when enough has come, or when the time is over."""
+        """Answer when enough bytes have arrived, or at the deadline."""
         fetched, self.is_waiting = self.fetched, True
         operation = fetched.waiting = _WaitingFetch(self)
         self.call.node.timer.add(operation, self.request.max_wait_ms)
@@ -225,7 +225,7 @@ class _Reading:
         self._read = []
 
     def look(self) -> bool:
-        """Look at what has changed while the fetch waited; whether it can be answered now."""
+        """Read the partitions that changed while the fetch waited; return whether the fetch can be answered now."""
         fetched = self.fetched
         woken = fetched.woken
         fetched.woken = []
@@ -247,7 +247,7 @@ class _Reading:
         return self.size >= self.request.min_bytes or self.is_decided
 
     def is_on_older_segment(self) -> bool:
-        """Whether one of the fetch offsets is in an older segment than the end: such a fetch does not wait for more."""
+        """Return whether a fetch offset is in an older segment than the log end: such a fetch does not wait."""
         return self.size > 0 and any(map(self._is_on_older_segment, self.fetched.changed))
 
     def _is_on_older_segment(self, cached: CachedPartition) -> bool:
@@ -259,7 +259,7 @@ class _Reading:
         return offset < limit and log.segment_at(offset) < log.segment_at(limit)
 
     def complete(self) -> None:
-        """Answer with what there is now."""
+        """Answer with the records that are available now."""
         fetched = self.fetched
         session = fetched.session
         fetched.waiting = None
@@ -279,7 +279,7 @@ class _Reading:
         self.call.answer(response)
 
     def _read_one(self, cached: CachedPartition, left: int) -> PartitionData:
-        asked = cached.request
+        requested = cached.request
         cached.is_exhausted = False
         if self.missing and cached.key in self.missing:
             return self.missing[cached.key]
@@ -289,20 +289,20 @@ class _Reading:
             partition = cached.partition
             if partition is None:
                 partition = self._look_up(cached)
-            room = asked.partition_max_bytes
+            room = requested.partition_max_bytes
             if room > left or room < 0:
                 room = max(min(room, left), 0)
             if self.replica >= 0:
-                found = self._read_for_follower(partition, asked, room)
-            elif self.call.node.reads_by_rack and (nearer := self._nearer_replica(partition, asked)) is not None:
-                return self._redirected(partition, asked, nearer)
+                result = self._read_for_follower(partition, requested, room)
+            elif self.call.node.reads_by_rack and (nearer := self._nearer_replica(partition, requested)) is not None:
+                return self._redirected(partition, requested, nearer)
             else:
-                found = partition.read(
-                    asked.fetch_offset,
+                result = partition.read(
+                    requested.fetch_offset,
                     room,
                     self.isolation,
-                    leader_epoch=asked.current_leader_epoch,
-                    last_fetched_epoch=asked.last_fetched_epoch,
+                    leader_epoch=requested.current_leader_epoch,
+                    last_fetched_epoch=requested.last_fetched_epoch,
                     from_leader_only=self.call.version < 11,
                     whole_first=not self.size,
                 )
@@ -312,87 +312,87 @@ class _Reading:
             return self._refused(cached, StorageFailed(str(error)))
         log = partition.log
         answer = PartitionData(
-            partition_index=asked.partition,
+            partition_index=requested.partition,
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=None,
             records=_NO_RECORDS,
         )
-        if isinstance(found, Diverging):
+        if isinstance(result, Diverging):
             self.is_decided = True
-            answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+            answer.diverging_epoch = EpochEndOffset(epoch=result.epoch, end_offset=result.end_offset)
             return answer
-        if found.records is not None:
-            answer.records = found.records
-        elif asked.fetch_offset >= log.limit(self.isolation):
-            # A follower that is not in sync is looked at with each of its fetches: it may join.
+        if result.records is not None:
+            answer.records = result.records
+        elif requested.fetch_offset >= log.limit(self.isolation):
+            # A follower outside the ISR is read with each of its fetches, because it may join the ISR.
             cached.is_exhausted = self.replica < 0 or self.replica in partition.isr
         elif room > 0:
-            return answer  # without records, as in Kafka, where the next batch is too large for the room there is
-        if found.aborted is not None:
+            return answer  # without records, as in Kafka, if the next batch is too large
+        if result.aborted is not None:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in found.aborted
+                for aborted in result.aborted
             ]
         return answer
 
     def _refused(self, cached: CachedPartition, error: ApiError) -> PartitionData:
-        """The answer for a partition that cannot be read; most errors are answered at once."""
+        """Return the answer for a partition that cannot be read. Most errors are answered at once."""
         index = cached.request.partition
-        if isinstance(error, _TOLD_LATER) and not self.is_waiting:
+        if isinstance(error, _DELAYED_ERRORS) and not self.is_waiting:
             answer = self.missing[cached.key] = _failed(index, error)
             answer.aborted_transactions = []
             return answer
         self.is_decided = True
         return _failed(index, self._down_converted(error))
 
-    def _read_for_follower(self, partition: Partition, asked: FetchPartition, room: int) -> Fetched | Diverging:
-        found = partition.read_for_follower(
+    def _read_for_follower(self, partition: Partition, requested: FetchPartition, room: int) -> Fetched | Diverging:
+        result = partition.read_for_follower(
             self.replica,
-            asked.fetch_offset,
+            requested.fetch_offset,
             room,
-            leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
+            leader_epoch=requested.current_leader_epoch,
+            last_fetched_epoch=requested.last_fetched_epoch,
             whole_first=not self.size,
         )
         throttle = self.call.node.leader_throttle
         if (
             throttle is not None
-            and isinstance(found, Fetched)
+            and isinstance(result, Fetched)
             and self.replica not in partition.isr
             and throttle.holds_back(partition.topic, partition.index)
         ):
-            found = Fetched(None)
-        # What it says of itself was true when the request came, and is not said again when a wait is over.
-        if not self.is_waiting and not isinstance(found, Diverging):
+            result = Fetched(None)
+        # The follower's own state was true when the request arrived; a read after a wait must not report it again.
+        if not self.is_waiting and not isinstance(result, Diverging):
             state = self.request.replica_state
             partition.on_follower_fetch(
                 self.replica,
-                asked.fetch_offset,
-                asked.log_start_offset,
+                requested.fetch_offset,
+                requested.log_start_offset,
                 self.call.node.now_ms(),
                 broker_epoch=-1 if state is None else state.replica_epoch,
             )
-        return found
+        return result
 
-    def _nearer_replica(self, partition: Partition, asked: FetchPartition) -> int | None:
-        """The replica that a consumer should rather ask; it tells its rack from v11 on."""
+    def _nearer_replica(self, partition: Partition, requested: FetchPartition) -> int | None:
+        """Return the replica in the consumer's rack; from v11 on, consumers name their rack."""
         return replica_in_rack(
             partition,
             self.call.node.image,
             rack=self.request.rack_id,
             listener=self.call.client.listener,
-            offset=asked.fetch_offset,
+            offset=requested.fetch_offset,
         )
 
-    def _redirected(self, partition: Partition, asked: FetchPartition, replica: int) -> PartitionData:
-        if asked.current_leader_epoch >= 0:
-            partition.check_epoch(asked.current_leader_epoch)
+    def _redirected(self, partition: Partition, requested: FetchPartition, replica: int) -> PartitionData:
+        if requested.current_leader_epoch >= 0:
+            partition.check_epoch(requested.current_leader_epoch)
         self.is_decided = True
         log = partition.log
         return PartitionData(
-            partition_index=asked.partition,
+            partition_index=requested.partition,
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
@@ -402,7 +402,7 @@ class _Reading:
         )
 
     def _look_up(self, cached: CachedPartition) -> Partition:
-        """Find the partition here; it notifies the session, or a fetch that waits, of changes from now on."""
+        """Find a partition of this broker. From now on, it notifies the session or the waiting fetch of changes."""
         partitions, topic = self.call.node.partitions, cached.topic
         if isinstance(topic, str):
             partition = partitions.get(topic, cached.request.partition)
@@ -412,9 +412,9 @@ class _Reading:
             except UnknownTopicId as error:
                 if cached.name is None:
                     raise
-                # The id was known when the session or the wait began: the topic was deleted, and perhaps recreated.
+                # The id existed when the session or the wait began: the topic was deleted, and perhaps recreated.
                 partition = partitions.get(cached.name, cached.request.partition)
-                raise InconsistentTopicId(f"{cached.name} was recreated with another id") from error
+                raise InconsistentTopicId(f"topic {cached.name} was recreated with another id") from error
             cached.name = partition.topic
         cached.partition = partition
         if self.is_waiting or self.fetched.session is not None:
@@ -422,7 +422,7 @@ class _Reading:
         return partition
 
     def _down_converted(self, error: ApiError) -> ApiError:
-        # Clients before v6 do not know of failing disks; a new leader is what they can look for.
+        # Clients before v6 do not know the error of a failed disk; they can look for a new leader.
         return NotLeader(error.message) if isinstance(error, StorageFailed) and self.call.version < 6 else error
 
     def _hint(self, cached: CachedPartition, answer: PartitionData, leaders: list[int]) -> None:
@@ -437,7 +437,7 @@ class _Reading:
 
 
 class _WaitingFetch(Operation):
-    """A fetch that found too little."""
+    """A fetch that waits for more bytes."""
 
     kind = "Fetch"
 
@@ -447,9 +447,9 @@ class _WaitingFetch(Operation):
         super().__init__()
         self._reading = reading
         self._is_hastened = False
-        """Whether it is answered before its deadline, with news alone."""
+        """Whether it is answered before its deadline, to report the high watermark."""
         self.may_hurry = reading.replica >= 0 and reading.fetched.session is not None
-        """Whether it is a follower's, of which the session knows what it was sent, and waits its whole time."""
+        """Whether it belongs to a follower with a session, and its deadline is still the requested one."""
 
     def wake(self) -> None:
         if not self.is_done and self._reading.look():
@@ -461,11 +461,13 @@ class _WaitingFetch(Operation):
         return self.is_done
 
     def hurry(self) -> None:
-        """Let a follower know soon how far the log is committed, though there is nothing to copy: consumers may read
-        from it, and it may lead next. Consumers learn of that by what they wait for."""
+        """Tell a follower the high watermark soon, though it has nothing to copy.
+
+        Consumers may read from the follower, and it may lead next.
+        """
         if self.may_hurry:
             self.may_hurry = False
-            self._is_hastened = self._reading.call.node.timer.hasten(self, _TELL_FOLLOWERS_MS)
+            self._is_hastened = self._reading.call.node.timer.hasten(self, _NOTIFY_FOLLOWERS_MS)
 
     def expire(self) -> None:
         reading = self._reading

@@ -1,7 +1,4 @@
-"""Which topics of a fetch may not be read.
-
-The authorizer is asked once, about each topic with the number of its partitions.
-"""
+"""Authorization of fetches. The authorizer is asked once about all topics, each with the number of its partitions."""
 
 from __future__ import annotations
 
@@ -34,25 +31,25 @@ _EVERY_TOPIC: Final = _EveryTopic()
 def unreadable(
     call: Call[BrokerNode], request: FetchRequest, fetched: FetchedPartitions, *, only_changed: bool
 ) -> Container[str] | None:
-    """The topics of a fetch that the client may not read; None if there are none. Followers must be brokers."""
+    """Return the topics of a fetch that the client may not read; None if it may read all. Followers must be brokers."""
     if fetched.replica >= 0:
         return None if is_allowed(call, Operation.CLUSTER_ACTION, ResourceType.CLUSTER) else _EVERY_TOPIC
     counts: dict[str, int] = {}
     if fetched.session is None and call.version < FIRST_WITH_IDS:
-        for asked in request.topics:
-            counts[asked.topic] = counts.get(asked.topic, 0) + len(asked.partitions)
+        for requested in request.topics:
+            counts[requested.topic] = counts.get(requested.topic, 0) + len(requested.partitions)
     else:
         partitions = fetched.changed if only_changed else fetched.partitions.values()
         for topic, count in Counter(map(_topic_of, partitions)).items():
             name = topic if isinstance(topic, str) else _name_of(call, topic, partitions)
-            if name is not None:  # otherwise no topic has this id, which is the error to answer
+            if name is not None:  # otherwise the answer is that no topic has this id
                 counts[name] = counts.get(name, 0) + count
     readable = filter_allowed_counted(call, Operation.READ, ResourceType.TOPIC, counts)
     return None if len(readable) == len(counts) else counts.keys() - readable
 
 
 def check_readable(call: Call[BrokerNode], cached: CachedPartition, forbidden: Container[str]) -> None:
-    """Raise TopicAuthorizationFailed if a partition is of one of these topics."""
+    """Raise TopicAuthorizationFailed if a partition belongs to a forbidden topic."""
     topic = cached.topic
     name = topic if isinstance(topic, str) else _name_of(call, topic, (cached,))
     if name is not None and name in forbidden:
@@ -60,7 +57,7 @@ def check_readable(call: Call[BrokerNode], cached: CachedPartition, forbidden: C
 
 
 def _name_of(call: Call[BrokerNode], topic_id: bytes, partitions: Iterable[CachedPartition]) -> str | None:
-    """The name of a topic; of one that was deleted, the name that it had when its session or wait began."""
+    """Return the name of a topic; for a deleted topic, the name that it had when the session or the wait began."""
     topic = call.node.image.topic_by_id(topic_id)
     if topic is not None:
         return topic.name

@@ -1,4 +1,4 @@
-"""How groups of the newer protocols are described: each group by its own coordinator, with an error of its own."""
+"""Descriptions of groups of the newer protocols: each group's coordinator describes it, or answers with an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.storage.state_machine.decision import Decision
 
 
 class Described(DescribedGroup, Protocol):
-    """A message's own struct of a group."""
+    """A response's struct of a group."""
 
     error_message: str | None
 
@@ -44,13 +44,13 @@ def _register(
     api = BY_KEY[key]
 
     def failed_part(group_id: str, error: ApiError) -> Described:
-        told: Described = group(group_id=group_id, error_code=error.code)
+        part: Described = group(group_id=group_id, error_code=error.code)
         if isinstance(error, GroupIdNotFound):
-            told.error_message = error.message
-        return told
+            part.error_message = error.message
+        return part
 
     def failed(request: Any, version: int, error: ApiError) -> Any:
-        """The error for each group."""
+        """Return the error for each group."""
         return api.response(groups=[failed_part(group_id, error) for group_id in request.group_ids])
 
     @endpoint(key, failed=failed, guard=guard)
@@ -73,7 +73,7 @@ def _register(
             part = gathering.part(number, partial(failed_part, group_id))
             try:
                 if not group_id:
-                    raise InvalidGroupId("a group must have a name")
+                    raise InvalidGroupId("the group id is empty")
                 call.node.groups.of(group_id).submit(api.name, partial(decide, group_id), part)
             except ApiError as error:
                 part.fail(error)

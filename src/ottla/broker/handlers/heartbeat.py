@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive, and hears whether it should join again. v3 static ones."""
+"""Heartbeat (key 12): a member of a classic group is alive, and learns whether it must rejoin. v3 static members."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ottla.protocol.messages.rpc.heartbeat import HeartbeatRequest, HeartbeatRes
 
 @endpoint(ApiKey.HEARTBEAT, guard=of_group(Operation.READ))
 def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | HeartbeatResponse:
-    """Let the group's coordinator decide. One that is still loading takes the member's word for it."""
+    """Let the group's coordinator decide. While it is loading, the heartbeat counts as valid."""
     if not request.group_id:
-        raise InvalidGroupId("a group that has members must have a name")
+        raise InvalidGroupId("the group id is empty")
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
     try:

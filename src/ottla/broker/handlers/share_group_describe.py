@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (key 77): share groups with their members, and what these read (KIP-932)."""
+"""ShareGroupDescribe (key 77): share groups, their members and what these read (KIP-932)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla.protocol.messages.rpc.share_group_describe import DescribedGroup
 
 @describes_groups(ApiKey.SHARE_GROUP_DESCRIBE, DescribedGroup, guard=guard_share_group_describe)
 def share_group_describe(call: Call[BrokerNode]) -> Describe:
+    """Describe share groups."""
     check_enabled(call)
     context = context_of(call)
     return lambda state, group_id: describe_group(state, group_id, context)

@@ -14,5 +14,6 @@ from ottla.protocol.messages.rpc.streams_group_describe import DescribedGroup
 
 @describes_groups(ApiKey.STREAMS_GROUP_DESCRIBE, DescribedGroup, guard=guard_streams_group_describe)
 def streams_group_describe(call: Call[BrokerNode]) -> Describe:
+    """Describe streams groups."""
     check_enabled(call)
     return describe_group
