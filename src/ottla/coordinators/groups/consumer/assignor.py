@@ -1,4 +1,4 @@
-"""What assignors are given, and how they fail."""
+"""The interface of assignors: their input, their result and their error."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ottla.metadata.image.image import Image
 
 
 class AssignmentFailed(Exception):
-    """No assignment could be made."""
+    """The assignor cannot compute an assignment."""
 
 
 class AssignorMember(NamedTuple):
     """A member as an assignor sees it."""
 
     topics: Mapping[bytes, None]
-    """The ids of the topics that it reads, in the order of its subscription."""
+    """The ids of the subscribed topics, in the order of the subscription."""
     target: Target
-    """What it should have had so far."""
+    """The member's part of the current target."""
     instance_id: str | None = None
     rack_id: str | None = None
 
@@ -28,21 +28,21 @@ class GroupSpec(NamedTuple):
     """A group as an assignor sees it."""
 
     members: Mapping[str, AssignorMember]
-    """By member id; their order counts where partitions are dealt out."""
+    """By member id. The result of some assignors depends on their order."""
     partitions: Mapping[bytes, int]
-    """How many partitions a topic has."""
+    """The number of partitions of each subscribed topic."""
     is_uniform: bool
-    """Whether all read the same topics."""
+    """Whether all members have the same subscription."""
     assigned: frozenset[tuple[bytes, int]]
-    """The partitions that the last target gave to somebody, be it a member that is gone."""
+    """All partitions of the current target, including those of members that left."""
 
 
 class Assignor(Protocol):
-    """One that the operator has brought along; those that the coordinator has are functions of the group."""
+    """An assignor that the operator configured as a plug-in. The built-in ones are functions of a `GroupSpec`."""
 
     @property
     def name(self) -> str:
-        """What members and the group's description call it."""
+        """The name that members request and group descriptions show."""
 
     def assign(self, group: GroupSpec, image: Image) -> dict[str, Target]:
-        """What each member should have; raises AssignmentFailed, or another error that the member is to be told."""
+        """Return the new target of each member; raise AssignmentFailed, or an ApiError for the member."""

@@ -1,4 +1,4 @@
-"""Whether a ConsumerGroupHeartbeat is well formed, before any group is looked at."""
+"""Validation of ConsumerGroupHeartbeat, before the group is looked up."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ottla.protocol.java.hash_order import grown_table_size, hash_order, string_
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _FIRST_WITH_OWN_ID: Final = 1
-"""Members make their ids themselves (KIP-1082)."""
+"""From this version on members generate their ids themselves (KIP-1082)."""
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) -> None:
-    """Raise InvalidRequest or UnsupportedAssignor, with Kafka's words."""
+    """Raise InvalidRequest or UnsupportedAssignor, with Kafka's messages."""
     epoch = request.member_epoch
     if context.version >= _FIRST_WITH_OWN_ID or epoch > JOINING or epoch == LEAVING:
         check_not_blank(request.member_id, "MemberId")
@@ -38,9 +38,9 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, context: Context) ->
             raise InvalidRequest("InstanceId can't be null.")
     elif epoch < LEAVING_STATIC:
         raise InvalidRequest("MemberEpoch is invalid.")
-    known = available_assignors(context)
-    if request.server_assignor is not None and request.server_assignor not in known:
-        named = ", ".join(hash_order(known, string_hash, grown_table_size(len(known))))
+    supported = available_assignors(context)
+    if request.server_assignor is not None and request.server_assignor not in supported:
+        names = ", ".join(hash_order(supported, string_hash, grown_table_size(len(supported))))
         raise UnsupportedAssignor(
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {named}."
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {names}."
         )

@@ -1,8 +1,8 @@
-"""Members that speak the classic protocol inside a consumer group, while a group moves from one protocol to the other.
+"""Members of a consumer group that use the classic protocol, while a group migrates between the protocols.
 
-To them the group looks like a classic one whose leader is elsewhere: their epoch is their generation, and they are told
-to join again whenever the coordinator has a new target for them. Their subscription and what they own are in the
-metadata of their first protocol.
+To them the group looks like a classic group that another member leads. Their member epoch is their generation, and they
+must join again whenever the coordinator has a new target for them. The metadata of their first protocol contain their
+subscription and the partitions they own.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from ottla.protocol.wire.errors import ProtocolError
 from ottla.storage.state_machine.decision import Decision
 
 _NO_EPOCH: Final = -1
-_FIRST_TO_REQUIRE_AN_ID: Final = 4
+_FIRST_REQUIRING_MEMBER_ID: Final = 4
 
 
 def join(
     state: GroupsState, group: ConsumerGroup, request: JoinGroupRequest, context: Context
 ) -> Decision[JoinGroupResponse]:
-    """Let a classic member join a group that has members; it is answered at once, for nobody waits for anybody."""
+    """Let a classic member join a group that has members. The response is immediate: no join phase holds it up."""
     if not allows_mixed_members(context):
         raise InconsistentGroupProtocol(
             f"Cannot join the consumer group {group.id} with the classic protocol because the group migration is "
@@ -61,9 +61,9 @@ def join(
     member_id = request.member_id or new_member_id(context)
     check_size(group, member_id, context)
     _check_protocols(group, member_id, request)
-    if is_unknown and request.group_instance_id is None and context.version >= _FIRST_TO_REQUIRE_AN_ID:
-        told = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id, protocol_name=None)
-        return Decision((), told)
+    if is_unknown and request.group_instance_id is None and context.version >= _FIRST_REQUIRING_MEMBER_ID:
+        response = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id, protocol_name=None)
+        return Decision((), response)
     instance_id = request.group_instance_id
     if instance_id is None:
         requester = RequestingMember(group.members.get(member_id) or ConsumerGroupMember(id=member_id))
@@ -73,10 +73,10 @@ def join(
         )
     subscription = _subscription(request)
     transition = MemberTransition(
-        state, GroupLookup(group), requester, _updated(requester, subscription, request, context), context
+        state, GroupLookup(group), requester, _updated_member(requester, subscription, request, context), context
     )
-    transition.subscribe(is_classic=True)
-    reported = _reported(subscription, context.image)
+    transition.update_subscription(is_classic=True)
+    reported = _reported_partitions(subscription, context.image)
     if must_downgrade_for(group, group.static_member(instance_id), context):
         rebalances = group.target_epoch < transition.epoch
         if not rebalances:
@@ -86,7 +86,7 @@ def join(
             )
         replaced = group.static_member(instance_id)
         assert replaced is not None
-        reply = _joined(transition.member)
+        reply = _join_response(transition.member)
         return downgrade(state, group, [replaced], reply, context, rebalances=rebalances, new_member=transition.member)
     transition.reconcile(reported)
     member = transition.member
@@ -96,31 +96,31 @@ def join(
         (sync_timer(group.id, member.id), context.now_ms + request.rebalance_timeout_ms),
     ]
     transition.clear_rejoin(member.id)
-    return transition.to_decision(_joined(member))
+    return transition.to_decision(_join_response(member))
 
 
 def sync(
     state: GroupsState, group: ConsumerGroup, request: SyncGroupRequest, context: Context
 ) -> Decision[SyncGroupResponse]:
-    """Tell a classic member what it has."""
+    """Answer a classic member with its assignment."""
     member = _member(group, request.member_id, request.group_instance_id)
     classic = _classic_metadata(member)
     _check_generation(member, request.generation_id)
-    _check_chosen(member, classic, request.protocol_type, request.protocol_name)
+    _check_protocol(member, classic, request.protocol_type, request.protocol_name)
     if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        # It has to join again, and must do so in time, although it is told by an error.
-        told = SyncGroupResponse(error_code=RebalanceInProgress.code)
-        changed, timers = _must_rejoin(state, group, member, context)
-        return Decision((), told, state=changed, timers=timers)
+        # The response is an error, but the deadline for joining again must be set.
+        response = SyncGroupResponse(error_code=RebalanceInProgress.code)
+        changed, timers = _await_rejoin(state, group, member, context)
+        return Decision((), response, state=changed, timers=timers)
     try:
         version = read_version(classic.protocols[0].metadata)
     except ProtocolError as error:
-        raise UnknownServerError(f"the subscription of {member.id} cannot be read") from error
-    target = {topic_id: tuple(owned) for topic_id, owned in member.assigned.items()}
+        raise UnknownServerError(f"the subscription of member {member.id} cannot be decoded") from error
+    assignment = {topic_id: tuple(owned) for topic_id, owned in member.assigned.items()}
     reply = SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=write_assignment(target, context.image, version),
+        assignment=write_assignment(assignment, context.image, version),
     )
     timers = [
         (sync_timer(group.id, member.id), None),
@@ -132,7 +132,7 @@ def sync(
 def heartbeat(
     state: GroupsState, group: ConsumerGroup, request: HeartbeatRequest, context: Context
 ) -> Decision[HeartbeatResponse]:
-    """Keep a classic member's session, and tell it to join again if there is something to give up or to take."""
+    """Extend a classic member's session; tell it to join again if it must revoke or may take partitions."""
     member = _member(group, request.member_id, request.group_instance_id)
     classic = _classic_metadata(member)
     _check_generation(member, request.generation_id)
@@ -144,21 +144,21 @@ def heartbeat(
     )
     if not must_rejoin:
         return Decision((), HeartbeatResponse(), timers=timers)
-    changed, more = _must_rejoin(state, group, member, context)
-    told = HeartbeatResponse(error_code=RebalanceInProgress.code)
-    return Decision((), told, state=changed, timers=[*timers, *more])
+    changed, rejoin_timers = _await_rejoin(state, group, member, context)
+    response = HeartbeatResponse(error_code=RebalanceInProgress.code)
+    return Decision((), response, state=changed, timers=[*timers, *rejoin_timers])
 
 
 def leave(
     state: GroupsState, group: ConsumerGroup, request: LeaveGroupRequest, context: Context
 ) -> Decision[LeaveGroupResponse]:
-    """Take members out, of whichever protocol; each is answered for itself."""
+    """Remove members of either protocol; the response has an error code for each."""
     leaving: dict[str, ConsumerGroupMember] = {}
     answers = []
-    for each in request.members:
-        answer = MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
+    for identity in request.members:
+        answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         try:
-            member = _leaver(group, each.member_id, each.group_instance_id)
+            member = _leaving_member(group, identity.member_id, identity.group_instance_id)
             leaving[member.id] = member
         except ApiError as error:
             answer.error_code = error.code
@@ -166,22 +166,22 @@ def leave(
     return fence_members(state, group, list(leaving.values()), LeaveGroupResponse(members=answers), context)
 
 
-def _leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-    """Who is meant: an operator names a static member by its instance alone."""
+def _leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+    """Return the member that leaves: administrators name a static member by its instance id alone."""
     if instance_id is None:
         return group.member(member_id)
     if member_id:
         return find_instance_holder(group, member_id, instance_id)
-    found = group.static_member(instance_id)
-    if found is None:
+    member = group.static_member(instance_id)
+    if member is None:
         raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
-    return found
+    return member
 
 
-def _must_rejoin(
+def _await_rejoin(
     state: GroupsState, group: ConsumerGroup, member: ConsumerGroupMember, context: Context
 ) -> tuple[GroupsState | None, Timers]:
-    """Begin to wait until a member has joined again, unless that is being waited for already."""
+    """Set the deadline for a member to join again, unless it is set already."""
     if member.id in group.rejoin_deadlines:
         return None, []
     until_ms = context.now_ms + member.rebalance_timeout_ms
@@ -211,7 +211,7 @@ def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
         )
 
 
-def _check_chosen(
+def _check_protocol(
     member: ConsumerGroupMember, classic: ClassicMetadata, protocol_type: str | None, protocol_name: str | None
 ) -> None:
     if protocol_type is not None and protocol_type != CONSUMER:
@@ -228,7 +228,7 @@ def _check_chosen(
 
 
 def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
-    """Raise unless a member shares a protocol with all classic members, so that they could be a classic group."""
+    """Raise unless the member shares a protocol with all classic members, so that they could form a classic group."""
     offered = {protocol.name for protocol in request.protocols}
     known = [
         {protocol.name for protocol in classic.protocols}
@@ -246,7 +246,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         raise UnknownServerError("Malformed embedded consumer protocol in subscription deserialization.") from error
 
 
-def _updated(
+def _updated_member(
     requester: RequestingMember, subscription: ConsumerProtocolSubscription, request: JoinGroupRequest, context: Context
 ) -> ConsumerGroupMember:
     member = requester.member
@@ -258,17 +258,17 @@ def _updated(
         if request.rebalance_timeout_ms == -1
         else request.rebalance_timeout_ms,
         topics=frozenset(subscription.topics),
-        regex="",  # classic members find out for themselves what their expressions match
+        regex="",  # classic members resolve regular expressions themselves
         client_id=context.client_id,
         client_host=context.client_host,
         classic=ClassicMetadata(
             request.session_timeout_ms,
-            tuple(ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
+            tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         ),
     )
 
 
-def _reported(subscription: ConsumerProtocolSubscription, image: Image) -> Reported:
+def _reported_partitions(subscription: ConsumerProtocolSubscription, image: Image) -> Reported:
     return [
         (topic.id, owned.partitions)
         for owned in subscription.owned_partitions
@@ -276,7 +276,7 @@ def _reported(subscription: ConsumerProtocolSubscription, image: Image) -> Repor
     ]
 
 
-def _joined(member: ConsumerGroupMember) -> JoinGroupResponse:
+def _join_response(member: ConsumerGroupMember) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=NONE,
         generation_id=member.epoch,

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a group's epochs and members, with what they have and should have."""
+"""ConsumerGroupDescribe: a group's epochs and members, with their current and target assignments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSUMER = 1
 
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
-    """Tell all of a consumer group; raises GroupIdNotFound if it is none."""
+    """Describe a consumer group; raise GroupIdNotFound if there is none."""
     group = find_group(state, group_id, ConsumerGroup)
     return DescribedGroup(
         group_id=group_id,
@@ -26,12 +26,14 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=choose_assignor(group.preferred_assignor(), context),
-        members=[_member(group, group.members[each], context.image) for each in versioned_order(group.members)],
+        members=[
+            _member(group, group.members[member_id], context.image) for member_id in versioned_order(group.members)
+        ],
     )
 
 
 def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: Image) -> Member:
-    # What a member must give up is its own until it has.
+    # A member owns the partitions that it must revoke until it has revoked them.
     owned: dict[bytes, list[int]] = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
     for topic_id, numbers in member.revoking.items():
         owned[topic_id] = [*owned.get(topic_id, ()), *numbers]
@@ -51,7 +53,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: Image) -> 
 
 
 def _assignment(partitions: Mapping[bytes, Iterable[int]], image: Image) -> Assignment:
-    """Partitions of the topics that are there."""
+    """Return the assignment without topics that no longer exist."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))

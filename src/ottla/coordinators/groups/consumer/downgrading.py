@@ -1,6 +1,6 @@
-"""A consumer group becomes a classic group when its last member of the new protocol goes (KIP-848).
+"""Conversion of a consumer group to a classic group when its last member of the consumer protocol leaves (KIP-848).
 
-The classic members that are left keep what they have, and join again in a rebalance of the classic kind.
+The remaining classic members keep their partitions, and join again in a classic rebalance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 def must_downgrade(group: ConsumerGroup, leaving: Collection[ConsumerGroupMember], context: Context) -> bool:
-    """Whether only classic members are left when some have gone, and may be by themselves."""
+    """Whether only classic members remain after some left, and the settings allow the conversion."""
     remaining = len(group.members) - len(leaving)
     classic_left = len(group.classic_members) - sum(member.is_classic for member in leaving)
     if remaining <= 0 or classic_left != remaining:
@@ -39,7 +39,7 @@ def must_downgrade(group: ConsumerGroup, leaving: Collection[ConsumerGroupMember
 
 
 def must_downgrade_for(group: ConsumerGroup, replaced: ConsumerGroupMember | None, context: Context) -> bool:
-    """Whether only classic members are left when a classic one takes a static member's place."""
+    """Whether only classic members remain when a classic member replaces a static one."""
     if replaced is None or replaced.is_classic or len(group.classic_members) != len(group.members) - 1:
         return False
     return _is_downgrade_allowed(group, len(group.members), context)
@@ -47,10 +47,14 @@ def must_downgrade_for(group: ConsumerGroup, replaced: ConsumerGroupMember | Non
 
 def _is_downgrade_allowed(group: ConsumerGroup, size: int, context: Context) -> bool:
     if not may_downgrade(context):
-        logger.info("%s has only classic members now, and may not become a classic group", group.id)
+        logger.info(
+            "consumer group %s has only classic members, but the migration policy forbids a downgrade", group.id
+        )
         return False
     if size > context.settings(CLASSIC_MAX_SIZE):
-        logger.info("%s has only classic members now, which are too many for a classic group", group.id)
+        logger.info(
+            "consumer group %s has only classic members, but %d are too many for a classic group", group.id, size
+        )
         return False
     return True
 
@@ -65,7 +69,7 @@ def downgrade(
     rebalances: bool = True,
     new_member: ConsumerGroupMember | None = None,
 ) -> Decision[R]:
-    """Make a classic group of those who are left; a newcomer has what the one that leaves should have had."""
+    """Convert the group to a classic group of the remaining members. A new member inherits the target it replaces."""
     leaving_ids = {member.id for member in leaving}
     targets = {member_id: target for member_id, target in group.targets.items() if member_id not in leaving_ids}
     members = [member for member in group.members.values() if member.id not in leaving_ids]
@@ -86,9 +90,9 @@ def downgrade(
 def _classic_group(
     group: ConsumerGroup, members: Collection[ConsumerGroupMember], targets: Mapping[str, Target], context: Context
 ) -> classic.ClassicGroup:
-    """A classic group in which everyone has what the target gives it."""
+    """Return a classic group in which every member has its part of the target."""
     by_id = {member.id: member for member in members}
-    ordered = versioned_order(by_id)  # the first one leads
+    ordered = versioned_order(by_id)  # the first member leads
     new_group = classic.ClassicGroup(
         group.id,
         state=classic.ClassicGroupState.STABLE,
@@ -96,7 +100,7 @@ def _classic_group(
         type=classic.CONSUMER,
         generation=group.epoch,
         leader=ordered[0],
-        members={member_id: _member(by_id[member_id]) for member_id in ordered},
+        members={member_id: _classic_member(by_id[member_id]) for member_id in ordered},
     )
     new_group = replace(new_group, protocol=new_group.choose_protocol())
     for member in new_group.members.values():
@@ -109,7 +113,7 @@ def _classic_group(
     return replace(new_group, topics=new_group.subscribed_topics())
 
 
-def _member(member: ConsumerGroupMember) -> classic.ClassicGroupMember:
+def _classic_member(member: ConsumerGroupMember) -> classic.ClassicGroupMember:
     classic_metadata = member.classic
     assert classic_metadata is not None, "only classic members are in a classic group"
     return classic.ClassicGroupMember(
@@ -119,5 +123,5 @@ def _member(member: ConsumerGroupMember) -> classic.ClassicGroupMember:
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=classic_metadata.session_timeout_ms,
-        protocols=tuple(classic.ClassicProtocol(each.name, each.metadata) for each in classic_metadata.protocols),
+        protocols=classic_metadata.protocols,
     )

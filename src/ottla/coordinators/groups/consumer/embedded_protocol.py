@@ -1,7 +1,7 @@
-"""What classic consumers tell each other inside JoinGroup and SyncGroup, read and written by the coordinator.
+"""The consumer protocol that classic members embed in JoinGroup and SyncGroup: subscriptions and assignments.
 
-Such a message begins with its version as an i16. One of a later version than is known here is read as the latest that
-is: fields are only ever added at the end.
+A message begins with its version as an i16. A message of a later version is decoded as the latest known one, because
+new versions only append fields.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ _version = struct.Struct(">h")
 
 
 def read_version(data: bytes) -> int:
-    """The version of a message; raises ProtocolError if it has none."""
+    """Return the version of a message; raise ProtocolError if it has none."""
     if len(data) < _version.size:
-        raise ProtocolError(f"an embedded message of {len(data)} bytes")
+        raise ProtocolError(f"an embedded message of {len(data)} bytes has no version")
     version: int = _version.unpack_from(data)[0]
     if version < 0:
-        raise ProtocolError(f"an embedded message of version {version}")
+        raise ProtocolError(f"an embedded message has version {version}")
     return min(version, _LATEST)
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """A member's subscription; raises ProtocolError."""
-    found, _ = decode_from(ConsumerProtocolSubscription, read_version(data), memoryview(data)[_version.size :])
-    return found
+    """Decode a member's subscription; raise ProtocolError if it is malformed."""
+    subscription, _ = decode_from(ConsumerProtocolSubscription, read_version(data), memoryview(data)[_version.size :])
+    return subscription
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """A member's partitions; raises ProtocolError."""
-    found, _ = decode_from(ConsumerProtocolAssignment, read_version(data), memoryview(data)[_version.size :])
-    return found
+    """Decode a member's assignment; raise ProtocolError if it is malformed."""
+    assignment, _ = decode_from(ConsumerProtocolAssignment, read_version(data), memoryview(data)[_version.size :])
+    return assignment
 
 
 def write_assignment(target: Target, image: Image, version: int) -> bytes:
-    """Partitions of the topics that are there, by their names."""
+    """Encode a target with topic names, without topics that no longer exist."""
     topics = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic.name, partitions=list(partitions))
         for topic_id, partitions in target.items()

@@ -1,9 +1,9 @@
-"""A consumer group as a value that never changes: its members, its target, who owns what, and what can be asked of it.
+"""A consumer group as an immutable value: its members, its target assignment and the owners of partitions.
 
-    group epoch ≥ target's epoch ≥ each member's epoch
+    group epoch ≥ target assignment epoch ≥ epoch of each member
 
-The group's epoch rises when members, subscriptions or topics change. A target, made for an epoch, says who should have
-what. Members move towards it one by one with their heartbeats, each at its own epoch.
+The group epoch rises when members, subscriptions or topics change. The target assignment is computed for one group
+epoch. Each member moves towards it with its own heartbeats, at its own epoch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ottla.storage.state_machine.entries import Stored
 
 
 class ResolvedRegex(NamedTuple):
-    """What an expression was found to match, in which version of the metadata, and when."""
+    """The topics that a regular expression matched, with the metadata version and the time."""
 
     topics: frozenset[str]
     version: int
@@ -47,55 +47,55 @@ class ResolvedRegex(NamedTuple):
 
 
 class RegexResolution(NamedTuple):
-    """Expressions being held against the names of all topics, some at a time. Not recorded."""
+    """The resolution of regular expressions against all topic names, in steps. Not recorded."""
 
     regexes: tuple[str, ...]
     names: tuple[str, ...]
-    """Those that are left."""
-    found: Mapping[str, frozenset[str]]
+    """The names that are not matched yet."""
+    matches: Mapping[str, frozenset[str]]
     version: int
     timestamp: int
     visible: Callable[[Collection[str]], Collection[str] | None]
-    """The topics of some that the member that brought this up may describe; None while that is not decided yet."""
+    """Returns the topics that the requesting member may describe, of those given; None if that is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
-    """A group of the consumer protocol; some of its members may speak the classic one."""
+    """A group of the consumer protocol. Some members may use the classic protocol."""
 
     kind = "consumer"
 
     id: str
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    """Of the topics that it reads, as they were when the epoch began."""
+    """The hash of the subscribed topics at the group epoch."""
     members: Map[str, ConsumerGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
-    """When the target was made; 0 if that is not known."""
+    """When the target was computed; 0 if unknown."""
     targets: Map[str, Target] = NO_ENTRIES
     resolved_regexes: Map[str, ResolvedRegex] = NO_ENTRIES
     has_partition_metadata: bool = False
-    """Whether an older coordinator left a record of the topics' partitions, to be deleted."""
-    # What follows from the members:
+    """Whether an older coordinator left a partition metadata record, which must be deleted."""
+    # Derived from the members:
     static_members: Map[str, str] = NO_ENTRIES
     """Member ids by instance id."""
     owners: Map[tuple[bytes, int], str] = NO_ENTRIES
-    """Who has a partition, be it to give it up."""
+    """The owner of each partition, including those that must revoke it."""
     subscriber_counts: Map[str, int] = NO_ENTRIES
-    """How many members name a topic."""
+    """The number of members that subscribe to a topic by name."""
     regex_counts: Map[str, int] = NO_ENTRIES
-    """How many members use an expression."""
+    """The number of members that use a regular expression."""
     # Not recorded:
     refresh_deadline: RefreshDeadline = REFRESH_DUE
     regex_resolution: RegexResolution | None = None
-    """The look for topics that is under way."""
+    """The resolution in progress."""
     new_topics_version: int = -1
-    """The version of the metadata in which topics were last created; -1 if that is not known."""
+    """The metadata version of the last topic creation; -1 if unknown."""
     rejoin_deadlines: Map[str, int] = NO_ENTRIES
-    """By when classic members that were told to join again must have done so."""
+    """The deadlines of classic members that must join again, by member id."""
 
-    # -- what all groups are asked --
+    # -- the interface of all groups --
 
     @property
     def state_name(self) -> str:
@@ -106,9 +106,9 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
     ) -> None:
-        """Raise unless a member may commit. In an older epoch that depends on the partitions: `check_partitions`."""
+        """Raise unless the member may commit. Commits in older epochs also need `check_partitions`."""
         if epoch < 0 and not self.members:
-            return  # a consumer that assigns itself, or somebody who resets offsets
+            return  # a consumer without group management, or an administrator who resets offsets
         if in_transaction and epoch == -1 and not member_id and instance_id is None:
             return
         member = self.member(member_id)
@@ -117,26 +117,27 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
                 "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
             )
         if epoch > member.epoch:
-            refused, word = _stale_epoch_error(member)
-            raise refused(f"Received {word} {epoch} is newer than current member epoch {member.epoch}.")
+            error_class, epoch_name = _stale_epoch_error(member)
+            raise error_class(f"Received {epoch_name} {epoch} is newer than current member epoch {member.epoch}.")
 
     def check_partitions(self, member_id: str, epoch: int, partitions: Iterable[CommittedPartition]) -> None:
-        """Raise if a member commits in an older epoch what it has not had since then."""
+        """Raise if a member commits in an older epoch for a partition that it got after that epoch."""
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return
-        refused, word = _stale_epoch_error(member)
+        error_class, epoch_name = _stale_epoch_error(member)
         for topic, topic_id, partition in partitions:
             since = member.epoch_of(topic_id, partition)
             if since is None:
-                raise refused(f"Partition {topic}-{partition} is not assigned or pending revocation for member.")
+                raise error_class(f"Partition {topic}-{partition} is not assigned or pending revocation for member.")
             if epoch < since:
-                raise refused(
-                    f"Received {word} {epoch} is older than assignment epoch {since} for partition {topic}-{partition}."
+                raise error_class(
+                    f"Received {epoch_name} {epoch} is older than assignment epoch {since} for partition "
+                    f"{topic}-{partition}."
                 )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise unless a member, if it is one who asks, has the epoch that it says."""
+        """Raise if the request names a member whose epoch differs."""
         if member_id is None and epoch < 0:
             return
         member = self.member("" if member_id is None else member_id)
@@ -150,7 +151,7 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
             )
 
     def check_offset_delete(self) -> None:
-        """Anyone may, but for topics that are read."""
+        """Allow everyone; offsets of subscribed topics are kept in any case."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriber_counts or any(
@@ -158,7 +159,7 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
         )
 
     def reads_any(self, topics: Set[str]) -> bool:
-        """Whether a member reads one of these topics."""
+        """Whether a member is subscribed to one of the topics."""
         return intersects(topics, self.subscriber_counts) or any(
             intersects(topics, resolved.topics) for resolved in self.resolved_regexes.values()
         )
@@ -172,23 +173,23 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
     # -- members --
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """Who holds an instance id."""
+        """Return the member with an instance id."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerGroupMember) -> Target:
-        """What a member should have. One that takes the place of a static member has the target of that one."""
+        """Return the member's part of the target. A member that replaces a static member inherits its target."""
         if member.instance_id is None:
             return self.targets.get(member.id, NO_TARGET)
-        known = self.static_members.get(member.instance_id)
-        return NO_TARGET if known is None else self.targets.get(known, NO_TARGET)
+        holder_id = self.static_members.get(member.instance_id)
+        return NO_TARGET if holder_id is None else self.targets.get(holder_id, NO_TARGET)
 
     def is_owned_by_other(self, member: ConsumerGroupMember, topic_id: bytes, partition: int) -> bool:
-        """Whether a partition is still somebody else's."""
+        """Whether another member still owns the partition."""
         return (topic_id, partition) in self.owners and partition not in member.revoking.get(topic_id, ())
 
     def waits_for_release(self, member: ConsumerGroupMember) -> bool:
-        """Whether a member waits for a partition that has not been released yet."""
+        """Whether the member waits for a partition that its owner has not released yet."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -202,16 +203,16 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
         return [member for member in self.members.values() if member.is_classic]
 
     def subscribed_topics(self) -> set[str]:
-        """All topics that its members name or that their expressions were found to match."""
+        """Return all topics that members name or that their resolved expressions match."""
         return set(self.subscriber_counts).union(*(resolved.topics for resolved in self.resolved_regexes.values()))
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """The topics that one member reads; an expression that is not resolved yet matches none."""
+        """Return the subscribed topics of one member. An unresolved expression matches none."""
         resolved = self.resolved_regexes.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def is_uniform(self) -> bool:
-        """Whether all members read the same topics, as far as the coordinator looks."""
+        """Whether all members have the same subscription, by the same approximation as Kafka's."""
         count = len(self.members)
         if not self.regex_counts:
             return all(self.subscriber_counts.get(topic) == count for topic in self.subscribed_topics())
@@ -221,16 +222,16 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
         return all(times == 1 for times in matches.values())
 
     def preferred_assignor(self) -> str | None:
-        """The one that most members ask for; None if none does."""
+        """Return the assignor that most members request; None if none requests one."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        # Of equals the first in Java's order counts.
+        # Ties go to the first in the order of Java's HashMap.
         names = hash_order(sorted(votes), string_hash, grown_table_size(len(votes)))
         return max(names, key=votes.__getitem__, default=None)
 
     # -- changes --
 
     def with_member(self, new: ConsumerGroupMember) -> ConsumerGroup:
-        """With a member added or changed."""
+        """Return the group with a member added or replaced."""
         old = self.members.get(new.id)
         static_members = self.static_members
         if new.instance_id is not None and static_members.get(new.instance_id) != new.id:
@@ -245,7 +246,7 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
         )
 
     def without_member(self, member_id: str) -> ConsumerGroup:
-        """Without a member; what it owned is free."""
+        """Return the group without a member; its partitions are free."""
         old = self.members[member_id]
         static_members = self.static_members
         if old.instance_id is not None and old.instance_id in static_members:
@@ -267,7 +268,7 @@ class ConsumerGroup(EpochGroup[ConsumerGroupMember]):
 
 
 def _stale_epoch_error(member: ConsumerGroupMember) -> tuple[type[IllegalGeneration | StaleMemberEpoch], str]:
-    """What a member is told whose epoch is wrong, and what it calls its epoch."""
+    """Return the error class for a wrong epoch of the member, and the name of the epoch in its protocol."""
     return (IllegalGeneration, "generation id") if member.is_classic else (StaleMemberEpoch, "member epoch")
 
 
@@ -278,7 +279,7 @@ def _regex_of(member: ConsumerGroupMember | None) -> tuple[str, ...]:
 def _owners(
     owners: Map[tuple[bytes, int], str], old: ConsumerGroupMember | None, new: ConsumerGroupMember | None
 ) -> Map[tuple[bytes, int], str]:
-    """Who has what after a member changed. What it lost is free, unless another one has it by now."""
+    """Return the owners after a member changed. Partitions that it lost are free, unless another member has them."""
     if old is not None and new is not None and old.assigned is new.assigned and old.revoking is new.revoking:
         return owners
     before = _partitions(old)
@@ -287,20 +288,20 @@ def _owners(
         return owners
     changed = owners.mutate()
     if old is not None:
-        for each in before - after:
-            if changed.get(each) == old.id:
-                del changed[each]
+        for partition in before - after:
+            if changed.get(partition) == old.id:
+                del changed[partition]
     if new is not None:
-        for each in after:
-            changed[each] = new.id
+        for partition in after:
+            changed[partition] = new.id
     return changed.finish()
 
 
 def _partitions(member: ConsumerGroupMember | None) -> set[tuple[bytes, int]]:
     if member is None:
         return set()
-    return {*_each(member.assigned), *_each(member.revoking)}
+    return {*_iterate(member.assigned), *_iterate(member.revoking)}
 
 
-def _each(owned: Owned) -> Iterator[tuple[bytes, int]]:
+def _iterate(owned: Owned) -> Iterator[tuple[bytes, int]]:
     return ((topic_id, partition) for topic_id, partitions in owned.items() for partition in partitions)

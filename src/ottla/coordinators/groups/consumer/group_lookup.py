@@ -1,4 +1,4 @@
-"""The group that a member of the consumer protocol speaks to: a known one, a new one, or a classic one that changes."""
+"""Lookup of the group that a consumer member addresses: existing, new, or converted from a classic group."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ottla.storage.state_machine.entries import Stored
 
 
 class GroupLookup(NamedTuple):
-    """A group, and what must be written and answered before it is what it is."""
+    """A group, with the records, timers and responses of its creation or conversion."""
 
     group: ConsumerGroup
     records: Sequence[Stored] = ()
     timers: Sequence[tuple[TimerKey, int | None]] = ()
     answers: Sequence[tuple[Ticket, Any]] = ()
     is_existing: bool = True
-    """Whether what is not recorded can be kept with it: a group that replaces another one begins without."""
+    """False if the group replaces another one: its unrecorded fields cannot be kept before its records are replayed."""
 
 
 def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, may_create: bool) -> GroupLookup:
-    """The group of a member that stays, or that a member joins; raises GroupIdNotFound."""
+    """Return the group; raise GroupIdNotFound if there is none and it may not be created."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return GroupLookup(group)

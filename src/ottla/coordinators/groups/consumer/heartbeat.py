@@ -1,8 +1,7 @@
-"""ConsumerGroupHeartbeat: a member comes, stays or goes, and learns what it should read.
+"""ConsumerGroupHeartbeat: a member joins, stays or leaves, and gets its assignment.
 
-One heartbeat does up to four things: it writes down what the member wants, raises the group's epoch if that or the
-topics have changed, makes a new target if the last one is for an older epoch, and takes the member one step further
-towards its target.
+A heartbeat has up to four effects. It writes the member's subscription, bumps the group epoch if the subscription or
+the topics changed, computes a new target if the target is of an older epoch, and takes the member one step towards it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _UNCHANGED = -1
 def heartbeat(
     state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decide on a heartbeat that was found to be well formed."""
+    """Decide on a heartbeat that passed `check_heartbeat`."""
     if request.member_epoch in (LEAVING, LEAVING_STATIC):
         return leave(state, request, context)
     is_joining = request.member_epoch == JOINING
@@ -54,8 +53,8 @@ def heartbeat(
         requester = find_static_member(
             group, member_id, request.member_epoch, request.instance_id, reported, is_joining=is_joining
         )
-    transition = MemberTransition(state, lookup, requester, _updated(requester, request, context), context)
-    transition.subscribe()
+    transition = MemberTransition(state, lookup, requester, _updated_member(requester, request, context), context)
+    transition.update_subscription()
     transition.reconcile(reported)
     member = transition.member
     session_ends = context.now_ms + session_timeout_ms(group.id, context)
@@ -70,10 +69,10 @@ def heartbeat(
     return transition.to_decision(reply)
 
 
-def _updated(
+def _updated_member(
     requester: RequestingMember, request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupMember:
-    """The member with what it says of itself now; what it leaves out is as before."""
+    """Return the member with the fields of the request; fields that the request omits stay."""
     member = requester.member
     return replace(
         member,
@@ -97,7 +96,7 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> Reported:
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says all of itself, as it does when it is not sure what it was told last."""
+    """Whether the request has all fields, as a client sends it when it may have missed a response."""
     return (
         request.rebalance_timeout_ms != _UNCHANGED
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -1,4 +1,4 @@
-"""Which member of which group a heartbeat is from: one that is known, a new one, or one in a static member's place."""
+"""Lookup of the member that sent a request: existing, new, or the successor of a static member."""
 
 from __future__ import annotations
 
@@ -24,34 +24,33 @@ from ottla.storage.state_machine.entries import Stored
 
 
 class RequestingMember(NamedTuple):
-    """The member that speaks, as it is before what it says is heard."""
+    """The member that sent a request, before the request is applied."""
 
     member: ConsumerGroupMember
     replaced: ConsumerGroupMember | None = None
-    """The static member whose place it takes."""
+    """The static member that it replaces."""
 
 
 def new_member_id(context: Context) -> str:
-    """An id for a member that has none, in the short form in which Kafka writes UUIDs."""
+    """Generate a member id, in Kafka's base64 form of UUIDs."""
     while True:
-        shown = urlsafe_b64encode(UUID(context.new_id()).bytes).decode().rstrip("=")
-        if not shown.startswith("-"):  # a tool would take it for an option
-            return shown
+        member_id = urlsafe_b64encode(UUID(context.new_id()).bytes).decode().rstrip("=")
+        if not member_id.startswith("-"):  # command-line tools would take it for an option
+            return member_id
 
 
 def check_size(group: ConsumerGroup, member_id: str, context: Context) -> None:
-    """Raise if a new member would be one too many."""
-    most = context.settings(MAX_SIZE)
-    if len(group.members) >= most and (not member_id or member_id not in group.members):
-        raise GroupMaxSizeReached(f"The consumer group has reached its maximum capacity of {most} members.")
+    """Raise if the group is full and the member is new."""
+    max_size = context.settings(MAX_SIZE)
+    if len(group.members) >= max_size and (not member_id or member_id not in group.members):
+        raise GroupMaxSizeReached(f"The consumer group has reached its maximum capacity of {max_size} members.")
 
 
 def find_dynamic_member(
     group: ConsumerGroup, member_id: str, epoch: int, reported: Reported, *, is_joining: bool
 ) -> RequestingMember:
-    """The member without an instance id that speaks."""
-    known = group.members.get(member_id)
-    if known is None and is_joining:
+    """Return the requesting member, which has no instance id."""
+    if is_joining and member_id not in group.members:
         return RequestingMember(ConsumerGroupMember(id=member_id))
     member = group.member(member_id)
     check_epoch(member, epoch, reported)
@@ -68,25 +67,25 @@ def find_static_member(
     is_joining: bool,
     is_classic: bool = False,
 ) -> RequestingMember:
-    """The static member that speaks; a new one takes the place of who held the name before, if that one has left."""
+    """Return the requesting static member. A new one replaces the holder of the instance id, if that has left."""
     if not is_joining:
         member = find_instance_holder(group, member_id, instance_id)
         if not is_classic:
             check_epoch(member, epoch, reported)
         return RequestingMember(member)
-    known = group.static_member(instance_id)
-    if known is None:
+    replaced = group.static_member(instance_id)
+    if replaced is None:
         return RequestingMember(group.members.get(member_id) or ConsumerGroupMember(id=member_id))
-    if not is_classic and not known.is_classic and known.epoch != LEAVING_STATIC:
+    if not is_classic and not replaced.is_classic and replaced.epoch != LEAVING_STATIC:
         raise UnreleasedInstanceId(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {known.id} member."
+            f"is owned by {replaced.id} member."
         )
-    return RequestingMember(replace(known, id=member_id, epoch=JOINING, previous_epoch=JOINING), known)
+    return RequestingMember(replace(replaced, id=member_id, epoch=JOINING, previous_epoch=JOINING), replaced)
 
 
 def replacement_records(group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember) -> list[Stored]:
-    """The records that put one member in another's place, with all that it had."""
+    """Return the records that replace a static member by its successor, which inherits its target."""
     return [
         *member_tombstones(group.id, old.id),
         member_record(group.id, new),
@@ -96,7 +95,7 @@ def replacement_records(group: ConsumerGroup, old: ConsumerGroupMember, new: Con
 
 
 def with_requester(group: ConsumerGroup, old: ConsumerGroupMember | None, new: ConsumerGroupMember) -> ConsumerGroup:
-    """The group after what a member said, and after the one whose place it takes has gone."""
+    """Return the group with the updated member, without the static member that it replaces."""
     if old is not None and old.id in group.members:
         target = group.targets.get(old.id)
         group = group.without_member(old.id).without_target(old.id)
@@ -106,10 +105,10 @@ def with_requester(group: ConsumerGroup, old: ConsumerGroupMember | None, new: C
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported) -> None:
-    """Raise unless a member speaks in its epoch; or in the one before, for the answer may have got lost."""
+    """Raise unless the request has the member's epoch, or the previous one: the response may have been lost."""
     if epoch in (JOINING, member.epoch):
         return
-    if epoch < member.epoch and epoch == member.previous_epoch and _has_only(reported, member):
+    if epoch < member.epoch and epoch == member.previous_epoch and _owns_all(reported, member):
         return
     word = "greater" if epoch > member.epoch else "smaller"
     raise FencedMemberEpoch(
@@ -118,7 +117,7 @@ def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported) -> 
     )
 
 
-def _has_only(reported: Reported, member: ConsumerGroupMember) -> bool:
+def _owns_all(reported: Reported, member: ConsumerGroupMember) -> bool:
     if reported is None:
         return False
     return all(

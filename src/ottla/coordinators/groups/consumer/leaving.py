@@ -1,4 +1,4 @@
-"""Members that leave or are fenced: what they own is free, and the others share it."""
+"""Members that leave or are fenced: the next target distributes their partitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 def leave(
     state: GroupsState, request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """A member goes: for good, or as a static member that may come back."""
+    """Let a member leave: for good, or temporarily as a static member."""
     group = find_group(state, request.group_id, ConsumerGroup)
     reply = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
@@ -41,42 +41,42 @@ def leave(
     member = find_instance_holder(group, request.member_id, request.instance_id)
     if request.member_epoch != LEAVING_STATIC:
         return fence_members(state, group, [member], reply, context)
-    gone = replace(
+    left_member = replace(
         member,
         epoch=LEAVING_STATIC,
         revoking=NOTHING_OWNED,
-        # Whoever takes its place has them from the beginning.
+        # The successor owns them from epoch 0 on.
         assigned={topic_id: dict.fromkeys(owned, 0) for topic_id, owned in member.assigned.items()},
     )
-    return Decision([current_assignment_record(group.id, gone)], reply)
+    return Decision([current_assignment_record(group.id, left_member)], reply)
 
 
 def fence_members(
     state: GroupsState, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reply: R, context: Context
 ) -> Decision[R]:
-    """Remove members; the group's epoch rises, so that the next heartbeat of another brings a new target."""
+    """Remove members and bump the group epoch, so that the next heartbeat computes a new target."""
     if not members:
         return Decision((), reply)
     if must_downgrade(group, members, context):
         return downgrade(state, group, members, reply, context)
     records: list[Stored] = []
     timers: Timers = []
-    left = group
+    remaining = group
     for member in members:
         records += member_tombstones(group.id, member.id)
         timers += cancelled_timers(group.id, member.id)
-        left = left.without_member(member.id)
-    unused = sorted({member.regex for member in members if member.regex and member.regex not in left.regex_counts})
+        remaining = remaining.without_member(member.id)
+    unused = sorted({member.regex for member in members if member.regex and member.regex not in remaining.regex_counts})
     for regex in unused:
         records.append(regex_tombstone(group.id, regex))
-        if regex in left.resolved_regexes:
-            left = replace(left, resolved_regexes=left.resolved_regexes.delete(regex))
-    records.append(epoch_record(group.id, group.epoch + 1, topics_hash(left.subscribed_topics(), context.image)))
+        if regex in remaining.resolved_regexes:
+            remaining = replace(remaining, resolved_regexes=remaining.resolved_regexes.delete(regex))
+    records.append(epoch_record(group.id, group.epoch + 1, topics_hash(remaining.subscribed_topics(), context.image)))
     return Decision(records, reply, timers=timers)
 
 
 def find_instance_holder(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerGroupMember:
-    """The member that holds an instance id, if that is the one that speaks; raises otherwise."""
+    """Return the holder of an instance id; raise unless it is the requesting member."""
     member = group.static_member(instance_id)
     if member is None:
         raise UnknownMemberId(f"Instance id {instance_id} is unknown.")

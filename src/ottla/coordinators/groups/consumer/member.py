@@ -1,4 +1,4 @@
-"""A member of a consumer group: who it is, what it wants, what it owns, and how far it is with giving up and taking."""
+"""A member of a consumer group: identity, subscription, assignment and progress towards the target."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ottla.coordinators.groups.classic.group import ClassicProtocol
 LEAVING: Final = -1
 """The epoch of a member that leaves."""
 LEAVING_STATIC: Final = -2
-"""The epoch of a static member that leaves for a while: its partitions are kept for whoever comes with its name."""
+"""The epoch of a static member that leaves temporarily: its partitions are kept for its successor."""
 JOINING: Final = 0
-"""The epoch of a member that comes, or comes again after it was fenced."""
+"""The epoch of a member that joins, or joins again after it was fenced."""
 
 Owned = Mapping[bytes, Mapping[int, int]]
 """Partitions by topic id, each with the epoch in which the member got it. Never changed in place."""
@@ -25,19 +25,19 @@ NO_TARGET: Final[Target] = {}
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target, by the numbers of its record."""
+    """The state of a member relative to its target, by the numbers of its record."""
 
     STABLE = 0
-    """It has what the target of its epoch gives it."""
+    """The member owns exactly its part of the target of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it gets to the next epoch."""
+    """The member must revoke partitions before it moves to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others still have."""
+    """The member waits for partitions that other members still own."""
     UNKNOWN = 127
 
     @classmethod
-    def of(cls, number: int) -> MemberState:
-        """The state that a record names; what a later version may have added is not known."""
+    def from_number(cls, number: int) -> MemberState:
+        """Return the state that a record names; UNKNOWN if a later version wrote it."""
         return _STATES.get(number, cls.UNKNOWN)
 
 
@@ -45,7 +45,7 @@ _STATES: Final = {int(state): state for state in MemberState}
 
 
 class ClassicMetadata(NamedTuple):
-    """What is kept of a member that speaks the classic protocol."""
+    """The session timeout and protocols of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
@@ -53,7 +53,7 @@ class ClassicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMember:
-    """One of a consumer group's members."""
+    """A member of a consumer group."""
 
     id: str
     epoch: int = JOINING
@@ -64,34 +64,34 @@ class ConsumerGroupMember:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """The topics that it names."""
+    """The topics subscribed to by name."""
     regex: str | None = ""
-    """The expression whose topics it wants as well."""
+    """The regular expression of further topics."""
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
-    """What it must give up, and owns until it has said so."""
+    """The partitions to revoke, which the member owns until it reports that it has."""
     classic: ClassicMetadata | None = None
-    """Set if it speaks the classic protocol."""
+    """Set if the member uses the classic protocol."""
 
     @property
     def is_classic(self) -> bool:
         return self.classic is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all and only what the target of an epoch gives it."""
+        """Whether the member owns exactly its part of the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def epoch_of(self, topic_id: bytes, partition: int) -> int | None:
-        """Since which epoch it owns a partition, even if it must give it up; None if it does not."""
+        """Return the epoch in which the member got a partition that it owns; None if it does not own it."""
         for owned in (self.assigned, self.revoking):
-            found = owned.get(topic_id, {}).get(partition)
-            if found is not None:
-                return found
+            epoch = owned.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
         return None
 
 
 def owned_partitions(target: Target, epoch: int) -> Owned:
-    """All partitions of a target, as got in one epoch."""
+    """Return the partitions of a target as owned since one epoch."""
     return {topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in target.items()}

@@ -1,6 +1,6 @@
-"""What a member's word does to its group: subscription, epoch, target, and the member's own step.
+"""The effects of one member's request on its group: subscription, group epoch, target and the member's assignment.
 
-Used for members of both protocols. Nothing changes here: records, timers and unrecorded changes are collected into one
+Used for members of both protocols. A `MemberTransition` collects the records, timers and unrecorded changes of one
 decision.
 """
 
@@ -39,16 +39,16 @@ R = TypeVar("R")
 
 
 class _RegexChange(Enum):
-    """What became of a member's expression."""
+    """The change of a member's regular expression."""
 
     SAME = 0
     CHANGED = 1
     CHANGED_AND_RESOLVED = 2
-    """It is known already what the new one matches."""
+    """The matches of the new expression are known already."""
 
 
 class MemberTransition:
-    """One member's word, and all that follows from it."""
+    """The changes that one request of a member causes."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MemberTransition:
         self.state = state
         self.lookup = lookup
         self.group = lookup.group
-        """As it was before."""
+        """The group before the request."""
         self.requester = requester
         self.member = updated
         self.context = context
@@ -69,18 +69,17 @@ class MemberTransition:
         self.timers: Timers = list(lookup.timers)
         self.epoch = self.group.epoch
         self.after = self.group
-        """The group with the member as it is now, and with no expression that nobody uses."""
+        """The group with the updated member, without expressions that no member uses."""
         self.is_subscription_changed = False
-        """Whether what the member reads is other than before."""
-        self.is_bumped = False
+        """Whether the member's subscription changed."""
         self._refresh: RefreshDeadline | None = None
         self._matching: RegexResolution | None = None
-        self._rejoined = ""
+        self._rejoined_id = ""
         if requester.replaced is not None:
             self.records += replacement_records(self.group, requester.replaced, requester.member)
 
-    def subscribe(self, *, is_classic: bool = False) -> None:
-        """Write down what the member wants; raise the group's epoch if it or the topics changed."""
+    def update_subscription(self, *, is_classic: bool = False) -> None:
+        """Write the member's subscription; bump the group epoch if it or the topics changed."""
         group, old, new = self.group, self.requester.member, self.member
         if new != old:
             self.records.append(member_record(group.id, new))
@@ -89,7 +88,7 @@ class MemberTransition:
         names_changed = new.topics != old.topics
         regex = self._regex_change()
         self.is_subscription_changed = names_changed or regex is not _RegexChange.SAME
-        # An expression that is not resolved yet raises the epoch when it is.
+        # An unresolved expression bumps the epoch once it is resolved.
         bumps = (
             names_changed or regex is _RegexChange.CHANGED_AND_RESOLVED or (is_classic and self.is_subscription_changed)
         )
@@ -97,7 +96,11 @@ class MemberTransition:
             self._update_epoch(bumps)
 
     def update_target(self) -> tuple[int, Target]:
-        """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
+        """Return the target's epoch and the member's part of it; compute a new target if it is outdated.
+
+        A new group epoch does not mean a new target: there is at most one in `consumer.assignment.interval.ms`, and
+        members that join before it is due move towards the old one.
+        """
         group, context = self.group, self.context
         is_due = group.may_replace_target(assignment_interval_ms(group.id, context), context.now_ms)
         if group.target_epoch >= self.epoch or not is_due:
@@ -119,7 +122,7 @@ class MemberTransition:
         return self.epoch, targets[self.member.id]
 
     def reconcile(self, reported: Reported) -> None:
-        """Take the member one step towards the target."""
+        """Take the member one step towards the group's target."""
         epoch, target = self.update_target()
         self.reconcile_to(epoch, target, reported, subscription_changed=self.is_subscription_changed)
 
@@ -147,24 +150,24 @@ class MemberTransition:
             self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
     def to_decision(self, reply: R) -> Decision[R]:
-        """All of it."""
+        """Return the collected changes with the reply."""
         return Decision(
             self.records, reply, state=self._unrecorded_changes(), answers=self.lookup.answers, timers=self.timers
         )
 
     def clear_rejoin(self, member_id: str) -> None:
-        """A classic member that was told to join again has."""
-        self._rejoined = member_id
+        """Note that a classic member has joined again as requested."""
+        self._rejoined_id = member_id
 
     def _unrecorded_changes(self) -> GroupsState | None:
-        """The state with what is not recorded of the group, if that changed."""
+        """Return the state with the changes that have no record, or None if there are none."""
         group = self.group
         if self._refresh is not None:
             group = replace(group, refresh_deadline=self._refresh)
         if self._matching is not None:
             group = replace(group, regex_resolution=self._matching)
-        if self._rejoined in group.rejoin_deadlines:
-            group = replace(group, rejoin_deadlines=group.rejoin_deadlines.delete(self._rejoined))
+        if self._rejoined_id in group.rejoin_deadlines:
+            group = replace(group, rejoin_deadlines=group.rejoin_deadlines.delete(self._rejoined_id))
         if group is self.group or not self.lookup.is_existing:
             return None
         return self.state.with_group(group)
@@ -196,8 +199,7 @@ class MemberTransition:
     def _update_epoch(self, bumps: bool) -> None:
         group = self.group
         metadata_hash = topics_hash(self.after.subscribed_topics(), self.context.image)
-        self.is_bumped = bumps or metadata_hash != group.metadata_hash
-        if self.is_bumped:
+        if bumps or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
         self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)

@@ -1,8 +1,8 @@
-"""The assignor "uniform" for members that read different topics.
+"""The "uniform" assignor for groups whose members have different subscriptions.
 
-What members may keep they keep. Free partitions go to the readers that have the least, beginning with the topics that
-have most partitions for each reader. Then partitions move from those who have most to those who have least, topic by
-topic, until nothing gets better or there were enough rounds.
+Members keep the partitions of topics that they are still subscribed to. Free partitions go to the subscribers with the
+fewest, starting with the topics that have the most partitions per subscriber. Then partitions move from the members
+with the most to those with the fewest, topic by topic, until they are balanced or the round limit is reached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOBODY: Final = -1
 
 
 def assign_mixed(group: GroupSpec) -> dict[str, Target]:
-    """A new target for all members; none at all if nobody reads anything."""
+    """Return the new target of each member; empty if no member has a subscription."""
     board = _Board(group)
     if not board.subscribers:
         return {}
@@ -29,7 +29,7 @@ def assign_mixed(group: GroupSpec) -> dict[str, Target]:
 
 
 class _Board:
-    """Who has which partition, by the members' numbers."""
+    """The owner of each partition, by the members' numbers."""
 
     def __init__(self, group: GroupSpec) -> None:
         self.group = group
@@ -46,7 +46,7 @@ class _Board:
         self.sizes = [0] * len(self.ids)
 
     def keep(self) -> None:
-        """Leave to members what they have of topics that they still read."""
+        """Keep the partitions of topics that members are still subscribed to."""
         for number, member in enumerate(self.group.members.values()):
             for topic_id, partitions in member.target.items():
                 if topic_id in member.topics:
@@ -56,7 +56,7 @@ class _Board:
                     self.sizes[number] += len(partitions)
 
     def give(self) -> None:
-        """Give what is free to those who have least."""
+        """Give free partitions to the members with the fewest."""
         free = {
             topic_id: [partition for partition, owner in enumerate(owners) if owner == _FREE]
             for topic_id, owners in self.owners.items()
@@ -68,8 +68,8 @@ class _Board:
                 self._move(topic_id, partition, ranks.next_least())
 
     def balance(self) -> None:
-        """Move partitions of topics with several readers until a whole round changed nothing."""
-        topics = self._sorted([topic_id for topic_id, readers in self.subscribers.items() if len(readers) > 1])
+        """Move partitions of topics with several subscribers until a whole round changes nothing."""
+        topics = self._sorted([topic_id for topic_id, subscribers in self.subscribers.items() if len(subscribers) > 1])
         ranks = _Ranks(self.sizes)
         last_moved: bytes | None = None
         for _ in range(_MAX_ROUNDS):
@@ -80,14 +80,14 @@ class _Board:
                     last_moved = topic_id
 
     def targets(self) -> dict[str, Target]:
-        found: list[dict[bytes, list[int]]] = [{} for _ in self.ids]
+        owned: list[dict[bytes, list[int]]] = [{} for _ in self.ids]
         for topic_id, owners in self.owners.items():
             for partition, owner in enumerate(owners):
                 if owner != _FREE:
-                    found[owner].setdefault(topic_id, []).append(partition)
+                    owned[owner].setdefault(topic_id, []).append(partition)
         return {
             member_id: {topic_id: tuple(numbers) for topic_id, numbers in target.items()}
-            for member_id, target in zip(self.ids, found, strict=True)
+            for member_id, target in zip(self.ids, owned, strict=True)
         }
 
     def _balance_topic(self, topic_id: bytes, ranks: _Ranks) -> bool:
@@ -96,7 +96,7 @@ class _Board:
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(self.owners[topic_id]):
             held.setdefault(owner, []).append(partition)
-        moved = False
+        has_moved = False
         while not ranks.is_balanced:
             while (giver := ranks.next_most()) != _NOBODY and not held.get(giver):
                 ranks.exclude_last_most()
@@ -107,8 +107,8 @@ class _Board:
             if ranks.is_balanced:
                 break
             self._move(topic_id, partition, taker)
-            moved = True
-        return moved
+            has_moved = True
+        return has_moved
 
     def _move(self, topic_id: bytes, partition: int, taker: int) -> None:
         owners = self.owners[topic_id]
@@ -118,25 +118,25 @@ class _Board:
         self.sizes[taker] += 1
 
     def _sorted(self, topics: list[bytes]) -> list[bytes]:
-        """First the topics with most partitions for each reader, then those with fewer readers, then by id."""
+        """Sort topics by partitions per subscriber, descending, then by number of subscribers, then by id."""
         partitions = self.group.partitions
 
         def rank(topic_id: bytes) -> tuple[float, int, int, int]:
-            readers = len(self.subscribers[topic_id])
+            count = len(self.subscribers[topic_id])
             high, low = (
                 int.from_bytes(topic_id[:8], "big", signed=True),
                 int.from_bytes(topic_id[8:], "big", signed=True),
             )
-            return -(partitions[topic_id] / readers), readers, high, low
+            return -(partitions[topic_id] / count), count, high, low
 
         return sorted(topics, key=rank)
 
 
 class _Ranks:
-    """The readers of a topic by how much they have: a growing range of the poorest, and one of the richest.
+    """The subscribers of a topic by number of partitions: a growing range with the fewest, and one with the most.
 
-    All in a range had equally much when the range was last widened. The next of the poor gets a partition; when all
-    have got one, the range takes in those who have as much. The range of the rich shrinks likewise from above.
+    All members of a range had equal numbers when the range was last extended. Each member of the lower range gets one
+    partition in turn; then the range takes in the members that have as many. The upper range works the same way.
     """
 
     def __init__(self, sizes: list[int]) -> None:
@@ -151,21 +151,21 @@ class _Ranks:
         self.most_next = 0
 
     def begin(self, members: list[int]) -> int:
-        """Rank these; gives by how much the richest differs from the poorest."""
+        """Rank the members; return the difference between the largest and the smallest number."""
         sizes = self.sizes
         self.members = sorted(members, key=lambda member: (sizes[member], member))
-        poorest, richest = sizes[self.members[0]], sizes[self.members[-1]]
-        self.least_end, self.least_size, self.least_next = 0, poorest - 1, 0
+        least, most = sizes[self.members[0]], sizes[self.members[-1]]
+        self.least_end, self.least_size, self.least_next = 0, least - 1, 0
         self.most_start = self.most_end = len(members)
-        self.most_size, self.most_next = richest + 1, len(members) - 1
-        return richest - poorest
+        self.most_size, self.most_next = most + 1, len(members) - 1
+        return most - least
 
     @property
     def is_balanced(self) -> bool:
         return self.most_size - self.least_size <= 1
 
     def next_least(self) -> int:
-        """Who gets the next partition."""
+        """Return the member that gets the next partition."""
         if self.least_next >= self.least_end:
             self.least_size += 1
             while self.least_end < len(self.members) and self._size(self.least_end) == self.least_size:
@@ -175,10 +175,10 @@ class _Ranks:
         return self.members[self.least_next - 1]
 
     def next_most(self) -> int:
-        """Who gives the next partition; -1 if nobody can."""
+        """Return the member that gives the next partition; -1 if there is none."""
         if self.most_next < self.most_start:
             if self.most_end <= self.most_start and self.most_start > 0:
-                self.most_size = self._size(self.most_start - 1)  # all of the range had nothing to give
+                self.most_size = self._size(self.most_start - 1)  # no member of the range had a partition of this topic
             else:
                 self.most_size -= 1
             while self.most_start > 0 and self._size(self.most_start - 1) == self.most_size:
@@ -190,9 +190,9 @@ class _Ranks:
         return self.members[self.most_next + 1]
 
     def exclude_last_most(self) -> None:
-        """Take out whom `next_most` gave last, for it has nothing of this topic."""
-        members, at, end = self.members, self.most_next + 1, self.most_end - 1
-        members[at], members[end] = members[end], members[at]
+        """Remove the member that `next_most` returned last, because it has no partition of this topic."""
+        members, position, end = self.members, self.most_next + 1, self.most_end - 1
+        members[position], members[end] = members[end], members[position]
         self.most_end -= 1
 
     def _size(self, position: int) -> int:

@@ -1,7 +1,7 @@
-"""A member's way from what it has to what its target gives it: first give up, then take, and wait for what others have.
+"""Reconciliation of a member's assignment with its target: revoke first, then take what is free, then wait.
 
-A partition stays its owner's until the owner says that it has let go. So a member that must give up partitions keeps
-its epoch until it does; then it gets to the target's epoch with all that is free, and with the rest when it becomes so.
+A partition belongs to its owner until the owner reports that it has revoked it. A member that must revoke partitions
+keeps its epoch until it has. Then it moves to the target's epoch with all free partitions, and gets the others later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.metadata.image.image import Image
 from ottla.protocol.errors import FencedMemberEpoch
 
 Reported = Sequence[tuple[bytes, Sequence[int]]] | None
-"""The partitions that a member says it has, by topic id; None if it says nothing."""
+"""The partitions that a member reports to own, by topic id; None if it reports none."""
 _NONE: dict[int, int] = {}
 
 
@@ -29,31 +29,31 @@ def reconcile(
     reported: Reported,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """The member one step further; the same one if it cannot go on."""
-    step = _Reconciliation(group, member, image, target_epoch, target, reported)
+    """Return the member after the next step; the same object if it cannot move."""
+    reconciliation = _Reconciliation(group, member, image, target_epoch, target, reported)
     match member.state:
         case MemberState.STABLE:
             if member.epoch != target_epoch:
-                return step.next(member.epoch)
-            return step.revoke_unsubscribed() if subscription_changed else member
+                return reconciliation.advance(member.epoch)
+            return reconciliation.revoke_unsubscribed() if subscription_changed else member
         case MemberState.UNREVOKED_PARTITIONS:
-            if step.still_owns(member.revoking):
-                return step.revoke_unsubscribed() if subscription_changed else member
-            return step.next(member.epoch)
+            if reconciliation.still_owns(member.revoking):
+                return reconciliation.revoke_unsubscribed() if subscription_changed else member
+            return reconciliation.advance(member.epoch)
         case MemberState.UNRELEASED_PARTITIONS:
-            return step.next(member.epoch)
+            return reconciliation.advance(member.epoch)
         case _:
-            # Written by a coordinator of a later version: the member begins anew.
+            # A later version wrote the state: the member must start over.
             if reported is None or reported:
                 raise FencedMemberEpoch(
                     "The consumer group member is in a unknown state. The member must abandon all its partitions "
                     "and rejoin."
                 )
-            return step.next(target_epoch)
+            return reconciliation.advance(target_epoch)
 
 
 class _Reconciliation:
-    """One look at one member."""
+    """The next step of one member."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Reconciliation:
         self.topics = group.topics_of(member)
 
     def still_owns(self, revoking: Owned) -> bool:
-        """Whether the member may still have one of these partitions: as long as it says nothing, it may."""
+        """Whether the member may still own one of the partitions; a member that reports nothing may."""
         if self.reported is None:
             return True
         return any(
@@ -84,7 +84,7 @@ class _Reconciliation:
         )
 
     def revoke_unsubscribed(self) -> ConsumerGroupMember:
-        """Without the topics that it is not subscribed to any more, at its epoch."""
+        """Revoke the topics that the member is no longer subscribed to, without a change of epoch."""
         member, assigned = self.member, self.member.assigned
         if not self.topics and not member.revoking:
             kept: Owned = NOTHING_OWNED
@@ -107,13 +107,13 @@ class _Reconciliation:
             )
         return replace(member, previous_epoch=member.epoch, assigned=kept)
 
-    def next(self, epoch: int) -> ConsumerGroupMember:
-        """Towards the target as far as it goes now; at the given epoch if there is something to give up first."""
+    def advance(self, epoch: int) -> ConsumerGroupMember:
+        """Move towards the target as far as possible; stay at `epoch` if partitions must be revoked first."""
         kept: dict[bytes, dict[int, int]] = {}
         revoking: dict[bytes, dict[int, int]] = {}
         taken: dict[bytes, list[int]] = {}
         must_wait = False
-        is_others: Callable[[ConsumerGroupMember, bytes, int], bool] = self.group.is_owned_by_other
+        is_owned_by_other: Callable[[ConsumerGroupMember, bytes, int], bool] = self.group.is_owned_by_other
         for topic_id in {**self.target, **self.member.assigned}:
             owned = self.member.assigned.get(topic_id, _NONE)
             wanted = self.target.get(topic_id, ()) if self._is_subscribed(topic_id) else ()
@@ -122,14 +122,14 @@ class _Reconciliation:
             for partition in wanted:
                 if partition in stays:
                     continue
-                if is_others(self.member, topic_id, partition):
+                if is_owned_by_other(self.member, topic_id, partition):
                     must_wait = True
                 else:
                     free.append(partition)
             if stays:
                 kept[topic_id] = stays
             if len(stays) < len(owned):
-                revoking[topic_id] = {each: since for each, since in owned.items() if each not in stays}
+                revoking[topic_id] = {partition: since for partition, since in owned.items() if partition not in stays}
             if free:
                 taken[topic_id] = free
         if revoking and self.still_owns(revoking):
@@ -142,8 +142,8 @@ class _Reconciliation:
                 revoking=revoking,
             )
         for topic_id, partitions in taken.items():
-            got = {**kept.get(topic_id, _NONE), **dict.fromkeys(partitions, self.target_epoch)}
-            kept[topic_id] = dict(sorted(got.items()))
+            owned_now = {**kept.get(topic_id, _NONE), **dict.fromkeys(partitions, self.target_epoch)}
+            kept[topic_id] = dict(sorted(owned_now.items()))
         return replace(
             self.member,
             state=MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE,

@@ -34,7 +34,7 @@ VERSION: Final = 0
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
-    """A group's epoch, with the hash of its topics."""
+    """Return the record of the group epoch, with the hash of the subscribed topics."""
     return Stored(
         ConsumerGroupMetadataKey(group_id=group_id),
         ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -43,12 +43,12 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
 
 
 def partition_metadata_tombstone(group_id: str) -> Stored:
-    """Deletes what coordinators before 4.1 kept instead of the hash."""
+    """Return the tombstone of the record that coordinators before 4.1 wrote instead of the hash."""
     return Stored(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def member_record(group_id: str, member: ConsumerGroupMember) -> Stored:
-    """Who a member is and what it wants."""
+    """Return the record of a member's identity and subscription."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -70,7 +70,7 @@ def member_record(group_id: str, member: ConsumerGroupMember) -> Stored:
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
-    """For which epoch the target was made, and when."""
+    """Return the record of the target's epoch and time."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     return Stored(
         key, ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp), VERSION
@@ -78,14 +78,14 @@ def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) ->
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Target) -> Stored:
-    """What a member should have."""
+    """Return the record of a member's part of the target."""
     topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return Stored(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics), VERSION)
 
 
 def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Stored:
-    """What a member has, in which epoch and state."""
+    """Return the record of a member's assignment, epoch and state."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -97,7 +97,7 @@ def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> Sto
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Stored:
-    """What an expression matches."""
+    """Return the record of a resolved regular expression."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp
     )
@@ -109,7 +109,7 @@ def regex_tombstone(group_id: str, regex: str) -> Stored:
 
 
 def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
-    """What removes a member."""
+    """Return the tombstones of a member."""
     return (
         Stored(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         Stored(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -118,7 +118,7 @@ def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> Sequence[Stored]:
-    """What removes a group with all its members."""
+    """Return the tombstones of a group and all its members."""
     members = list(member_ids)
     return (
         *(

@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression: which topics they match is found out beside the heartbeats, a little at a time.
+"""Resolution of regular expressions in subscriptions to topics, outside of heartbeats and in small steps.
 
-Expressions are RE2's, as in Kafka: none of them takes more than linear time. Even so a long one against many topics
-takes its time, so that each step does a bounded amount of it, and a timer brings the next one.
+As in Kafka, expressions are RE2's, which match in linear time. A long expression and many topics still take long, so
+each step does a bounded amount of work and a timer starts the next one.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ottla.storage.state_machine.entries import Stored
 logger = logging.getLogger(__name__)
 
 REFRESH_MIN_MS: Final = 10_000
-"""No group looks for new topics more often than that."""
+"""The minimum interval between two resolutions of a group."""
 REFRESH_MAX_MS: Final = 10 * 60 * 1000
-"""Even where no topic was created: who may see what can have changed."""
+"""The maximum interval, even if no topic was created: authorization may have changed."""
 RESOLVE_REGEXES: Final = "match topics"
 _ASK_AGAIN_MS: Final = 20
-"""How long a look at topics waits before it asks again whether the member may describe them."""
+"""How long to wait for the authorizer before asking again which topics the member may describe."""
 _MEMORY_BYTES: Final = 1 << 18
-"""What one compiled expression may take, some 10,000 instructions: it bounds what one character of a name can cost."""
+"""The memory limit of a compiled expression, about 10,000 instructions. It bounds the cost of one character."""
 _STEP_COST: Final = 100_000
-"""Instructions of expressions times characters of names, at worst, in one step; but one name at least."""
-# What Kafka's library says, where RE2 itself says it otherwise.
-_WORDS: Final = {
+"""The limit of one step, in instructions times characters; each step matches at least one name."""
+# The messages of Kafka's RE2 library where they differ from RE2's.
+_KAFKA_MESSAGES: Final = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
     "trailing \\": "trailing backslash at end of expression",
@@ -51,31 +51,31 @@ _WORDS: Final = {
 
 
 def resolution_timer(group_id: str) -> TimerKey:
-    """The timer of a group's next step."""
+    """Return the key of the timer for a group's next step."""
     return TimerKey(RESOLVE_REGEXES, group_id)
 
 
 @lru_cache(maxsize=256)
 def compile_regex(regex: str) -> Any:
-    """An expression ready to be used; raises InvalidRegularExpression if it is none."""
+    """Compile a regular expression; raise InvalidRegularExpression if it is malformed."""
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
     options.log_errors = False
-    options.never_capture = True  # only whether it matches is asked
+    options.never_capture = True  # only full matches are tested
     try:
         return re2.compile(regex, options)
     except re2.error as error:
-        told = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0])
-        word = told.partition(":")[0]
+        message = str(error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0])
+        reason = message.partition(":")[0]
         raise InvalidRegularExpression(
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_WORDS.get(word, word)}."
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_KAFKA_MESSAGES.get(reason, reason)}."
         ) from error
 
 
 def needs_resolution(group: ConsumerGroup, used: Collection[str], context: Context, *, is_new: bool) -> bool:
-    """Whether the expressions that are used now are to be held against all topics.
+    """Whether the expressions in use must be resolved again.
 
-    `group` is the group before the member that brings this up was heard; `is_new` says that it brought a new one.
+    `group` is the group before the current request, and `is_new` says whether the request has a new expression.
     """
     if not used or group.regex_resolution is not None:
         return False
@@ -94,11 +94,11 @@ def needs_resolution(group: ConsumerGroup, used: Collection[str], context: Conte
 
 
 def begin_resolution(used: Collection[str], context: Context) -> RegexResolution:
-    """A look at all topics that are there now."""
+    """Return a resolution against all current topics."""
     return RegexResolution(
         regexes=tuple(sorted(used)),
         names=tuple(context.image.topics),
-        found={},
+        matches={},
         version=context.image.offset,
         timestamp=context.now_ms,
         visible=context.visible,
@@ -106,51 +106,55 @@ def begin_resolution(used: Collection[str], context: Context) -> RegexResolution
 
 
 def continue_resolution(state: GroupsState, key: TimerKey, context: Context) -> Decision[None]:
-    """Hold expressions against the next topics; after the last ones write down what was found."""
+    """Match the next topics; after the last ones write the matches."""
     group = state.groups.get(key.group)
     if not isinstance(group, ConsumerGroup) or group.regex_resolution is None:
         return Decision((), None)
-    matching = _step(group.regex_resolution)
-    if matching.names:
-        group = replace(group, regex_resolution=matching)
+    resolution = _match_next_names(group.regex_resolution)
+    if resolution.names:
+        group = replace(group, regex_resolution=resolution)
         return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + 1),))
-    visible = matching.visible(frozenset().union(*matching.found.values()))
+    visible = resolution.visible(frozenset().union(*resolution.matches.values()))
     if visible is None:
-        group = replace(group, regex_resolution=matching)
+        group = replace(group, regex_resolution=resolution)
         return Decision((), None, state=state.with_group(group), timers=((key, context.now_ms + _ASK_AGAIN_MS),))
-    group = replace(group, regex_resolution=None, new_topics_version=max(group.new_topics_version, matching.version))
-    return Decision(_outcome(group, matching, frozenset(visible), context), None, state=state.with_group(group))
-
-
-def _step(matching: RegexResolution) -> RegexResolution:
-    patterns = [compile_regex(regex) for regex in matching.regexes]
-    cost = sum(pattern.programsize + 1 for pattern in patterns)
-    found = {regex: set(matching.found.get(regex, ())) for regex in matching.regexes}
-    spent = taken = 0
-    for name in matching.names:
-        for regex, pattern in zip(matching.regexes, patterns, strict=True):
-            if pattern.fullmatch(name) is not None:
-                found[regex].add(name)
-        taken += 1
-        spent += cost * len(name)
-        if spent >= _STEP_COST:
-            break
-    return matching._replace(
-        names=matching.names[taken:], found={regex: frozenset(topics) for regex, topics in found.items()}
+    group = replace(group, regex_resolution=None, new_topics_version=max(group.new_topics_version, resolution.version))
+    return Decision(
+        _resolution_records(group, resolution, frozenset(visible), context), None, state=state.with_group(group)
     )
 
 
-def _outcome(
-    group: ConsumerGroup, matching: RegexResolution, visible: frozenset[str], context: Context
+def _match_next_names(resolution: RegexResolution) -> RegexResolution:
+    patterns = [compile_regex(regex) for regex in resolution.regexes]
+    cost = sum(pattern.programsize + 1 for pattern in patterns)
+    matches = {regex: set(resolution.matches.get(regex, ())) for regex in resolution.regexes}
+    spent = matched = 0
+    for name in resolution.names:
+        for regex, pattern in zip(resolution.regexes, patterns, strict=True):
+            if pattern.fullmatch(name) is not None:
+                matches[regex].add(name)
+        matched += 1
+        spent += cost * len(name)
+        if spent >= _STEP_COST:
+            break
+    return resolution._replace(
+        names=resolution.names[matched:], matches={regex: frozenset(topics) for regex, topics in matches.items()}
+    )
+
+
+def _resolution_records(
+    group: ConsumerGroup, resolution: RegexResolution, visible: frozenset[str], context: Context
 ) -> list[Stored]:
-    """What was found, for those expressions that are still used; the epoch rises if that is other than before."""
+    """Return the records of the matches of expressions still in use; bump the epoch if matches changed."""
     records = []
     resolved = group.resolved_regexes
     has_changed = False
-    for regex in matching.regexes:
+    for regex in resolution.regexes:
         if regex not in group.regex_counts:
             continue
-        new = ResolvedRegex(matching.found.get(regex, frozenset()) & visible, matching.version, matching.timestamp)
+        new = ResolvedRegex(
+            resolution.matches.get(regex, frozenset()) & visible, resolution.version, resolution.timestamp
+        )
         old = resolved.get(regex)
         has_changed |= new.topics != (old.topics if old is not None else frozenset())
         resolved = resolved.set(regex, new)

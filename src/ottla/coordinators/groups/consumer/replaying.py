@@ -1,4 +1,4 @@
-"""What the records of consumer groups do to them: the same for who wrote them and for one that loads."""
+"""Replay of the records of consumer groups, by the coordinator that wrote them and by one that loads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ottla.protocol.messages.records.consumer_group_records import (
 def _epoch(
     group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
 ) -> ConsumerGroup | None:
-    """A group's epoch; its deletion is the end of the group."""
+    """Apply the group epoch; its tombstone deletes the group."""
     if value is None:
         return None
     return replace(group, epoch=value.epoch, metadata_hash=value.metadata_hash)
@@ -48,14 +48,14 @@ def _epoch(
 def _partition_metadata(
     group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> ConsumerGroup:
-    """What coordinators before 4.1 wrote: only that it is there matters."""
+    """Note a partition metadata record, which coordinators before 4.1 wrote; its content is not needed."""
     return replace(group, has_partition_metadata=value is not None)
 
 
 def _member(
     group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> ConsumerGroup:
-    """Who a member is and what it wants; its deletion is the last of three."""
+    """Apply a member's identity and subscription; its tombstone is the last of three."""
     if value is None:
         return without_member(group, key.member_id)
     member = replace(
@@ -78,7 +78,7 @@ def _target(
     key: ConsumerGroupTargetAssignmentMemberKey,
     value: ConsumerGroupTargetAssignmentMemberValue | None,
 ) -> ConsumerGroup:
-    """What a member should have."""
+    """Apply a member's part of the target."""
     if value is None:
         return group.without_target(key.member_id)
     target = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
@@ -90,7 +90,7 @@ def _current(
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> ConsumerGroup:
-    """What a member has; its deletion says that the member owns nothing more and leaves."""
+    """Apply a member's assignment; its tombstone means that the member owns nothing and leaves."""
     if value is None:
         if key.member_id not in group.members:
             return group
@@ -106,7 +106,7 @@ def _current(
         group.members.get(key.member_id) or ConsumerGroupMember(id=key.member_id),
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState.of(value.state),
+        state=MemberState.from_number(value.state),
         assigned=_owned(value.assigned_partitions, value.member_epoch),
         revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
     )
@@ -116,7 +116,7 @@ def _current(
 def _regex(
     group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> ConsumerGroup:
-    """What an expression matches."""
+    """Apply the matches of a regular expression."""
     regex = key.regular_expression
     if value is None:
         return (
@@ -129,13 +129,13 @@ def _regex(
 
 
 def _owned(topics: list[TopicPartitions], epoch: int) -> Owned:
-    """Partitions with the epochs since which they are owned; coordinators before 4.3 did not write these."""
-    known_since = max(epoch, 0)
+    """Return partitions with their assignment epochs, which coordinators before 4.3 did not write."""
+    default_epoch = max(epoch, 0)
     owned: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
-            epochs = [known_since] * len(topic.partitions)
+            epochs = [default_epoch] * len(topic.partitions)
         owned[topic.topic_id] = dict(sorted(zip(topic.partitions, epochs, strict=True)))
     return owned
 
@@ -156,4 +156,4 @@ REPLAY: Final[Mapping[type, Replay]] = {
     ConsumerGroupCurrentMemberAssignmentKey: replay_to(ConsumerGroup, _current),
     ConsumerGroupRegularExpressionKey: replay_to(ConsumerGroup, _regex),
 }
-"""What a record does to the state, by the class of its key."""
+"""The replay function of each record, by the class of its key."""

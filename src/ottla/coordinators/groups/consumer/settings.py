@@ -1,4 +1,4 @@
-"""The settings in force for one group: its own within the broker's bounds, or else the broker's."""
+"""The settings of consumer groups."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ _CLASSES: Final = {
 
 
 def session_timeout_ms(group_id: str, context: Context) -> int:
-    """After how long a silent member is fenced."""
+    """Return the time after which a silent member is fenced."""
     return group_setting(context, "consumer", group_id, "session.timeout.ms")
 
 
 def heartbeat_interval_ms(group_id: str, context: Context) -> int:
-    """How often members are asked to speak."""
+    """Return the heartbeat interval of members."""
     return group_setting(context, "consumer", group_id, "heartbeat.interval.ms")
 
 
 def assignment_interval_ms(group_id: str, context: Context) -> int:
-    """How long a target lasts at least, so that many members who come at once cost one new target."""
+    """Return the minimum lifetime of a target, so that many members that join at once cause one new target."""
     return group_setting(context, "consumer", group_id, "assignment.interval.ms")
 
 
 def built_in_assignor(name: str) -> str | None:
-    """The assignor of the coordinator's own that a setting names, by its name or Kafka's class; None for others."""
-    found = _CLASSES.get(name, name)
-    return found if found in _CLASSES.values() else None
+    """Return the built-in assignor that a setting names, by name or by Kafka's class; None for others."""
+    assignor = _CLASSES.get(name, name)
+    return assignor if assignor in _CLASSES.values() else None
 
 
 def available_assignors(context: Context) -> dict[str, str | Assignor]:
-    """The assignors that members may ask for, by name, the first for those who do not: names stand for our own."""
-    found: dict[str, str | Assignor] = {}
-    for each in context.settings(ASSIGNORS):
-        brought = context.assignors.get(each)
-        if brought is not None:
-            found[brought.name] = brought
-        elif (own := built_in_assignor(str(each))) is not None:
-            found[own] = own
-    return found or {"uniform": "uniform"}
+    """Return the assignors that members may request, by name; a built-in one is its name. The first is the default."""
+    by_name: dict[str, str | Assignor] = {}
+    for entry in context.settings(ASSIGNORS):
+        plugin = context.assignors.get(entry)
+        if plugin is not None:
+            by_name[plugin.name] = plugin
+        elif (built_in := built_in_assignor(str(entry))) is not None:
+            by_name[built_in] = built_in
+    return by_name or {"uniform": "uniform"}
 
 
 def choose_assignor(preferred: str | None, context: Context) -> str:
-    """The name of the assignor in force: what the members prefer, unless the operator has taken it away since."""
-    known = available_assignors(context)
-    return preferred if preferred in known else next(iter(known))
+    """Return the preferred assignor of the members, or the default if it is no longer configured."""
+    available = available_assignors(context)
+    return preferred if preferred in available else next(iter(available))
 
 
 def may_upgrade(context: Context) -> bool:
-    """Whether a classic group may become a consumer group while it is in use."""
+    """Whether a classic group with members may become a consumer group."""
     return _policy(context) in ("UPGRADE", "BIDIRECTIONAL")
 
 
 def may_downgrade(context: Context) -> bool:
-    """Whether a consumer group may become a classic group while it is in use."""
+    """Whether a consumer group with members may become a classic group."""
     return _policy(context) in ("DOWNGRADE", "BIDIRECTIONAL")
 
 

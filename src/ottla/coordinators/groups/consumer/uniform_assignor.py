@@ -1,6 +1,6 @@
-"""The assignor "uniform": everyone gets as many partitions as everyone else, and keeps what it has as far as it goes.
+"""The "uniform" assignor: members get equal numbers of partitions and keep as many of their own as possible.
 
-This module deals with members that all read the same topics; `mixed_assignor.py` with others.
+This module assigns groups whose members have the same subscription, and `mixed_assignor` all others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ottla.protocol.java.hash_order import copied_table_size, grown_table_size, 
 
 
 def assign_uniformly(group: GroupSpec) -> dict[str, Target]:
-    """A new target for all members."""
+    """Return the new target of each member."""
     if not group.members:
         return {}
-    return _assign_alike(group) if group.is_uniform else assign_mixed(group)
+    return _assign_same_subscriptions(group) if group.is_uniform else assign_mixed(group)
 
 
-def _assign_alike(group: GroupSpec) -> dict[str, Target]:
+def _assign_same_subscriptions(group: GroupSpec) -> dict[str, Target]:
     topics = next(iter(group.members.values())).topics
     if not topics:
         return {}
@@ -35,7 +35,7 @@ def _assign_alike(group: GroupSpec) -> dict[str, Target]:
         free += [(topic_id, number) for number in range(count) if (topic_id, number) not in group.assigned]
         total += count
     dealer = _Dealer(len(group.members), total, topics.keys())
-    targets = {member_id: dealer.trim(member_id, reader) for member_id, reader in group.members.items()}
+    targets = {member_id: dealer.trim(member_id, member) for member_id, member in group.members.items()}
     dealer.free[:0] = free
     dealer.deal(targets)
     return {
@@ -45,7 +45,7 @@ def _assign_alike(group: GroupSpec) -> dict[str, Target]:
 
 
 class _Dealer:
-    """Takes from those who have too much, in the order of the members, and gives to those who have too little."""
+    """Takes partitions from members above their quota, in member order, and gives them to members below it."""
 
     def __init__(self, members: int, total: int, topics: Collection[bytes]) -> None:
         self.members_left = members
@@ -54,15 +54,15 @@ class _Dealer:
         self.free: list[tuple[bytes, int]] = []
         self.unfilled: list[tuple[str, int]] = []
 
-    def trim(self, member_id: str, reader: AssignorMember) -> dict[bytes, list[int]]:
-        """What a member keeps of what it has."""
+    def trim(self, member_id: str, member: AssignorMember) -> dict[bytes, list[int]]:
+        """Return the partitions that a member keeps."""
         has_extra = self.extras > 0
         quota = self.least + has_extra
         kept: dict[bytes, list[int]] = {}
-        for topic_id in hash_order(reader.target, uuid_hash, grown_table_size(len(reader.target))):
+        for topic_id in hash_order(member.target, uuid_hash, grown_table_size(len(member.target))):
             if topic_id not in self.topics:
                 continue
-            numbers = reader.target[topic_id]
+            numbers = member.target[topic_id]
             if len(numbers) <= quota:
                 kept[topic_id] = list(numbers)
                 quota -= len(numbers)
@@ -72,7 +72,7 @@ class _Dealer:
                 kept[topic_id] = ordered[:quota]
             self.free += [(topic_id, number) for number in ordered[quota:]]
             quota = 0
-        # Who is not at the extra partition yet leaves it to others, unless only just enough of them are left.
+        # A member below its quota leaves the extra partition to others, unless too few members are left for it.
         if quota > 0 and has_extra and self.members_left > self.extras:
             quota -= 1
             has_extra = False
@@ -83,7 +83,7 @@ class _Dealer:
         return kept
 
     def deal(self, targets: dict[str, dict[bytes, list[int]]]) -> None:
-        """Give away what is free."""
+        """Give the free partitions to members below their quota."""
         position = 0
         for member_id, quota in self.unfilled:
             target = targets[member_id]

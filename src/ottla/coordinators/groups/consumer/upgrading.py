@@ -1,7 +1,8 @@
-"""A classic group becomes a consumer group when the first member of the new protocol joins it (KIP-848).
+"""Conversion of a classic group to a consumer group when the first member of the consumer protocol joins (KIP-848).
 
-The classic members stay with what they have; whoever waits for a generation is told to join again, and will then be
-served as a classic member of a consumer group.
+The classic members keep their partitions. Members that wait for a generation must join again, and then become classic
+members of the consumer group. As in Kafka, a group whose assignments carry user data, such as those of librdkafka's
+cooperative-sticky assignor, cannot be converted.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Upgrade(NamedTuple):
-    """What a classic group becomes, and how."""
+    """The result of a conversion."""
 
     group: ConsumerGroup
     records: Sequence[Stored]
@@ -49,17 +50,17 @@ class Upgrade(NamedTuple):
 
 
 def upgrade_group(old: classic.ClassicGroup, context: Context) -> Upgrade:
-    """The consumer group with all members of a classic one; raises GroupIdNotFound if it cannot become one."""
+    """Convert a classic group; raise GroupIdNotFound if that is not possible."""
     _check(old, context)
-    why = f"Cannot upgrade classic group {old.id} to consumer group because"
+    prefix = f"Cannot upgrade classic group {old.id} to consumer group because"
     try:
         group = _convert(old, context.image)
     except ProtocolError as error:
-        logger.warning("%s cannot become a consumer group: %s", old.id, error)
-        raise GroupIdNotFound(f"{why} the embedded consumer protocol is malformed.") from error
+        logger.warning("classic group %s cannot be converted to a consumer group: %s", old.id, error)
+        raise GroupIdNotFound(f"{prefix} the embedded consumer protocol is malformed.") from error
     except _CustomAssignor as error:
         raise GroupIdNotFound(
-            f"{why} an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
+            f"{prefix} an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
             "default assignor before re-attempting the upgrade."
         ) from error
     members = list(group.members.values())
@@ -80,22 +81,22 @@ def upgrade_group(old: classic.ClassicGroup, context: Context) -> Upgrade:
 
 
 class _CustomAssignor(Exception):
-    """An assignment holds what only its own assignor understands."""
+    """An assignment has user data, which only its own assignor understands."""
 
 
 def _check(old: classic.ClassicGroup, context: Context) -> None:
-    why = f"Cannot upgrade classic group {old.id} to consumer group because"
+    prefix = f"Cannot upgrade classic group {old.id} to consumer group because"
     if not may_upgrade(context):
-        raise GroupIdNotFound(f"{why} online upgrade is disabled.")
+        raise GroupIdNotFound(f"{prefix} online upgrade is disabled.")
     if old.type != classic.CONSUMER:
-        raise GroupIdNotFound(f"{why} the group does not use the consumer embedded protocol.")
+        raise GroupIdNotFound(f"{prefix} the group does not use the consumer embedded protocol.")
     if len(old.members) > context.settings(MAX_SIZE):
-        raise GroupIdNotFound(f"{why} the group size exceeds the consumer group maximum size.")
+        raise GroupIdNotFound(f"{prefix} the group size exceeds the consumer group maximum size.")
 
 
 def _convert(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
     group = ConsumerGroup(old.id, epoch=old.generation, target_epoch=old.generation)
-    # Before its first generation a group has chosen no protocol yet.
+    # A group has no protocol before its first generation.
     protocol = old.protocol or old.choose_protocol()
     for member in old.members.values():
         target = _target_of(member.assignment, image)
@@ -113,7 +114,7 @@ def _convert(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
             assigned=owned_partitions(target, old.generation),
             classic=ClassicMetadata(
                 member.session_timeout_ms,
-                tuple(ClassicProtocol(each.name, bytes(each.metadata)) for each in member.protocols),
+                tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in member.protocols),
             ),
         )
         group = group.with_target(new.id, target).with_member(new)
@@ -121,27 +122,27 @@ def _convert(old: classic.ClassicGroup, image: Image) -> ConsumerGroup:
 
 
 def _target_of(assignment: bytes, image: Image) -> Target:
-    """A classic member's partitions, of those topics that are there; none if it was not told yet."""
+    """Return a classic member's partitions of existing topics; empty if it has no assignment yet."""
     if not assignment:
         return {}
-    found = read_assignment(assignment)
-    if found.user_data:
+    decoded = read_assignment(assignment)
+    if decoded.user_data:
         raise _CustomAssignor
     return {
-        topic.id: tuple(sorted(set(each.partitions)))
-        for each in found.assigned_partitions
-        if (topic := image.topic(each.topic)) is not None
+        topic.id: tuple(sorted(set(assigned.partitions)))
+        for assigned in decoded.assigned_partitions
+        if (topic := image.topic(assigned.topic)) is not None
     }
 
 
 def _rejoin_answers(old: classic.ClassicGroup) -> Sequence[tuple[Ticket, Any]]:
-    """Whoever waits is told to join again."""
+    """Return the responses that tell waiting members to join again."""
     code = RebalanceInProgress.code
     answers: list[tuple[Ticket, Any]] = []
     for member in old.members.values():
         if member.join_ticket is not None:
-            told = JoinGroupResponse(error_code=code, member_id=member.id, protocol_name=None)
-            answers.append((member.join_ticket, told))
+            response = JoinGroupResponse(error_code=code, member_id=member.id, protocol_name=None)
+            answers.append((member.join_ticket, response))
         if member.sync_ticket is not None:
             answers.append((member.sync_ticket, SyncGroupResponse(error_code=code)))
     return answers

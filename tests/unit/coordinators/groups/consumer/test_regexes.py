@@ -104,14 +104,14 @@ def test_an_expression_that_is_none_is_refused() -> None:
 def test_hostile_expressions_take_bounded_steps(regex: str) -> None:
     """Each step holds expressions against so many names that instructions times characters stay below a limit."""
     names = tuple(f"{'a' * 200}{number}" for number in range(300))
-    matching = RegexResolution((regex,), names, {}, 1, 1, lambda names: names)
+    resolution = RegexResolution((regex,), names, {}, 1, 1, lambda names: names)
     cost = regexes.compile_regex(regex).programsize + 1
     most = regexes._STEP_COST // (cost * 200) + 1
     steps = 0
-    while matching.names:
-        before = len(matching.names)
-        matching = regexes._step(matching)
-        assert 0 < before - len(matching.names) <= most
+    while resolution.names:
+        before = len(resolution.names)
+        resolution = regexes._match_next_names(resolution)
+        assert 0 < before - len(resolution.names) <= most
         steps += 1
     assert steps >= len(names) // most
-    assert matching.found[regex] == frozenset()
+    assert resolution.matches[regex] == frozenset()
