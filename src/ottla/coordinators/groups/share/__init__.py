@@ -1,1 +1,5 @@
-"""Share groups (KIP-932), as pure decisions: members share partitions, and the coordinator says who reads which."""
+"""Share groups (KIP-932): several members may read a partition, and the coordinator assigns partitions to members.
+
+`states` tracks which share partitions are initialized at the share coordinator. Imports the modules of `groups` that
+all kinds share.
+"""

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: a group's epochs and members, with what they read."""
+"""ShareGroupDescribe: a group's epochs and members, with their assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASSIGNOR: Final = "simple"
 
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
-    """Tell all of a share group; raises GroupIdNotFound if it is none."""
+    """Describe a share group; raise GroupIdNotFound if there is none."""
     group = find_group(state, group_id, ShareGroup)
     return DescribedGroup(
         group_id=group_id,
@@ -24,7 +24,7 @@ def describe_group(state: GroupsState, group_id: str, context: Context) -> Descr
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=ASSIGNOR,
-        members=[_member(group.members[each], context.image) for each in versioned_order(group.members)],
+        members=[_member(group.members[member_id], context.image) for member_id in versioned_order(group.members)],
     )
 
 

@@ -1,9 +1,9 @@
-"""A share group as a value that never changes: its members, its target, and which of its partitions have a state.
+"""A share group as an immutable value: its members, its target assignment and its initialized share partitions.
 
-    group epoch ≥ target's epoch ≥ each member's epoch
+    group epoch ≥ target assignment epoch ≥ epoch of each member
 
-Unlike in a consumer group several members may read a partition, so that nobody waits for anybody: a member is at the
-target with its next heartbeat.
+Several members may read a partition, so no member waits for another: it gets its part of the target with its next
+heartbeat.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class ShareGroup(EpochGroup[ShareGroupMember]):
     id: str
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    """Of the topics that it reads, as they were when the epoch began."""
+    """The hash of the subscribed topics at the group epoch."""
     members: Map[str, ShareGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
     targets: Map[str, Target] = NO_ENTRIES
     partitions: SharePartitions | None = None
-    """None as long as nothing was written down about them."""
+    """None until the first record of share partitions."""
     subscriber_counts: Map[str, int] = NO_ENTRIES
-    """How many members name a topic; follows from the members."""
+    """The number of members that subscribe to a topic; derived from the members."""
     refresh_deadline: RefreshDeadline = REFRESH_DUE
     """Not recorded."""
 
-    # -- what all groups are asked --
+    # -- the interface of all groups --
 
     @property
     def state_name(self) -> str:
@@ -60,19 +60,19 @@ class ShareGroup(EpochGroup[ShareGroupMember]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
     ) -> None:
-        raise self._no_consumer_group()
+        raise self._not_a_consumer_group()
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        raise self._no_consumer_group()
+        raise self._not_a_consumer_group()
 
     def check_offset_delete(self) -> None:
-        raise self._no_consumer_group()
+        raise self._not_a_consumer_group()
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriber_counts
 
     def reads_any(self, topics: Set[str]) -> bool:
-        """Whether a member reads one of these topics."""
+        """Whether a member is subscribed to one of the topics."""
         return intersects(topics, self.subscriber_counts)
 
     def retention_start_ms(self, committed: CommittedOffset) -> int | None:
@@ -81,7 +81,7 @@ class ShareGroup(EpochGroup[ShareGroupMember]):
     def tombstones(self) -> Sequence[Stored]:
         return group_tombstones(self.id, sorted(self.members))
 
-    def _no_consumer_group(self) -> GroupIdNotFound:
+    def _not_a_consumer_group(self) -> GroupIdNotFound:
         return GroupIdNotFound(f"Group {self.id} is not a consumer group.")
 
     # -- members --
@@ -90,11 +90,11 @@ class ShareGroup(EpochGroup[ShareGroupMember]):
         return self.targets.get(member.id, NO_TARGET)
 
     def is_uniform(self) -> bool:
-        """Whether all members read the same topics."""
+        """Whether all members have the same subscription."""
         return all(count == len(self.members) for count in self.subscriber_counts.values())
 
     def lacks_assignment(self) -> bool:
-        """Whether partitions of topics that members read got their state after the target was made."""
+        """Whether share partitions were initialized after the target was computed."""
         if not self.members or self.partitions is None:
             return False
         assigned: dict[bytes, set[int]] = {}
@@ -102,20 +102,20 @@ class ShareGroup(EpochGroup[ShareGroupMember]):
             for topic_id, numbers in target.items():
                 assigned.setdefault(topic_id, set()).update(numbers)
         return any(
-            known.name in self.subscriber_counts and assigned.get(topic_id, set()) != set(known.partitions)
-            for topic_id, known in self.partitions.initialized.items()
+            topic.name in self.subscriber_counts and assigned.get(topic_id, set()) != set(topic.partitions)
+            for topic_id, topic in self.partitions.initialized.items()
         )
 
     # -- changes --
 
     def with_member(self, new: ShareGroupMember) -> ShareGroup:
-        """With a member added or changed."""
+        """Return the group with a member added or replaced."""
         old = self.members.get(new.id)
         names = update_counts(self.subscriber_counts, old.topics if old is not None else frozenset(), new.topics)
         return replace(self, members=self.members.set(new.id, new), subscriber_counts=names)
 
     def without_member(self, member_id: str) -> ShareGroup:
-        """Without a member."""
+        """Return the group without a member."""
         old = self.members[member_id]
         return replace(
             self,

@@ -1,9 +1,9 @@
-"""ShareGroupHeartbeat: a member comes, stays or goes, and learns what it should read.
+"""ShareGroupHeartbeat: a member joins, stays or leaves, and gets its assignment.
 
-One heartbeat writes down what the member wants, raises the group's epoch if that or the topics have changed, makes a
-new target if the last one is for an older epoch, and takes the member there. Topics that the group reads for the
-first time need a state at the share coordinator: which, is part of the reply, and they are asked for once it is
-committed.
+A heartbeat writes the member's subscription, bumps the group epoch if the subscription or the topics changed, computes
+a new target if the target is of an older epoch, and assigns the member its part. Share partitions that the group has
+not read before must be initialized at the share coordinator. The reply names them, and the runtime initializes them
+once the decision is committed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LONGEST_ID: Final = 36
 
 
 class StatesToInitialize(NamedTuple):
-    """States that the share coordinator is to make: where each share partition starts, -1 if that is to be found."""
+    """The share partitions to initialize, with their start offsets; -1 lets the partition's leader choose."""
 
     group_id: str
     epoch: int
@@ -62,14 +62,14 @@ class StatesToInitialize(NamedTuple):
 
 
 class HeartbeatReply(NamedTuple):
-    """The reply to a heartbeat, and what follows from it."""
+    """The response to a heartbeat, and the share partitions to initialize."""
 
     response: ShareGroupHeartbeatResponse
     states: StatesToInitialize | None = None
 
 
 def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Raise InvalidRequest, with Kafka's words, before any group is looked at."""
+    """Raise InvalidRequest, with Kafka's messages, before the group is looked up."""
     for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
         check_not_blank(text, name)
     if request.member_epoch == JOINING:
@@ -80,19 +80,19 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def check_member_id(member_id: str | None) -> None:
-    """Raise InvalidRequest unless it is as long as an id can be."""
+    """Raise InvalidRequest unless the member id has a valid length."""
     if not member_id or len(member_id) > _LONGEST_ID:
         raise InvalidRequest("Invalid member id in the request.")
 
 
 def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> Decision[HeartbeatReply]:
-    """Decide on a heartbeat that was found to be well formed."""
+    """Decide on a heartbeat that passed `check_heartbeat`."""
     if request.member_epoch == LEAVING:
         group = find_group(state, request.group_id, ShareGroup)
         response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         return fence(group, group.member(request.member_id), HeartbeatReply(response), context)
     transition = _MemberTransition(state, request, context)
-    transition.subscribe()
+    transition.update_subscription()
     transition.reconcile()
     states = transition.initialize_missing_states()
     group, member = transition.group, transition.member
@@ -108,32 +108,31 @@ def heartbeat(state: GroupsState, request: ShareGroupHeartbeatRequest, context: 
     return Decision(
         transition.records,
         HeartbeatReply(reply, states),
-        state=transition.changed(),
+        state=transition.unrecorded_changes(),
         timers=((session_timer(group.id, member.id), session_ends),),
     )
 
 
 def fence(group: ShareGroup, member: ShareGroupMember, reply: R, context: Context) -> Decision[R]:
-    """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
-    left = group.without_member(member.id)
-    epoch = epoch_record(group.id, group.epoch + 1, topics_hash(left.subscriber_counts, context.image))
+    """Remove a member and bump the group epoch, so that the next heartbeat computes a new target."""
+    remaining = group.without_member(member.id)
+    epoch = epoch_record(group.id, group.epoch + 1, topics_hash(remaining.subscriber_counts, context.image))
     timers = ((session_timer(group.id, member.id), None),)
     return Decision([*member_tombstones(group.id, member.id), epoch], reply, timers=timers)
 
 
 class _MemberTransition:
-    """One member's word, and all that follows from it."""
+    """The changes that one heartbeat causes."""
 
     def __init__(self, state: GroupsState, request: ShareGroupHeartbeatRequest, context: Context) -> None:
         self.state = state
         self.context = context
         self.records: list[Stored] = []
         self.group = _get_or_create_group(state, request)
-        """As it was before."""
-        self.is_existing = request.group_id in state.groups
-        most = context.settings(MAX_SIZE)
-        if len(self.group.members) >= most and request.member_id not in self.group.members:
-            raise GroupMaxSizeReached(f"The share group has reached its maximum capacity of {most} members.")
+        """The group before the heartbeat."""
+        max_size = context.settings(MAX_SIZE)
+        if len(self.group.members) >= max_size and request.member_id not in self.group.members:
+            raise GroupMaxSizeReached(f"The share group has reached its maximum capacity of {max_size} members.")
         self.old = _find_member(self.group, request)
         self.member = replace(
             self.old,
@@ -149,8 +148,8 @@ class _MemberTransition:
         self.is_bumped = False
         self._refresh: RefreshDeadline | None = None
 
-    def subscribe(self) -> None:
-        """Write down what the member wants; raise the group's epoch if it or the topics changed."""
+    def update_subscription(self) -> None:
+        """Write the member's subscription; bump the group epoch if it or the topics changed."""
         group, old, new = self.group, self.old, self.member
         if new != old:
             self.records.append(member_record(group.id, new))
@@ -167,7 +166,7 @@ class _MemberTransition:
         self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
 
     def reconcile(self) -> None:
-        """Take the member to the target, which is made anew if it is for an older epoch, and if it is time."""
+        """Assign the member its part of the target; compute a new target if it is outdated and old enough."""
         epoch, target = self._update_target()
         old = self.member
         if old.epoch == epoch and not self.is_bumped:
@@ -181,18 +180,18 @@ class _MemberTransition:
             self.records.append(current_assignment_record(self.group.id, self.member))
 
     def initialize_missing_states(self) -> StatesToInitialize | None:
-        """The share partitions that must get a state, written down as such."""
-        context, known = self.context, self.group.partitions or NO_PARTITIONS
+        """Return the share partitions to initialize, and write that their initialization begins."""
+        context, partitions = self.context, self.group.partitions or NO_PARTITIONS
         retry_ms = context.settings(RETRY_INTERVAL)
-        missing = known.missing(self.after.subscriber_counts, context.image, context.now_ms, retry_ms)
+        missing = partitions.missing(self.after.subscriber_counts, context.image, context.now_ms, retry_ms)
         if not missing:
             return None
-        self.records.append(partitions_record(self.group.id, known.with_initializing(missing), context.image))
-        offsets = {topic_id: dict.fromkeys(sorted(each.partitions), -1) for topic_id, each in missing.items()}
+        self.records.append(partitions_record(self.group.id, partitions.with_initializing(missing), context.image))
+        offsets = {topic_id: dict.fromkeys(sorted(topic.partitions), -1) for topic_id, topic in missing.items()}
         return StatesToInitialize(self.group.id, self.epoch, offsets)
 
-    def changed(self) -> GroupsState | None:
-        """The state with what is not recorded of the group, if that changed."""
+    def unrecorded_changes(self) -> GroupsState | None:
+        """Return the state with the changes that have no record, or None if there are none."""
         if self._refresh is None:
             return None
         return self.state.with_group(replace(self.group, refresh_deadline=self._refresh))
@@ -213,7 +212,7 @@ class _MemberTransition:
         return self.epoch, targets[self.member.id]
 
     def _subscribed(self, target: Target) -> Target:
-        """What the target gives the member of topics that it reads."""
+        """Return the target without topics that the member is no longer subscribed to."""
         image, names = self.context.image, self.member.topics
         return {
             topic_id: numbers
@@ -234,7 +233,7 @@ def _get_or_create_group(state: GroupsState, request: ShareGroupHeartbeatRequest
 
 
 def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareGroupMember:
-    """The member that speaks, in its epoch; or in the one before, for the answer may have got lost."""
+    """Return the requesting member. The request may have the previous epoch: the response may have been lost."""
     epoch = request.member_epoch
     if epoch == JOINING:
         return group.members.get(request.member_id) or ShareGroupMember(id=request.member_id)

@@ -1,4 +1,4 @@
-"""A member of a share group: who it is, what it wants, and what it reads."""
+"""A member of a share group: identity, subscription and assignment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEAVING: Final = -1
 JOINING: Final = 0
 """The epoch of a member that joins, or joins again."""
 STABLE: Final = 0
-"""The one state that a member can be in: it gives partitions up and takes them in one step."""
+"""The only state of a member in records: members revoke and take partitions in one step."""
 
 Target = Mapping[bytes, tuple[int, ...]]
 """Partitions by topic id."""
@@ -20,7 +20,7 @@ NO_TARGET: Final[Target] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupMember:
-    """A member as it was last heard of."""
+    """A member of a share group."""
 
     id: str
     epoch: int = JOINING

@@ -1,7 +1,7 @@
-"""Which share partitions of a group have a state at the share coordinator, are about to get one, or to lose it.
+"""The share partitions of a group that are initialized at the share coordinator, or are being initialized or deleted.
 
-A partition is assigned to members only once its state is there. Making and deleting states takes requests to the share
-coordinator; what is under way is written down, so that another coordinator can go on with it.
+Members get only initialized partitions. Initializing and deleting takes requests to the share coordinator. Those in
+progress are recorded, so that the next group coordinator can continue them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ UNKNOWN_NAME: Final = "<UNKNOWN>"
 
 
 class TopicState(NamedTuple):
-    """Some partitions of a topic."""
+    """Partitions of one topic in the same state."""
 
     name: str
     partitions: frozenset[int]
     since_ms: int
-    """When that was written down, or loaded."""
+    """When this was recorded or loaded."""
 
 
 Topics = Mapping[bytes, TopicState]
@@ -31,63 +31,67 @@ PartitionsByTopic = Mapping[bytes, Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class SharePartitions:
-    """What is known of a group's share partitions."""
+    """The states of a group's share partitions."""
 
     initializing: Topics
     initialized: Topics
     deleting: frozenset[bytes]
 
     def missing(self, names: Iterable[str], image: Image, now_ms: int, retry_ms: int) -> dict[bytes, TopicState]:
-        """Partitions of subscribed topics that have no state, and for which none was asked for of late."""
-        under_way = {
-            topic_id: known for topic_id, known in self.initializing.items() if now_ms - known.since_ms < retry_ms
+        """Return the partitions of subscribed topics that are neither initialized nor being initialized."""
+        in_progress = {
+            topic_id: topic for topic_id, topic in self.initializing.items() if now_ms - topic.since_ms < retry_ms
         }
-        done = combined(self.initialized, under_way)
-        found = {}
+        done = combined(self.initialized, in_progress)
+        missing = {}
         for name in sorted(names):
             topic = image.topic(name)
             if topic is None:
                 continue
             has = done[topic.id].partitions if topic.id in done else frozenset()
             if len(has) < len(topic.partitions):
-                left = frozenset(range(len(topic.partitions))) - has
-                found[topic.id] = TopicState(name, left, now_ms)
-        return found
+                remaining = frozenset(range(len(topic.partitions))) - has
+                missing[topic.id] = TopicState(name, remaining, now_ms)
+        return missing
 
     def with_initializing(self, topics: Topics) -> SharePartitions:
-        """With states that are being made; such topics are not being deleted any more."""
+        """Note that an initialization begins; its topics are no longer being deleted."""
         initializing = combined(self.initializing, topics)
         return replace(self, initializing=initializing, deleting=self.deleting - set(initializing))
 
     def with_initialized(self, topics: PartitionsByTopic, image: Image, now_ms: int) -> SharePartitions:
-        """With states that are there."""
-        known = {topic_id: topic_state(topic_id, partitions, image, now_ms) for topic_id, partitions in topics.items()}
+        """Note that partitions were initialized."""
+        added = {topic_id: topic_state(topic_id, partitions, image, now_ms) for topic_id, partitions in topics.items()}
         return replace(
-            self, initializing=_without(self.initializing, topics), initialized=combined(self.initialized, known)
+            self, initializing=_without(self.initializing, topics), initialized=combined(self.initialized, added)
         )
 
     def with_failed(self, topics: PartitionsByTopic) -> SharePartitions:
-        """Without states that could not be made."""
+        """Note that an initialization failed."""
         return replace(self, initializing=_without(self.initializing, topics))
 
     def deletable(self, image: Image) -> Topics:
-        """All that must be deleted before the group can go, with what an earlier attempt has left."""
-        left = {
+        """Return the partitions to delete before the group, including the remains of an earlier attempt."""
+        remains = {
             topic_id: TopicState(topic.name, frozenset(range(len(topic.partitions))), -1)
             for topic_id in sorted(self.deleting)
             if (topic := image.topic_by_id(topic_id)) is not None
         }
-        return combined(combined(self.initialized, self.initializing), left)
+        return combined(combined(self.initialized, self.initializing), remains)
 
     def without_topics(self, topic_ids: Collection[bytes]) -> SharePartitions:
-        """Without topics that are gone; the same one if it knows none of them."""
-        gone = set(topic_ids)
-        if gone.isdisjoint(self.initializing) and gone.isdisjoint(self.initialized) and gone.isdisjoint(self.deleting):
+        """Return the states without deleted topics; the same object if it has none of them."""
+        deleted = set(topic_ids)
+        if (
+            deleted.isdisjoint(self.initializing)
+            and deleted.isdisjoint(self.initialized)
+            and deleted.isdisjoint(self.deleting)
+        ):
             return self
         return SharePartitions(
-            {topic_id: known for topic_id, known in self.initializing.items() if topic_id not in gone},
-            {topic_id: known for topic_id, known in self.initialized.items() if topic_id not in gone},
-            self.deleting - gone,
+            {topic_id: topic for topic_id, topic in self.initializing.items() if topic_id not in deleted},
+            {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in deleted},
+            self.deleting - deleted,
         )
 
 
@@ -95,24 +99,24 @@ NO_PARTITIONS: Final = SharePartitions({}, {}, frozenset())
 
 
 def topic_state(topic_id: bytes, partitions: Iterable[int], image: Image, now_ms: int) -> TopicState:
-    """Partitions with their topic's name, as far as it is known."""
+    """Return partitions with their topic's name, if the topic exists."""
     topic = image.topic_by_id(topic_id)
     return TopicState(UNKNOWN_NAME if topic is None else topic.name, frozenset(partitions), now_ms)
 
 
 def combined(first: Topics, second: Topics) -> dict[bytes, TopicState]:
-    """The partitions of both."""
+    """Return the union of both."""
     both = dict(first)
-    for topic_id, known in second.items():
-        has = both.get(topic_id)
-        both[topic_id] = known if has is None else known._replace(partitions=has.partitions | known.partitions)
+    for topic_id, topic in second.items():
+        other = both.get(topic_id)
+        both[topic_id] = topic if other is None else topic._replace(partitions=other.partitions | topic.partitions)
     return both
 
 
 def _without(topics: Topics, done: PartitionsByTopic) -> dict[bytes, TopicState]:
-    left = {}
-    for topic_id, known in topics.items():
-        partitions = known.partitions - set(done.get(topic_id, ()))
+    remaining = {}
+    for topic_id, topic in topics.items():
+        partitions = topic.partitions - set(done.get(topic_id, ()))
         if partitions:
-            left[topic_id] = known._replace(partitions=partitions)
-    return left
+            remaining[topic_id] = topic._replace(partitions=partitions)
+    return remaining

@@ -32,13 +32,13 @@ VERSION: Final = 0
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Stored:
-    """A group's epoch, with the hash of its topics."""
+    """Return the record of the group epoch, with the hash of the subscribed topics."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Stored(ShareGroupMetadataKey(group_id=group_id), value, VERSION)
 
 
 def member_record(group_id: str, member: ShareGroupMember) -> Stored:
-    """Who a member is and what it wants."""
+    """Return the record of a member's identity and subscription."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -49,20 +49,20 @@ def member_record(group_id: str, member: ShareGroupMember) -> Stored:
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
-    """For which epoch the target was made, and when."""
+    """Return the record of the target's epoch and time."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp)
     return Stored(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value, VERSION)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Target) -> Stored:
-    """What a member should read."""
+    """Return the record of a member's part of the target."""
     topics = [TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()]
     key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     return Stored(key, ShareGroupTargetAssignmentMemberValue(topic_partitions=topics), VERSION)
 
 
 def current_assignment_record(group_id: str, member: ShareGroupMember) -> Stored:
-    """What a member reads, in which epoch."""
+    """Return the record of a member's assignment and epoch."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -75,25 +75,25 @@ def current_assignment_record(group_id: str, member: ShareGroupMember) -> Stored
     return Stored(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.id), value, VERSION)
 
 
-def partitions_record(group_id: str, known: SharePartitions, image: Image) -> Stored:
-    """Which partitions have a state, or are about to have one or none."""
+def partitions_record(group_id: str, partitions: SharePartitions, image: Image) -> Stored:
+    """Return the record of the group's share partitions."""
 
     def name_of(topic_id: bytes) -> str:
         topic = image.topic_by_id(topic_id)
         return UNKNOWN_NAME if topic is None else topic.name
 
     value = ShareGroupStatePartitionMetadataValue(
-        initializing_topics=_infos(known.initializing),
-        initialized_topics=_infos(known.initialized),
+        initializing_topics=_topic_infos(partitions.initializing),
+        initialized_topics=_topic_infos(partitions.initialized),
         deleting_topics=[
-            TopicInfo(topic_id=topic_id, topic_name=name_of(topic_id)) for topic_id in sorted(known.deleting)
+            TopicInfo(topic_id=topic_id, topic_name=name_of(topic_id)) for topic_id in sorted(partitions.deleting)
         ],
     )
     return Stored(ShareGroupStatePartitionMetadataKey(group_id=group_id), value, VERSION)
 
 
 def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
-    """What removes a member."""
+    """Return the tombstones of a member."""
     return (
         Stored(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         Stored(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -102,7 +102,7 @@ def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> Sequence[Stored]:
-    """What removes a group with all its members."""
+    """Return the tombstones of a group and all its members."""
     members = list(member_ids)
     return (
         *(
@@ -117,8 +117,8 @@ def group_tombstones(group_id: str, member_ids: Iterable[str]) -> Sequence[Store
     )
 
 
-def _infos(topics: Topics) -> list[TopicPartitionsInfo]:
+def _topic_infos(topics: Topics) -> list[TopicPartitionsInfo]:
     return [
-        TopicPartitionsInfo(topic_id=topic_id, topic_name=known.name, partitions=sorted(known.partitions))
-        for topic_id, known in topics.items()
+        TopicPartitionsInfo(topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions))
+        for topic_id, topic in topics.items()
     ]

@@ -1,4 +1,4 @@
-"""What the records of share groups do to them: the same for who wrote them and for one that loads."""
+"""Replay of the records of share groups, by the coordinator that wrote them and by one that loads them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _target(group: ShareGroup, key: ShareGroupTargetAssignmentMemberKey, value: 
 
 
 def _current(group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: Any) -> ShareGroup:
-    known = group.members.get(key.member_id)
+    current = group.members.get(key.member_id)
     if value is None:
-        if known is None:
+        if current is None:
             return group
-        return group.with_member(replace(known, epoch=LEAVING, previous_epoch=LEAVING, assigned=NO_TARGET))
+        return group.with_member(replace(current, epoch=LEAVING, previous_epoch=LEAVING, assigned=NO_TARGET))
     member = replace(
-        known or ShareGroupMember(id=key.member_id),
+        current or ShareGroupMember(id=key.member_id),
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         assigned={topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.assigned_partitions},
@@ -75,13 +75,13 @@ def _partitions(
     if value is None:
         return replace(group, partitions=None)
 
-    def known(topics: list[TopicPartitionsInfo]) -> dict[bytes, TopicState]:
-        return {each.topic_id: TopicState(each.topic_name, frozenset(each.partitions), now_ms) for each in topics}
+    def read(topics: list[TopicPartitionsInfo]) -> dict[bytes, TopicState]:
+        return {topic.topic_id: TopicState(topic.topic_name, frozenset(topic.partitions), now_ms) for topic in topics}
 
     partitions = SharePartitions(
-        known(value.initializing_topics),
-        known(value.initialized_topics),
-        frozenset(each.topic_id for each in value.deleting_topics),
+        read(value.initializing_topics),
+        read(value.initialized_topics),
+        frozenset(topic.topic_id for topic in value.deleting_topics),
     )
     return replace(group, partitions=partitions)
 
@@ -98,4 +98,4 @@ REPLAY: Final[Mapping[type, Replay]] = {
     ShareGroupCurrentMemberAssignmentKey: replay_to(ShareGroup, _current),
     ShareGroupStatePartitionMetadataKey: _replay_partitions,
 }
-"""What a record does to the state, by the class of its key."""
+"""The replay function of each record, by the class of its key."""

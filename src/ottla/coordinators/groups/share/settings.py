@@ -1,4 +1,4 @@
-"""The settings in force for one share group: its own within the broker's bounds, or else the broker's."""
+"""The settings of share groups."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ RETRY_INTERVAL: Final = "group.share.initialize.retry.interval.ms"
 
 
 def session_timeout_ms(group_id: str, context: Context) -> int:
-    """After how long a silent member is fenced."""
+    """Return the time after which a silent member is fenced."""
     return group_setting(context, "share", group_id, "session.timeout.ms")
 
 
 def heartbeat_interval_ms(group_id: str, context: Context) -> int:
-    """How often members are asked to speak."""
+    """Return the heartbeat interval of members."""
     return group_setting(context, "share", group_id, "heartbeat.interval.ms")
 
 
 def assignment_interval_ms(group_id: str, context: Context) -> int:
-    """How long a target lasts at least."""
+    """Return the minimum lifetime of a target."""
     return group_setting(context, "share", group_id, "assignment.interval.ms")

@@ -1,6 +1,6 @@
-"""What is decided about the states of a group's share partitions: when they were made, altered, or are to be deleted.
+"""Decisions about the initialization, alteration and deletion of a group's share partitions.
 
-Each is a step of something that takes requests to the share coordinator in between; every step can be repeated.
+Each decision is one step of an operation that also sends requests to the share coordinator. Every step can be repeated.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _UNKNOWN_MESSAGE = "This server does not host this topic-partition."
 
 
 class OffsetAlteration(NamedTuple):
-    """The answer to a change of offsets, and the states that it takes."""
+    """The response to AlterShareGroupOffsets, and the share partitions to initialize."""
 
     topics: list[AlterShareGroupOffsetsResponseTopic]
     states: StatesToInitialize
 
 
 class Deletion(NamedTuple):
-    """The states that are to be deleted, and the topics of which there is nothing to delete."""
+    """The share partitions to delete, and the topics that have none."""
 
     states: PartitionsByTopic
     failed: list[DeleteShareGroupOffsetsResponseTopic]
@@ -45,32 +45,34 @@ class Deletion(NamedTuple):
 def record_initialized(
     state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context
 ) -> Decision[None]:
-    """The share coordinator has made states."""
+    """Record that the share coordinator initialized partitions."""
     return _record_change(
-        state, group_id, lambda known: known.with_initialized(topics, context.image, context.now_ms), context
+        state, group_id, lambda current: current.with_initialized(topics, context.image, context.now_ms), context
     )
 
 
 def record_failed(state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context) -> Decision[None]:
-    """The share coordinator could not make states: the next heartbeat tries again."""
-    return _record_change(state, group_id, lambda known: known.with_failed(topics), context)
+    """Record that an initialization failed; the next heartbeat starts it again."""
+    return _record_change(state, group_id, lambda current: current.with_failed(topics), context)
 
 
 def record_deleted(state: GroupsState, group_id: str, topics: PartitionsByTopic, context: Context) -> Decision[None]:
-    """The share coordinator has deleted the states of topics."""
-    return _record_change(state, group_id, lambda known: replace(known, deleting=known.deleting - set(topics)), context)
+    """Record that the share coordinator deleted the share partitions of topics."""
+    return _record_change(
+        state, group_id, lambda current: replace(current, deleting=current.deleting - set(topics)), context
+    )
 
 
 def initialized_partitions(state: GroupsState, group_id: str) -> dict[bytes, list[int]]:
-    """The partitions of a group that have a state; none if there is no such group."""
+    """Return the initialized partitions of a group; empty if there is no such share group."""
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup) or group.partitions is None:
         return {}
-    return {topic_id: sorted(known.partitions) for topic_id, known in group.partitions.initialized.items()}
+    return {topic_id: sorted(topic.partitions) for topic_id, topic in group.partitions.initialized.items()}
 
 
 def delete_states(state: GroupsState, group_id: str, context: Context) -> Decision[PartitionsByTopic | None]:
-    """What must be deleted before a share group can be; None if it is no share group."""
+    """Return the share partitions to delete before the group; None if it is not a share group."""
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return Decision((), None)
@@ -78,19 +80,19 @@ def delete_states(state: GroupsState, group_id: str, context: Context) -> Decisi
     if group.partitions is None:
         return Decision((), {})
     topics = group.partitions.deletable(context.image)
-    left = SharePartitions({}, {}, frozenset(topics))
+    deleting = SharePartitions({}, {}, frozenset(topics))
     return Decision(
-        [partitions_record(group_id, left, context.image)],
-        {topic_id: sorted(known.partitions) for topic_id, known in topics.items()},
+        [partitions_record(group_id, deleting, context.image)],
+        {topic_id: sorted(topic.partitions) for topic_id, topic in topics.items()},
     )
 
 
 def delete_offsets(state: GroupsState, group_id: str, names: Sequence[str], context: Context) -> Decision[Deletion]:
-    """What must be deleted for a group without members to know nothing of some topics."""
+    """Return the share partitions to delete so that a group without members forgets topics."""
     group = find_group(state, group_id, ShareGroup)
     group.check_delete()
-    known = group.partitions
-    if known is None:
+    current = group.partitions
+    if current is None:
         return Decision((), Deletion({}, []))
     states: dict[bytes, list[int]] = {}
     failed = []
@@ -98,24 +100,24 @@ def delete_offsets(state: GroupsState, group_id: str, names: Sequence[str], cont
         topic = context.image.topic(name)
         if topic is None:
             failed.append(_failed_topic(name, _UNKNOWN_MESSAGE))
-        elif topic.id in known.initialized:
-            states[topic.id] = sorted(known.initialized[topic.id].partitions)
-        elif topic.id in known.deleting:
+        elif topic.id in current.initialized:
+            states[topic.id] = sorted(current.initialized[topic.id].partitions)
+        elif topic.id in current.deleting:
             states[topic.id] = list(range(len(topic.partitions)))
         else:
             failed.append(_failed_topic(name, "There is no offset information to delete."))
-    left = replace(
-        known,
-        initialized={topic_id: each for topic_id, each in known.initialized.items() if topic_id not in states},
-        deleting=known.deleting | set(states),
+    remaining = replace(
+        current,
+        initialized={topic_id: topic for topic_id, topic in current.initialized.items() if topic_id not in states},
+        deleting=current.deleting | set(states),
     )
-    return Decision([partitions_record(group_id, left, context.image)], Deletion(states, failed))
+    return Decision([partitions_record(group_id, remaining, context.image)], Deletion(states, failed))
 
 
 def alter_offsets(
     state: GroupsState, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic], context: Context
 ) -> Decision[OffsetAlteration]:
-    """The states that a group without members is to have; it may be a new one."""
+    """Set the start offsets of a group without members, and create the group if it does not exist."""
     group = state.groups.get(group_id)
     if group is None:
         group = ShareGroup(group_id)
@@ -125,7 +127,7 @@ def alter_offsets(
         raise NonEmptyGroup("The group is not empty.")
     answers = []
     offsets: dict[bytes, Mapping[int, int]] = {}
-    with_initializing = {}
+    initializing = {}
     for requested in topics:
         topic = context.image.topic(requested.topic_name)
         count = 0 if topic is None else len(topic.partitions)
@@ -134,16 +136,16 @@ def alter_offsets(
         answers.append(answer)
         if topic is not None:
             answer.topic_id = topic.id
-            wanted = {
+            start_offsets = {
                 part.partition_index: part.start_offset for part in requested.partitions if part.partition_index < count
             }
-            with_initializing[topic.id] = TopicState(topic.name, frozenset(wanted), context.now_ms)
-            if wanted:
-                offsets[topic.id] = wanted
+            initializing[topic.id] = TopicState(topic.name, frozenset(start_offsets), context.now_ms)
+            if start_offsets:
+                offsets[topic.id] = start_offsets
     records = []
-    if with_initializing:
-        known = (group.partitions or NO_PARTITIONS).with_initializing(with_initializing)
-        records.append(partitions_record(group_id, known, context.image))
+    if initializing:
+        partitions = (group.partitions or NO_PARTITIONS).with_initializing(initializing)
+        records.append(partitions_record(group_id, partitions, context.image))
     return Decision(records, OffsetAlteration(answers, StatesToInitialize(group_id, group.epoch, offsets)))
 
 
@@ -154,8 +156,8 @@ def _alter_answer(index: int, count: int) -> AlterShareGroupOffsetsResponseParti
     return answer
 
 
-def _failed_topic(name: str, why: str) -> DeleteShareGroupOffsetsResponseTopic:
-    return DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=_UNKNOWN, error_message=why)
+def _failed_topic(name: str, message: str) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=_UNKNOWN, error_message=message)
 
 
 def _record_change(
@@ -163,7 +165,7 @@ def _record_change(
 ) -> Decision[None]:
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup):
-        return Decision((), None)  # it was deleted meanwhile
-    known = group.partitions or NO_PARTITIONS
-    changed = change(known)
-    return Decision([] if changed == known else [partitions_record(group_id, changed, context.image)], None)
+        return Decision((), None)  # the group was deleted in the meantime
+    current = group.partitions or NO_PARTITIONS
+    changed = change(current)
+    return Decision([] if changed == current else [partitions_record(group_id, changed, context.image)], None)

@@ -1,4 +1,4 @@
-"""Whether a StreamsGroupHeartbeat is well formed, before any group is looked at."""
+"""Validation of StreamsGroupHeartbeat, before the group is looked up."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ALL_OR_NONE: Final = "If one task-type is non-null, all must be non-null."
 
 
 def topology_topics(topology: Topology) -> Iterator[str]:
-    """All topics that a topology names, some of them more than once."""
-    for each in topology.subtopologies:
-        yield from each.source_topics
-        yield from each.repartition_sink_topics
-        yield from (topic.name for topic in each.repartition_source_topics)
-        yield from (topic.name for topic in each.state_changelog_topics)
+    """Yield all topics of a topology, possibly more than once."""
+    for subtopology in topology.subtopologies:
+        yield from subtopology.source_topics
+        yield from subtopology.repartition_sink_topics
+        yield from (topic.name for topic in subtopology.repartition_source_topics)
+        yield from (topic.name for topic in subtopology.state_changelog_topics)
 
 
 def check_topic_names(topology: Topology) -> None:
@@ -45,7 +45,7 @@ def _is_valid(name: str) -> bool:
 
 
 def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raise InvalidRequest or StreamsInvalidTopology, with Kafka's words."""
+    """Raise InvalidRequest or StreamsInvalidTopology, with Kafka's messages."""
     _check_supported(request)
     check_not_blank(request.member_id, "MemberId")
     check_not_blank(request.group_id, "GroupId")
@@ -58,14 +58,14 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     elif epoch < LEAVING_STATIC:
         raise InvalidRequest(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(each is not None for each in tasks) and any(each is None for each in tasks):
+    if any(task_ids is not None for task_ids in tasks) and any(task_ids is None for task_ids in tasks):
         raise InvalidRequest(_ALL_OR_NONE)
     if epoch != JOINING and request.topology is not None:
         raise InvalidRequest("Topology can only be provided when (re-)joining.")
 
 
 def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    """What Kafka's coordinator does not take yet."""
+    """Raise InvalidRequest for what Kafka's coordinator does not support yet."""
     if request.instance_id is not None:
         raise InvalidRequest("Static membership is not yet supported.")
     if request.task_offsets is not None:
@@ -74,7 +74,9 @@ def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
         raise InvalidRequest("TaskEndOffsets are not supported yet.")
     if request.warmup_tasks:
         raise InvalidRequest("WarmupTasks are not supported yet.")
-    if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
+    if request.topology is not None and any(
+        subtopology.source_topic_regex for subtopology in request.topology.subtopologies
+    ):
         raise InvalidRequest("Regular expressions for source topics are not supported yet.")
 
 

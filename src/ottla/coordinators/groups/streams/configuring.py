@@ -1,4 +1,4 @@
-"""A topology held against the topics that there are: how many tasks it has, and which topics must be made for it."""
+"""Configuration of a topology: its tasks, and the internal topics to create, given the existing topics."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ottla.protocol.messages.records.streams_group_records import Subtopology, T
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreatableTopicConfig
 
 _CONTROLLERS_CHOICE: Final = -1
-_NAMED: Final = 3
-"""How many topics a message names."""
+_MAX_NAMED_TOPICS: Final = 3
+"""The number of topics that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A repartition or changelog topic as it must be."""
+    """The required configuration of a repartition or changelog topic."""
 
     name: str
     partitions: int
     replication_factor: int
-    """0 if that is left to the cluster."""
+    """0 for the cluster's default."""
     configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
-    """A subtopology with numbers."""
+    """A subtopology with partition counts."""
 
     tasks: int
     source_topics: frozenset[str]
@@ -51,12 +51,12 @@ class ConfiguredSubtopology:
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
-    """What came out for a topology."""
+class ConfiguredTopology:
+    """The result of configuring a topology."""
 
     topology_epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, sorted; None if source topics are missing or topics do not fit together."""
+    """By id, sorted; None if source topics are missing or partition counts do not match."""
     missing: Sequence[CreatableTopic] = ()
     problem: TopicProblem | None = None
 
@@ -66,83 +66,87 @@ class Configured:
         return self.problem is None
 
 
-def configure(topology: Topology, image: Image) -> Configured:
-    """Hold a topology against the topics; raises StreamsInvalidTopology if it cannot be right whatever there is."""
-    counts, together = PartitionCounts(image), copartition_groups(topology)
+def configure(topology: Topology, image: Image) -> ConfiguredTopology:
+    """Configure a topology; raise StreamsInvalidTopology if no set of topics could satisfy it."""
+    counts, copartitioned = PartitionCounts(image), copartition_groups(topology)
     try:
         _check_sources(topology, image)
-        counts.decide(topology, together)
+        counts.decide(topology, copartitioned)
         subtopologies = {
-            subtopology_id: _configured(topology.subtopologies[subtopology_id], counts)
+            subtopology_id: _configure_subtopology(topology.subtopologies[subtopology_id], counts)
             for subtopology_id in sorted(topology.subtopologies)
         }
-        missing = _missing(topology, subtopologies, image)
+        missing = _missing_topics(topology, subtopologies, image)
     except TopicProblem as problem:
-        return Configured(topology.epoch, None, problem=problem)
+        return ConfiguredTopology(topology.epoch, None, problem=problem)
     if not missing:
-        return Configured(topology.epoch, subtopologies)
-    names = _named([topic.name for topic in missing])
+        return ConfiguredTopology(topology.epoch, subtopologies)
+    names = _format_topics([topic.name for topic in missing])
     incomplete = TopicProblem(StreamsStatus.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
-    return Configured(topology.epoch, subtopologies, missing, incomplete)
+    return ConfiguredTopology(topology.epoch, subtopologies, missing, incomplete)
 
 
 def _check_sources(topology: Topology, image: Image) -> None:
-    missing = {topic for each in topology.in_order for topic in each.source_topics if image.topic(topic) is None}
+    missing = {
+        topic for subtopology in topology.in_order for topic in subtopology.source_topics if image.topic(topic) is None
+    }
     if missing:
-        raise TopicProblem(StreamsStatus.MISSING_SOURCE_TOPICS, f"Source topics {_named(sorted(missing))} are missing.")
+        raise TopicProblem(
+            StreamsStatus.MISSING_SOURCE_TOPICS, f"Source topics {_format_topics(sorted(missing))} are missing."
+        )
 
 
-def _configured(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
+def _configure_subtopology(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
     return ConfiguredSubtopology(
         tasks=max(counts.count(topic) for topic in source_names(subtopology)),
         source_topics=frozenset(subtopology.source_topics),
-        repartition_sources=_by_name(_internal(each, counts) for each in subtopology.repartition_source_topics),
+        repartition_sources=_by_name(_internal_topic(topic, counts) for topic in subtopology.repartition_source_topics),
         repartition_sinks=frozenset(subtopology.repartition_sink_topics),
-        changelogs=_by_name(_internal(each, counts) for each in subtopology.state_changelog_topics),
+        changelogs=_by_name(_internal_topic(topic, counts) for topic in subtopology.state_changelog_topics),
     )
 
 
-def _internal(topic: TopicInfo, counts: PartitionCounts) -> InternalTopic:
+def _internal_topic(topic: TopicInfo, counts: PartitionCounts) -> InternalTopic:
     partitions = topic.partitions or counts.decided_count(topic.name)
-    configs = {each.key: each.value for each in topic.topic_configs}
+    configs = {config.key: config.value for config in topic.topic_configs}
     if partitions < 1:
-        raise UnknownServerError(f"{topic.name} cannot have {partitions} partitions")
+        raise UnknownServerError(f"internal topic {topic.name} cannot have {partitions} partitions")
     if len(configs) < len(topic.topic_configs):
-        raise UnknownServerError(f"a setting of {topic.name} is given twice")
+        raise UnknownServerError(f"internal topic {topic.name} has a setting twice")
     return InternalTopic(topic.name, partitions, topic.replication_factor, configs)
 
 
 def _by_name(topics: Iterable[InternalTopic]) -> Mapping[str, InternalTopic]:
-    found: dict[str, InternalTopic] = {}
+    by_name: dict[str, InternalTopic] = {}
     for topic in topics:
-        if topic.name in found:
-            raise UnknownServerError(f"a subtopology names {topic.name} twice")
-        found[topic.name] = topic
-    return found
+        if topic.name in by_name:
+            raise UnknownServerError(f"a subtopology names internal topic {topic.name} twice")
+        by_name[topic.name] = topic
+    return by_name
 
 
-def _missing(
+def _missing_topics(
     topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], image: Image
 ) -> Sequence[CreatableTopic]:
-    """The internal topics that are not there; raises TopicProblem if one has a wrong number of partitions."""
-    wanted: dict[str, InternalTopic] = {}
-    for each in subtopologies.values():
-        wanted.update(each.repartition_sources)
-        wanted.update(each.changelogs)
-    in_order = hash_order(wanted, string_hash, grown_table_size(len(wanted)))
-    there = set()
+    """Return the internal topics to create; raise TopicProblem if one has a wrong number of partitions."""
+    required: dict[str, InternalTopic] = {}
+    for subtopology in subtopologies.values():
+        required.update(subtopology.repartition_sources)
+        required.update(subtopology.changelogs)
+    in_order = hash_order(required, string_hash, grown_table_size(len(required)))
+    existing = set()
     for name in topology.required_topics:
         topic = image.topic(name)
-        if topic is None or name not in wanted:
+        if topic is None or name not in required:
             continue
-        there.add(name)
-        if len(topic.partitions) != wanted[name].partitions:
+        existing.add(name)
+        if len(topic.partitions) != required[name].partitions:
             raise TopicProblem(
                 StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS,
-                f"Existing topic {name} has different number of partitions: expected {wanted[name].partitions}, found "
-                f"{len(topic.partitions)}",
+                f"Existing topic {name} has different number of partitions: expected {required[name].partitions}, "
+                f"found {len(topic.partitions)}",
             )
-    return [_creatable(wanted[name]) for name in in_order if name not in there]
+    return [_creatable(required[name]) for name in in_order if name not in existing]
 
 
 def _creatable(topic: InternalTopic) -> CreatableTopic:
@@ -154,6 +158,10 @@ def _creatable(topic: InternalTopic) -> CreatableTopic:
     )
 
 
-def _named(topics: Collection[str]) -> str:
-    shown = ", ".join(list(topics)[:_NAMED])
-    return shown if len(topics) <= _NAMED else f"{shown} and {len(topics) - _NAMED} additional topics"
+def _format_topics(topics: Collection[str]) -> str:
+    names = ", ".join(list(topics)[:_MAX_NAMED_TOPICS])
+    return (
+        names
+        if len(topics) <= _MAX_NAMED_TOPICS
+        else f"{names} and {len(topics) - _MAX_NAMED_TOPICS} additional topics"
+    )

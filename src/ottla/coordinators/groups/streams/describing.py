@@ -1,11 +1,11 @@
-"""StreamsGroupDescribe: a group's epochs, its topology and its members, with what they run and should run."""
+"""StreamsGroupDescribe: a group's epochs, topology and members, with their current and target assignments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from ottla.coordinators.groups.state import GroupsState, find_group
-from ottla.coordinators.groups.streams.configuring import Configured, InternalTopic
+from ottla.coordinators.groups.streams.configuring import ConfiguredTopology, InternalTopic
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import TaskEpochs, TaskIds
@@ -27,10 +27,10 @@ from ottla.protocol.messages.rpc.streams_group_describe import TaskIds as Descri
 
 
 def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
-    """Tell all of a streams group; raises GroupIdNotFound if it is none."""
+    """Describe a streams group; raise GroupIdNotFound if there is none."""
     group = find_group(state, group_id, StreamsGroup)
     if group.topology is None:
-        raise UnknownServerError(f"group {group_id} has no topology")
+        raise UnknownServerError(f"streams group {group_id} has no topology")
     configured = group.configured
     is_ready = configured is not None and configured.is_ready
     return DescribedGroup(
@@ -38,8 +38,10 @@ def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        topology=_configured(configured) if configured is not None and is_ready else _as_told(group.topology),
-        members=[_member(group, group.members[each]) for each in versioned_order(group.members)],
+        topology=_configured_topology(configured)
+        if configured is not None and is_ready
+        else _original_topology(group.topology),
+        members=[_member(group, group.members[member_id]) for member_id in versioned_order(group.members)],
     )
 
 
@@ -66,23 +68,26 @@ def _assignment(active: TaskIds | TaskEpochs, standby: TaskIds, warmup: TaskIds)
 
 
 def _tasks(tasks: TaskIds | TaskEpochs) -> list[DescribedTaskIds]:
-    return [DescribedTaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
+    return [
+        DescribedTaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks)
+    ]
 
 
-def _configured(configured: Configured) -> Topology:
-    """The topology with numbers of partitions."""
+def _configured_topology(configured: ConfiguredTopology) -> Topology:
+    """Describe a topology with the partition counts of internal topics."""
     assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
     return Topology(
         epoch=configured.topology_epoch,
         subtopologies=[
             Subtopology(
                 subtopology_id=subtopology_id,
-                source_topics=sorted(each.source_topics),
-                repartition_sink_topics=sorted(each.repartition_sinks),
-                state_changelog_topics=_topics(each.changelogs),
-                repartition_source_topics=_topics(each.repartition_sources),
+                source_topics=sorted(subtopology.source_topics),
+                repartition_sink_topics=sorted(subtopology.repartition_sinks),
+                state_changelog_topics=_topics(subtopology.changelogs),
+                repartition_source_topics=_topics(subtopology.repartition_sources),
             )
-            for subtopology_id, each in configured.subtopologies.items()
+            for subtopology_id, subtopology in configured.subtopologies.items()
         ],
     )
 
@@ -99,30 +104,30 @@ def _topics(topics: Mapping[str, InternalTopic]) -> list[TopicInfo]:
     ]
 
 
-def _as_told(topology: GroupTopology) -> Topology:
-    """The topology as its members brought it."""
+def _original_topology(topology: GroupTopology) -> Topology:
+    """Describe a topology as the members sent it."""
     return Topology(
         epoch=topology.epoch,
         subtopologies=[
             Subtopology(
                 subtopology_id=subtopology_id,
-                source_topics=sorted(each.source_topics),
-                repartition_sink_topics=sorted(each.repartition_sink_topics),
-                state_changelog_topics=_topics_as_told(each.state_changelog_topics),
-                repartition_source_topics=_topics_as_told(each.repartition_source_topics),
+                source_topics=sorted(subtopology.source_topics),
+                repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
+                state_changelog_topics=_original_topics(subtopology.state_changelog_topics),
+                repartition_source_topics=_original_topics(subtopology.repartition_source_topics),
             )
-            for subtopology_id, each in sorted(topology.subtopologies.items())
+            for subtopology_id, subtopology in sorted(topology.subtopologies.items())
         ],
     )
 
 
-def _topics_as_told(topics: list[stored.TopicInfo]) -> list[TopicInfo]:
+def _original_topics(topics: list[stored.TopicInfo]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            topic_configs=[KeyValue(key=each.key, value=each.value) for each in topic.topic_configs],
+            topic_configs=[KeyValue(key=config.key, value=config.value) for config in topic.topic_configs],
         )
         for topic in sorted(topics, key=lambda topic: topic.name)
     ]

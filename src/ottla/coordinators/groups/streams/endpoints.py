@@ -1,10 +1,10 @@
-"""Which partitions are served at which endpoint, for members that ask each other for the state they keep."""
+"""The partitions served at each member's endpoint, for interactive queries between members."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.coordinators.groups.streams.configuring import Configured, ConfiguredSubtopology
+from ottla.coordinators.groups.streams.configuring import ConfiguredSubtopology, ConfiguredTopology
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.metadata.image.image import Image
@@ -12,9 +12,9 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import Endpoint, Endpoi
 
 
 def endpoints_of(
-    group: StreamsGroup, updated_member: StreamsGroupMember, configured: Configured, image: Image
+    group: StreamsGroup, updated_member: StreamsGroupMember, configured: ConfiguredTopology, image: Image
 ) -> list[EndpointToPartitions]:
-    """What each member that has an endpoint runs; nothing while the topology has no tasks."""
+    """Return the partitions of each member with an endpoint; empty while the topology has no tasks."""
     subtopologies = configured.subtopologies
     if subtopologies is None:
         return []
@@ -33,7 +33,7 @@ def endpoints_of(
 def _partitions(
     tasks: Mapping[str, Iterable[int]], subtopologies: Mapping[str, ConfiguredSubtopology], image: Image
 ) -> list[TopicPartition]:
-    found = []
+    served = []
     for subtopology_id, partitions in tasks.items():
         subtopology = subtopologies.get(subtopology_id)
         if subtopology is None:
@@ -42,8 +42,8 @@ def _partitions(
         for name in sorted({*subtopology.source_topics, *subtopology.repartition_sources}):
             topic = image.topic(name)
             if topic is not None:
-                # A topic that is narrower than its subtopology takes part in the first tasks alone.
-                narrow = len(topic.partitions) < len(numbers)
-                shown = numbers[: len(topic.partitions)] if narrow else numbers
-                found.append(TopicPartition(topic=name, partitions=shown))
-    return found
+                # A topic with fewer partitions than its subtopology belongs to the first tasks only.
+                has_fewer = len(topic.partitions) < len(numbers)
+                partition_numbers = numbers[: len(topic.partitions)] if has_fewer else numbers
+                served.append(TopicPartition(topic=name, partitions=partition_numbers))
+    return served

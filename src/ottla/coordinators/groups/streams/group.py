@@ -1,9 +1,9 @@
-"""A streams group as a value that never changes: its topology, its members, its target, and who runs what.
+"""A streams group as an immutable value: its topology, its members, its target assignment and the owners of tasks.
 
-    group epoch ≥ target's epoch ≥ each member's epoch
+    group epoch ≥ target assignment epoch ≥ epoch of each member
 
-The group's epoch rises when members, topics, settings or the topology's validity change. A target, made for an epoch,
-says who should run what. Members move towards it one by one with their heartbeats.
+The group epoch rises when members, topics, settings or the topology's validity change. The target assignment is
+computed for one group epoch. Each member moves towards it with its own heartbeats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.coordinators.groups.epoch_group import (
     reconciliation_state,
 )
 from ottla.coordinators.groups.state import CommittedOffset, CommittedPartition
-from ottla.coordinators.groups.streams.configuring import Configured
+from ottla.coordinators.groups.streams.configuring import ConfiguredTopology
 from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.records import group_tombstones
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, OwnedTasks, TaskId, TaskIds, Tasks, iterate_tasks
@@ -33,7 +33,7 @@ from ottla.protocol.errors import StaleMemberEpoch, UnsupportedVersion
 from ottla.storage.state_machine.entries import Stored
 
 NOT_VALIDATED: Final = -1
-"""The epoch of a validated topology while there is none."""
+"""The validated topology epoch while no topology is validated."""
 
 Processes = Map[TaskId, frozenset[str]]
 
@@ -47,33 +47,33 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
     id: str
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    """Of the topics of its topology, as they were when the epoch began."""
+    """The hash of the topology's topics at the group epoch."""
     validated_epoch: int = 0
-    """The epoch of the topology whose topics were found to be in order."""
+    """The epoch of the topology that was last validated."""
     settings: Mapping[str, str] = NO_ENTRIES
-    """Those that the epoch was made for."""
+    """The assignment settings at the group epoch."""
     topology: Topology | None = None
     members: Map[str, StreamsGroupMember] = NO_ENTRIES
     target_epoch: int = FIRST_EPOCH
     target_timestamp: int = 0
-    """When the target was made; 0 if that is not known."""
+    """When the target was computed; 0 if unknown."""
     targets: Map[str, Tasks] = NO_ENTRIES
-    # What follows from the members: the processes that run a task, be it to give it up.
+    # Derived from the members: the processes of each task, including those that must revoke it.
     active: Map[TaskId, str] = NO_ENTRIES
     standby: Processes = NO_ENTRIES
     warmup: Processes = NO_ENTRIES
     # Not recorded:
-    configured: Configured | None = None
-    """What the topology came to with the topics that there are."""
+    configured: ConfiguredTopology | None = None
+    """The topology configured with the current topics."""
     refresh_deadline: RefreshDeadline = REFRESH_DUE
     is_delayed: bool = False
-    """Whether its first target waits for more members."""
+    """Whether the first target waits for the initial rebalance delay."""
     shutdown_by: str | None = None
-    """The member that wants the whole application to stop."""
+    """The member that requested the shutdown of the whole application."""
     endpoint_epoch: int = 0
-    """Rises when it changes which partitions are served at which endpoint."""
+    """Rises with each change of the partitions served at endpoints."""
 
-    # -- what all groups are asked --
+    # -- the interface of all groups --
 
     @property
     def state_name(self) -> str:
@@ -86,7 +86,7 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, version: int, in_transaction: bool
     ) -> None:
-        """Raise unless a member may commit. In an older epoch that depends on the partitions: `check_partitions`."""
+        """Raise unless the member may commit. Commits in older epochs also need `check_partitions`."""
         if epoch < 0 and not self.members:
             return
         if in_transaction and epoch == -1 and not member_id and instance_id is None:
@@ -100,7 +100,7 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
             raise StaleMemberEpoch(f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.")
 
     def check_partitions(self, member_id: str, epoch: int, partitions: Iterable[CommittedPartition]) -> None:
-        """Raise if a member commits in an older epoch for tasks that it has not had since then."""
+        """Raise if a member commits in an older epoch for a task that it got after that epoch."""
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return
@@ -122,7 +122,7 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
                 )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise unless a member, if it is one who asks, has the epoch that it says."""
+        """Raise if the request names a member whose epoch differs."""
         if member_id is None and epoch < 0:
             return
         member = self.member("" if member_id is None else member_id)
@@ -132,7 +132,7 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
             )
 
     def check_offset_delete(self) -> None:
-        """Anyone may, but for topics that are read."""
+        """Allow everyone; offsets of subscribed topics are kept in any case."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
@@ -146,22 +146,22 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
     # -- members --
 
     def target_of(self, member_id: str) -> Tasks:
-        """What a member should run."""
+        """Return the member's part of the target."""
         return self.targets.get(member_id, NO_TASKS)
 
     def is_in_process(self, task: TaskId, process_id: str) -> bool:
-        """Whether a process has a task as a standby or to warm it up."""
+        """Whether a process has a standby or warm-up task."""
         return process_id in self.standby.get(task, ()) or process_id in self.warmup.get(task, ())
 
     # -- changes --
 
     def with_member(self, new: StreamsGroupMember) -> StreamsGroup:
-        """With a member added or changed."""
+        """Return the group with a member added or replaced."""
         group = self._without_tasks(self.members.get(new.id))
         return replace(group._with_tasks(new), members=self.members.set(new.id, new))
 
     def without_member(self, member_id: str) -> StreamsGroup:
-        """Without a member; what it ran is free. The wish to stop goes with the last one."""
+        """Return the group without a member; its tasks are free. The last member takes the shutdown request with it."""
         group = self._without_tasks(self.members[member_id])
         members = self.members.delete(member_id)
         return replace(group, members=members, shutdown_by=group.shutdown_by if members else None)
@@ -183,8 +183,8 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
         return replace(
             self,
             active=active.finish(),
-            standby=_left(self.standby, process_id, member.assigned.standby, member.revoking.standby),
-            warmup=_left(self.warmup, process_id, member.assigned.warmup, member.revoking.warmup),
+            standby=_remove_process(self.standby, process_id, member.assigned.standby, member.revoking.standby),
+            warmup=_remove_process(self.warmup, process_id, member.assigned.warmup, member.revoking.warmup),
         )
 
     def _with_tasks(self, member: StreamsGroupMember) -> StreamsGroup:
@@ -194,8 +194,8 @@ class StreamsGroup(EpochGroup[StreamsGroupMember]):
         return replace(
             self,
             active=self.active.update(dict.fromkeys(_active_of(member), process_id)),
-            standby=_joined(self.standby, process_id, member.assigned.standby, member.revoking.standby),
-            warmup=_joined(self.warmup, process_id, member.assigned.warmup, member.revoking.warmup),
+            standby=_add_process(self.standby, process_id, member.assigned.standby, member.revoking.standby),
+            warmup=_add_process(self.warmup, process_id, member.assigned.warmup, member.revoking.warmup),
         )
 
 
@@ -204,23 +204,23 @@ def _active_of(member: StreamsGroupMember) -> Iterator[TaskId]:
     return (task for tasks in owned for task in iterate_tasks(tasks.active))
 
 
-def _left(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes:
+def _remove_process(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes:
     if not any(tasks):
         return processes
     changed = processes.mutate()
-    for task in (task for each in tasks for task in iterate_tasks(each)):
-        left = changed.get(task, frozenset()) - {process_id}
-        if left:
-            changed[task] = left
+    for task in (task for task_ids in tasks for task in iterate_tasks(task_ids)):
+        remaining = changed.get(task, frozenset()) - {process_id}
+        if remaining:
+            changed[task] = remaining
         else:
             changed.pop(task, None)
     return changed.finish()
 
 
-def _joined(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes:
+def _add_process(processes: Processes, process_id: str, *tasks: TaskIds) -> Processes:
     if not any(tasks):
         return processes
     changed = processes.mutate()
-    for task in (task for each in tasks for task in iterate_tasks(each)):
+    for task in (task for task_ids in tasks for task in iterate_tasks(task_ids)):
         changed[task] = changed.get(task, frozenset()) | {process_id}
     return changed.finish()

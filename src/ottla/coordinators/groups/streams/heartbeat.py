@@ -1,8 +1,8 @@
-"""StreamsGroupHeartbeat: a member comes, stays or goes, and learns what it should run.
+"""StreamsGroupHeartbeat: a member joins, stays or leaves, and gets its tasks.
 
-One heartbeat does up to five things: it writes down who the member is and which topology it brought, holds the topology
-against the topics that there are, raises the group's epoch if anything of this has changed, makes a new target if the
-last one is for an older epoch, and takes the member one step further towards its target.
+A heartbeat has up to five effects. It writes the member and its topology, configures the topology with the existing
+topics, bumps the group epoch if any of this changed, computes a new target if the target is of an older epoch, and
+takes the member one step towards it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.coordinators.groups.context import Context
 from ottla.coordinators.groups.epoch_group import RefreshDeadline
 from ottla.coordinators.groups.metadata_hash import topics_hash
 from ottla.coordinators.groups.state import GroupsState
-from ottla.coordinators.groups.streams.configuring import Configured, configure
+from ottla.coordinators.groups.streams.configuring import ConfiguredTopology, configure
 from ottla.coordinators.groups.streams.endpoints import endpoints_of
 from ottla.coordinators.groups.streams.group import NOT_VALIDATED, StreamsGroup
 from ottla.coordinators.groups.streams.joining import (
@@ -45,7 +45,7 @@ from ottla.coordinators.groups.streams.settings import (
 from ottla.coordinators.groups.streams.targets import compute_targets, target_records
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, TaskEpochs, TaskIds, Tasks
 from ottla.coordinators.groups.streams.timer_keys import Timers, initial_delay_timer, rebalance_timer
-from ottla.coordinators.groups.streams.topology import Topology, recorded, topology_of
+from ottla.coordinators.groups.streams.topology import Topology, read_topology, topology_value
 from ottla.coordinators.groups.timers import session_timer
 from ottla.protocol.errors import InvalidRequest, UnknownServerError
 from ottla.protocol.messages.rpc import streams_group_heartbeat as messages
@@ -59,43 +59,43 @@ from ottla.storage.state_machine.entries import Stored
 
 
 class HeartbeatReply(NamedTuple):
-    """The answer to a heartbeat, and the topics that must be made before the group can go on."""
+    """The response to a heartbeat, and the internal topics to create."""
 
     response: StreamsGroupHeartbeatResponse
     missing: Sequence[CreatableTopic] = ()
 
 
 def heartbeat(state: GroupsState, request: StreamsGroupHeartbeatRequest, context: Context) -> Decision[HeartbeatReply]:
-    """Decide on a heartbeat that was found to be well formed."""
+    """Decide on a heartbeat that passed `check_heartbeat`."""
     if request.member_epoch in (LEAVING, LEAVING_STATIC):
-        left = leave(state, request)
-        return Decision(left.records, HeartbeatReply(left.reply), state=left.state, timers=left.timers)
-    found = get_or_create_group(state, request.group_id, context, is_joining=request.member_epoch == JOINING)
-    transition = _MemberTransition(state, found, request, context)
-    transition.introduce()
+        leaving = leave(state, request)
+        return Decision(leaving.records, HeartbeatReply(leaving.reply), state=leaving.state, timers=leaving.timers)
+    lookup = get_or_create_group(state, request.group_id, context, is_joining=request.member_epoch == JOINING)
+    transition = _MemberTransition(state, lookup, request, context)
+    transition.update_member()
     transition.configure()
     transition.update_epoch()
     transition.delay()
     transition.reconcile(*transition.update_target())
-    return transition.decision()
+    return transition.to_decision()
 
 
 class _MemberTransition:
-    """One member's word, and all that follows from it. Nothing changes here: it is collected into one decision."""
+    """The changes that one heartbeat causes, collected for one decision."""
 
     def __init__(
-        self, state: GroupsState, found: GroupLookup, request: StreamsGroupHeartbeatRequest, context: Context
+        self, state: GroupsState, lookup: GroupLookup, request: StreamsGroupHeartbeatRequest, context: Context
     ) -> None:
         self.state = state
-        self.is_existing = found.is_existing
-        self.group = found.group
-        """As it was before, but for what is not recorded."""
+        self.is_existing = lookup.is_existing
+        self.group = lookup.group
+        """The group before the heartbeat, with changes that have no record."""
         self.request = request
         self.context = context
         self.reported: Reported = reported_tasks(request)
         self.before = find_member(self.group, request, self.reported)
         self.member = updated_member(self.before, request, context)
-        self.records: list[Stored] = list(found.records)
+        self.records: list[Stored] = list(lookup.records)
         self.timers: Timers = []
         self.statuses: list[messages.Status] = []
         self.epoch = self.group.epoch
@@ -104,33 +104,33 @@ class _MemberTransition:
         self.settings = assignment_settings(self.group.id, context)
         self.bumps = False
         self.topology = self.group.topology
-        self.configured: Configured
+        self.configured: ConfiguredTopology
 
-    def introduce(self) -> None:
-        """Write down who the member is, and its topology if the group has none."""
+    def update_member(self) -> None:
+        """Write the member, and its topology if the group has none."""
         if self.member != self.before:
             self.records.append(member_record(self.group.id, self.member))
             self.bumps = True
-        known = self.group.topology
+        current = self.group.topology
         if self.request.topology is not None:
-            value = recorded(self.request.topology)
-            brought = topology_of(value)
-            if known is None:
+            value = topology_value(self.request.topology)
+            requested = read_topology(value)
+            if current is None:
                 self.records.append(topology_record(self.group.id, value))
-                self.topology = brought
-            elif known.epoch <= brought.epoch and known != brought:
+                self.topology = requested
+            elif current.epoch <= requested.epoch and current != requested:
                 raise InvalidRequest("Topology updates are not supported yet.")
-        elif known is None:
-            raise UnknownServerError(f"group {self.group.id} has no topology")
-        if known is not None and self.member.topology_epoch < known.epoch:
+        elif current is None:
+            raise UnknownServerError(f"streams group {self.group.id} has no topology")
+        if current is not None and self.member.topology_epoch < current.epoch:
             self._add_status(
                 StreamsStatus.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch "
-                f"{known.epoch}.",
+                f"{current.epoch}.",
             )
 
     def configure(self) -> None:
-        """Hold the topology against the topics, if either may have changed."""
+        """Configure the topology, if it or the topics may have changed."""
         group, image, topology = self.group, self.context.image, self._topology
         configured = group.configured
         is_new = group.topology is None
@@ -147,7 +147,7 @@ class _MemberTransition:
             self._check_tasks(configured)
 
     def update_epoch(self) -> None:
-        """Raise the group's epoch if anything has changed that a target depends on."""
+        """Bump the group epoch if anything changed that the target depends on."""
         group = self.group
         if self.validated_epoch != group.validated_epoch or self.settings != group.settings:
             self.bumps = True
@@ -161,14 +161,14 @@ class _MemberTransition:
         self.group = replace(group, configured=self.configured, refresh_deadline=refresh)
 
     def delay(self) -> None:
-        """Let the first target of a group wait for more members."""
+        """Start the initial rebalance delay of an empty group."""
         group, delay_ms = self.group, initial_delay_ms(self.group.id, self.context)
         if group.is_empty and delay_ms > 0 and not group.is_delayed:
             self.group = replace(group, is_delayed=True)
             self.timers.append((initial_delay_timer(group.id), self.context.now_ms + delay_ms))
 
     def update_target(self) -> tuple[int, Tasks]:
-        """The target's epoch and what it gives the member; made anew if the group's epoch is higher, and it is time."""
+        """Return the target's epoch and the member's part of it; compute a new target if it is due."""
         group = self.group
         if group.is_delayed:
             self._add_status(
@@ -200,8 +200,8 @@ class _MemberTransition:
         until = self.context.now_ms + new.rebalance_timeout_ms if must_revoke else None
         self.timers.append((rebalance_timer(self.group.id, new.id), until))
 
-    def decision(self) -> Decision[HeartbeatReply]:
-        """All of it."""
+    def to_decision(self) -> Decision[HeartbeatReply]:
+        """Return the collected changes with the reply."""
         context, request, member = self.context, self.request, self.member
         group = self.group
         self.timers.append((session_timer(group.id, member.id), context.now_ms + session_timeout_ms(group.id, context)))
@@ -236,20 +236,23 @@ class _MemberTransition:
         return Decision(self.records, reply, state=self._unrecorded_changes(group), timers=self.timers)
 
     def _unrecorded_changes(self, group: StreamsGroup) -> GroupsState | None:
-        """The state with what is not recorded of the group. Of a new one only its delay is kept, as in Kafka."""
+        """Return the state with the changes that have no record, or None if there are none.
+
+        Of a new group only the delay is kept, as in Kafka: the second heartbeat configures the topology again.
+        """
         if self.is_existing:
-            known = self.state.groups[group.id]
-            assert isinstance(known, StreamsGroup), "it was found"
-            return None if _unrecorded(group) == _unrecorded(known) else self.state.with_group(group)
+            current = self.state.groups[group.id]
+            assert isinstance(current, StreamsGroup), "the lookup returned it"
+            return None if _unrecorded(group) == _unrecorded(current) else self.state.with_group(group)
         return self.state.with_group(StreamsGroup(group.id, is_delayed=True)) if group.is_delayed else None
 
     @property
     def _topology(self) -> Topology:
-        assert self.topology is not None, "a group has a topology since its first member joined"
+        assert self.topology is not None, "a group has a topology after its first member joined"
         return self.topology
 
-    def _check_tasks(self, configured: Configured) -> None:
-        """Raise if the member reports tasks that there are not."""
+    def _check_tasks(self, configured: ConfiguredTopology) -> None:
+        """Raise if the member reports tasks that do not exist."""
         assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
         if self.reported is None:
             return
@@ -274,4 +277,7 @@ def _unrecorded(group: StreamsGroup) -> tuple[object, ...]:
 
 
 def _task_ids(tasks: TaskIds | TaskEpochs) -> list[messages.TaskIds]:
-    return [messages.TaskIds(subtopology_id=each, partitions=sorted(tasks[each])) for each in sorted(tasks)]
+    return [
+        messages.TaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks)
+    ]

@@ -1,4 +1,4 @@
-"""Which member of which group a heartbeat is from, and what it says of itself."""
+"""Lookup of the group and member that a heartbeat comes from, and the update of the member."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _UNCHANGED = -1
 
 
 class GroupLookup(NamedTuple):
-    """A group, and what must be written before it is what it is."""
+    """A group, with the records of its creation."""
 
     group: StreamsGroup
     records: Sequence[Stored] = ()
     is_existing: bool = True
-    """Whether what is not recorded can be kept with it: a new group begins without."""
+    """False for a new group: its unrecorded fields cannot be kept before its records are replayed."""
 
 
 def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, is_joining: bool) -> GroupLookup:
-    """The group of a member that stays, or that a member joins; an empty classic group gives way."""
+    """Return the group, or a new one for a joining member, which may replace an empty classic group."""
     group = state.groups.get(group_id)
     if isinstance(group, StreamsGroup):
         if is_joining:
@@ -48,14 +48,14 @@ def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, 
 
 
 def find_member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, reported: Reported) -> StreamsGroupMember:
-    """The member that speaks, as it is before what it says is heard."""
+    """Return the member that sent the heartbeat, before the heartbeat is applied."""
     epoch = request.member_epoch
     if epoch == JOINING:
         return group.members.get(request.member_id) or StreamsGroupMember(id=request.member_id)
     member = group.member(request.member_id)
     if epoch == member.epoch:
         return member
-    # The answer with the new epoch may have got lost.
+    # The response with the new epoch may have been lost.
     is_behind = epoch < member.epoch and epoch == member.previous_epoch
     if is_behind and reported is not None and member.assigned.includes(reported):
         return member
@@ -69,7 +69,7 @@ def find_member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, repo
 def updated_member(
     member: StreamsGroupMember, request: StreamsGroupHeartbeatRequest, context: Context
 ) -> StreamsGroupMember:
-    """The member with what it says of itself now; what it leaves out is as before."""
+    """Return the member with the fields of the request; fields that the request omits stay."""
     endpoint, tags = request.user_endpoint, request.client_tags
     return replace(
         member,
@@ -87,21 +87,22 @@ def updated_member(
 
 
 def reported_tasks(request: StreamsGroupHeartbeatRequest) -> Reported:
-    """The tasks that a member says it has."""
+    """Return the tasks that a member reports to own."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None
     return Tasks(_tasks(active), _tasks(standby), _tasks(warmup))
 
 
-def _tasks(heard: Sequence[ReportedTaskIds]) -> TaskIds:
-    found: dict[str, tuple[int, ...]] = {}
-    for each in heard:
-        found[each.subtopology_id] = (*found.get(each.subtopology_id, ()), *each.partitions)
-    return found
+def _tasks(reported: Sequence[ReportedTaskIds]) -> TaskIds:
+    by_subtopology: dict[str, tuple[int, ...]] = {}
+    for task_ids in reported:
+        subtopology_id = task_ids.subtopology_id
+        by_subtopology[subtopology_id] = (*by_subtopology.get(subtopology_id, ()), *task_ids.partitions)
+    return by_subtopology
 
 
 def _check_size(group: StreamsGroup, context: Context) -> None:
-    most = context.settings(MAX_SIZE)
-    if len(group.members) >= most:
-        raise GroupMaxSizeReached(f"The streams group has reached its maximum capacity of {most} members.")
+    max_size = context.settings(MAX_SIZE)
+    if len(group.members) >= max_size:
+        raise GroupMaxSizeReached(f"The streams group has reached its maximum capacity of {max_size} members.")

@@ -1,4 +1,4 @@
-"""Members that leave or are fenced: what they ran is free, and the others share it."""
+"""Members that leave or are fenced: the next target distributes their tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 def leave(state: GroupsState, request: StreamsGroupHeartbeatRequest) -> Decision[StreamsGroupHeartbeatResponse]:
-    """A member goes; it may ask all others to stop, too."""
+    """Let a member leave. It may also request the shutdown of the whole application."""
     group = find_group(state, request.group_id, StreamsGroup)
     reply = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
     decision = fence(group, group.member(request.member_id), reply)
@@ -30,7 +30,7 @@ def leave(state: GroupsState, request: StreamsGroupHeartbeatRequest) -> Decision
 
 
 def fence(group: StreamsGroup, member: StreamsGroupMember, reply: R) -> Decision[R]:
-    """Remove a member; the group's epoch rises, so that the next heartbeat of another brings a new target."""
+    """Remove a member and bump the group epoch, so that the next heartbeat computes a new target."""
     records = [
         *member_tombstones(group.id, member.id),
         epoch_record(group.id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.settings),

@@ -1,4 +1,4 @@
-"""A member of a streams group: its process, what it runs, and how far it is with giving up and taking."""
+"""A member of a streams group: identity, process, tasks and progress towards the target."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ottla.coordinators.groups.streams.tasks import NOTHING_OWNED, OwnedTasks
 LEAVING: Final = -1
 """The epoch of a member that leaves."""
 LEAVING_STATIC: Final = -2
-"""The epoch of a static member that leaves for a while. There are no static members yet, in Kafka neither."""
+"""The epoch of a static member that leaves temporarily. Kafka has no static members in streams groups yet, either."""
 JOINING: Final = 0
-"""The epoch of a member that comes, or comes again after it was fenced."""
+"""The epoch of a member that joins, or joins again after it was fenced."""
 NO_TOPOLOGY: Final = -1
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target, by the numbers of its record, which are not those of consumer groups."""
+    """The state of a member relative to its target, by the numbers of its record; consumer groups use others."""
 
     STABLE = 1
-    """It has what the target of its epoch gives it."""
+    """The member owns exactly its part of the target of its epoch."""
     UNREVOKED_TASKS = 2
-    """It must give up tasks before it gets to the next epoch."""
+    """The member must revoke tasks before it moves to the next epoch."""
     UNRELEASED_TASKS = 3
-    """It waits for tasks that others, or its own process in another role, still have."""
+    """The member waits for tasks that other members, or its own process in another role, still own."""
     UNKNOWN = 127
 
     @classmethod
-    def of(cls, number: int) -> MemberState:
-        """The state that a record names; what a later version may have added is not known."""
+    def from_number(cls, number: int) -> MemberState:
+        """Return the state that a record names; UNKNOWN if a later version wrote it."""
         return _STATES.get(number, cls.UNKNOWN)
 
 
@@ -39,7 +39,7 @@ _STATES: Final = {int(state): state for state in MemberState}
 
 
 class Endpoint(NamedTuple):
-    """Where others may query the state of a member's process."""
+    """The address at which other members query the state of a member's process."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupMember:
-    """One of a streams group's members: a thread of a process."""
+    """A member of a streams group: a thread of a process."""
 
     id: str
     epoch: int = JOINING
@@ -64,16 +64,16 @@ class StreamsGroupMember:
     state: MemberState = MemberState.STABLE
     assigned: OwnedTasks = NOTHING_OWNED
     revoking: OwnedTasks = NOTHING_OWNED
-    """What it must give up, and owns until it has said so."""
+    """The tasks to revoke, which the member owns until it reports that it has."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all and only what the target of an epoch gives it."""
+        """Whether the member owns exactly its part of the target of an epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def epoch_of(self, subtopology: str, partition: int) -> int | None:
-        """Since which epoch it has an active task, even if it must give it up; None if it does not."""
+        """Return the epoch in which the member got an active task that it owns; None if it does not own it."""
         for owned in (self.assigned, self.revoking):
-            found = owned.active.get(subtopology, {}).get(partition)
-            if found is not None:
-                return found
+            epoch = owned.active.get(subtopology, {}).get(partition)
+            if epoch is not None:
+                return epoch
         return None

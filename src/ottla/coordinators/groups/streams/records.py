@@ -36,7 +36,7 @@ VERSION: Final = 0
 def epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, settings: Mapping[str, str]
 ) -> Stored:
-    """A group's epoch, with what it was made for: the hash of its topics, the topology found valid, the settings."""
+    """Return the record of the group epoch, with the topic hash, the validated topology and the settings."""
     value = StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
@@ -47,12 +47,12 @@ def epoch_record(
 
 
 def topology_record(group_id: str, topology: StreamsGroupTopologyValue) -> Stored:
-    """The topology that all members share."""
+    """Return the record of the topology that all members share."""
     return Stored(StreamsGroupTopologyKey(group_id=group_id), topology, VERSION)
 
 
 def member_record(group_id: str, member: StreamsGroupMember) -> Stored:
-    """Who a member is."""
+    """Return the record of a member."""
     endpoint = member.endpoint
     value = StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -69,7 +69,7 @@ def member_record(group_id: str, member: StreamsGroupMember) -> Stored:
 
 
 def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) -> Stored:
-    """For which epoch the target was made, and when."""
+    """Return the record of the target's epoch and time."""
     key = StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)
     return Stored(
         key, StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp), VERSION
@@ -77,7 +77,7 @@ def target_assignment_epoch_record(group_id: str, epoch: int, timestamp: int) ->
 
 
 def target_assignment_record(group_id: str, member_id: str, target: Tasks) -> Stored:
-    """What a member should run."""
+    """Return the record of a member's part of the target."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_target_tasks(target.active),
         standby_tasks=_target_tasks(target.standby),
@@ -87,7 +87,7 @@ def target_assignment_record(group_id: str, member_id: str, target: Tasks) -> St
 
 
 def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Stored:
-    """What a member runs, in which epoch and state."""
+    """Return the record of a member's tasks, epoch and state."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -103,7 +103,7 @@ def current_assignment_record(group_id: str, member: StreamsGroupMember) -> Stor
 
 
 def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
-    """What removes a member."""
+    """Return the tombstones of a member."""
     return (
         Stored(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         Stored(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -112,32 +112,32 @@ def member_tombstones(group_id: str, member_id: str) -> Sequence[Stored]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> Sequence[Stored]:
-    """What removes a group with all its members."""
+    """Return the tombstones of a group and all its members."""
     ids = list(member_ids)
     return (
-        *(Stored(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=each), None) for each in ids),
-        *(Stored(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=each), None) for each in ids),
+        *(Stored(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member), None) for member in ids),
+        *(Stored(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member), None) for member in ids),
         Stored(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(Stored(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=each), None) for each in ids),
+        *(Stored(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member), None) for member in ids),
         Stored(StreamsGroupMetadataKey(group_id=group_id), None),
         Stored(StreamsGroupTopologyKey(group_id=group_id), None),
     )
 
 
 def _target_tasks(tasks: TaskIds) -> list[TargetTaskIds]:
-    return [TargetTaskIds(subtopology_id=each, partitions=list(tasks[each])) for each in sorted(tasks)]
+    return [TargetTaskIds(subtopology_id=name, partitions=list(tasks[name])) for name in sorted(tasks)]
 
 
 def _active_tasks(tasks: TaskEpochs) -> list[CurrentTaskIds]:
     return [
         CurrentTaskIds(
-            subtopology_id=each,
-            partitions=sorted(tasks[each]),
-            assignment_epochs=[tasks[each][partition] for partition in sorted(tasks[each])],
+            subtopology_id=name,
+            partitions=sorted(tasks[name]),
+            assignment_epochs=[tasks[name][partition] for partition in sorted(tasks[name])],
         )
-        for each in sorted(tasks)
+        for name in sorted(tasks)
     ]
 
 
 def _other_tasks(tasks: TaskIds) -> list[CurrentTaskIds]:
-    return [CurrentTaskIds(subtopology_id=each, partitions=list(tasks[each])) for each in sorted(tasks)]
+    return [CurrentTaskIds(subtopology_id=name, partitions=list(tasks[name])) for name in sorted(tasks)]

@@ -1,4 +1,4 @@
-"""What the records of streams groups do to them: the same for who wrote them and for one that loads."""
+"""Replay of the records of streams groups, by the coordinator that wrote them and by one that loads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.coordinators.groups.replayed import Replay, change_target_epoch, repl
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import LEAVING, Endpoint, MemberState, StreamsGroupMember
 from ottla.coordinators.groups.streams.tasks import NOTHING_OWNED, OwnedTasks, TaskEpochs, TaskIds, Tasks
-from ottla.coordinators.groups.streams.topology import topology_of
+from ottla.coordinators.groups.streams.topology import read_topology
 from ottla.protocol.messages.records import streams_group_records as stored
 from ottla.protocol.messages.records.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentTaskIds as CurrentTaskIds,
@@ -20,7 +20,7 @@ from ottla.protocol.messages.records.streams_group_records import (
 def _epoch(
     group: StreamsGroup, key: stored.StreamsGroupMetadataKey, value: stored.StreamsGroupMetadataValue | None
 ) -> StreamsGroup | None:
-    """A group's epoch; its deletion is the end of the group."""
+    """Apply the group epoch; its tombstone deletes the group."""
     if value is None:
         return None
     return replace(
@@ -28,21 +28,21 @@ def _epoch(
         epoch=value.epoch,
         metadata_hash=value.metadata_hash,
         validated_epoch=value.validated_topology_epoch,
-        settings={each.key: each.value for each in value.last_assignment_configs or ()},
+        settings={config.key: config.value for config in value.last_assignment_configs or ()},
     )
 
 
 def _topology(
     group: StreamsGroup, key: stored.StreamsGroupTopologyKey, value: stored.StreamsGroupTopologyValue | None
 ) -> StreamsGroup:
-    """The topology; it is deleted after the group."""
-    return replace(group, topology=None if value is None else topology_of(value))
+    """Apply the topology; its tombstone follows that of the group."""
+    return replace(group, topology=None if value is None else read_topology(value))
 
 
 def _member(
     group: StreamsGroup, key: stored.StreamsGroupMemberMetadataKey, value: stored.StreamsGroupMemberMetadataValue | None
 ) -> StreamsGroup:
-    """Who a member is; its deletion is the last of three."""
+    """Apply a member; its tombstone is the last of three."""
     if value is None:
         return without_member(group, key.member_id)
     endpoint = value.user_endpoint
@@ -66,7 +66,7 @@ def _target(
     key: stored.StreamsGroupTargetAssignmentMemberKey,
     value: stored.StreamsGroupTargetAssignmentMemberValue | None,
 ) -> StreamsGroup:
-    """What a member should run."""
+    """Apply a member's part of the target."""
     if value is None:
         return group.without_target(key.member_id)
     target = Tasks(_task_ids(value.active_tasks), _task_ids(value.standby_tasks), _task_ids(value.warmup_tasks))
@@ -78,7 +78,7 @@ def _current(
     key: stored.StreamsGroupCurrentMemberAssignmentKey,
     value: stored.StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> StreamsGroup:
-    """What a member runs; its deletion says that the member runs nothing more and leaves."""
+    """Apply a member's tasks; its tombstone means that the member owns nothing and leaves."""
     if value is None:
         if key.member_id not in group.members:
             return group
@@ -95,7 +95,7 @@ def _current(
         group.members.get(key.member_id) or StreamsGroupMember(id=key.member_id),
         epoch=epoch,
         previous_epoch=value.previous_member_epoch,
-        state=MemberState.of(value.state),
+        state=MemberState.from_number(value.state),
         assigned=OwnedTasks(
             _task_epochs(value.active_tasks, epoch), _task_ids(value.standby_tasks), _task_ids(value.warmup_tasks)
         ),
@@ -109,17 +109,17 @@ def _current(
 
 
 def _task_ids(tasks: list[stored.TaskIds] | list[CurrentTaskIds]) -> TaskIds:
-    return {each.subtopology_id: tuple(sorted(each.partitions)) for each in tasks}
+    return {task_ids.subtopology_id: tuple(sorted(task_ids.partitions)) for task_ids in tasks}
 
 
 def _task_epochs(tasks: list[CurrentTaskIds], epoch: int) -> TaskEpochs:
-    """Active tasks with the epochs since which they are owned; coordinators before 4.3 did not write these."""
+    """Return active tasks with their assignment epochs, which coordinators before 4.3 did not write."""
     owned = {}
-    for each in tasks:
-        epochs = each.assignment_epochs
-        if epochs is None or len(epochs) != len(each.partitions):
-            epochs = [epoch] * len(each.partitions)
-        owned[each.subtopology_id] = dict(sorted(zip(each.partitions, epochs, strict=True)))
+    for task_ids in tasks:
+        epochs = task_ids.assignment_epochs
+        if epochs is None or len(epochs) != len(task_ids.partitions):
+            epochs = [epoch] * len(task_ids.partitions)
+        owned[task_ids.subtopology_id] = dict(sorted(zip(task_ids.partitions, epochs, strict=True)))
     return owned
 
 
@@ -131,4 +131,4 @@ REPLAY: Final[Mapping[type, Replay]] = {
     stored.StreamsGroupTargetAssignmentMemberKey: replay_to(StreamsGroup, _target),
     stored.StreamsGroupCurrentMemberAssignmentKey: replay_to(StreamsGroup, _current),
 }
-"""What a record does to the state, by the class of its key."""
+"""The replay function of each record, by the class of its key."""

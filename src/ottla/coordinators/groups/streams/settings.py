@@ -1,4 +1,4 @@
-"""The settings in force for one streams group: its own within the broker's bounds, or else the broker's."""
+"""The settings of streams groups."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from ottla.metadata.image.values import ResourceType
 
 MAX_SIZE: Final = "group.streams.max.size"
 STANDBYS: Final = "num.standby.replicas"
-"""The name by which the group's record keeps the number of standbys that its target was made for."""
+"""The key of the number of standby replicas in the group epoch's record."""
 
 
 def session_timeout_ms(group_id: str, context: Context) -> int:
-    """After how long a silent member is fenced."""
+    """Return the time after which a silent member is fenced."""
     return group_setting(context, "streams", group_id, "session.timeout.ms")
 
 
 def heartbeat_interval_ms(group_id: str, context: Context) -> int:
-    """How often members are asked to speak."""
+    """Return the heartbeat interval of members."""
     return group_setting(context, "streams", group_id, "heartbeat.interval.ms")
 
 
 def assignment_interval_ms(group_id: str, context: Context) -> int:
-    """How long a target lasts at least."""
+    """Return the minimum lifetime of a target."""
     return group_setting(context, "streams", group_id, "assignment.interval.ms")
 
 
 def initial_delay_ms(group_id: str, context: Context) -> int:
-    """How long the first target of a group waits for more members."""
+    """Return how long the first target of a group waits for more members."""
     own = _own("initial.rebalance.delay.ms", group_id, context)
     return int(context.settings("group.streams.initial.rebalance.delay.ms") if own is None else own)
 
 
 def assignment_settings(group_id: str, context: Context) -> dict[str, str]:
-    """The settings that a target depends on."""
+    """Return the settings that the target depends on."""
     own = _own(STANDBYS, group_id, context)
     if own is None:
         return {STANDBYS: str(context.settings("group.streams.num.standby.replicas"))}

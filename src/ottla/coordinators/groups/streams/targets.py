@@ -1,11 +1,11 @@
-"""A new target: who should run what, now that members, topics, settings or the topology are others than before."""
+"""Computation of a streams group's target assignment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.coordinators.groups.streams.configuring import Configured
+from ottla.coordinators.groups.streams.configuring import ConfiguredTopology
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import StreamsGroupMember
 from ottla.coordinators.groups.streams.records import target_assignment_epoch_record, target_assignment_record
@@ -19,11 +19,15 @@ _NO_STANDBYS: Final = "0"
 
 
 def compute_targets(
-    group: StreamsGroup, configured: Configured, settings: Mapping[str, str], updated_member: StreamsGroupMember | None
+    group: StreamsGroup,
+    configured: ConfiguredTopology,
+    settings: Mapping[str, str],
+    updated_member: StreamsGroupMember | None,
 ) -> dict[str, Tasks]:
-    """What each member should run; nothing while the topology is not ready. `updated_member` speaks, and may be new."""
-    known = versioned_order(group.members)
-    ids = known if updated_member is None or updated_member.id in group.members else [*known, updated_member.id]
+    """Return the new target of each member: no tasks while the topology is not ready. `updated_member` may be new."""
+    ids = versioned_order(group.members)
+    if updated_member is not None and updated_member.id not in group.members:
+        ids.append(updated_member.id)
     ids = hash_order(ids, string_hash, grown_table_size(len(ids)))
     if not configured.is_ready:
         return dict.fromkeys(ids, NO_TASKS)
@@ -35,7 +39,7 @@ def compute_targets(
 
 
 def target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> Iterable[Stored]:
-    """What is other than before, and for which epoch it was made."""
+    """Yield the records of the changed targets and of the target's epoch."""
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
             yield target_assignment_record(group.id, member_id, target)

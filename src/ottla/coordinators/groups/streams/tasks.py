@@ -1,4 +1,4 @@
-"""Tasks: one partition number of a subtopology each. Members run them as active, standby or warm-up tasks."""
+"""Tasks: a subtopology and a partition number. Members run them as active, standby or warm-up tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TaskId = tuple[str, int]
 
 
 class Tasks(NamedTuple):
-    """What a member should have, or says that it has."""
+    """The tasks of a target, or those that a member reports."""
 
     active: TaskIds
     standby: TaskIds
@@ -25,7 +25,7 @@ class Tasks(NamedTuple):
 
 
 class OwnedTasks(NamedTuple):
-    """What a member has."""
+    """The tasks that a member owns."""
 
     active: TaskEpochs
     standby: TaskIds
@@ -36,7 +36,7 @@ class OwnedTasks(NamedTuple):
         return not (self.active or self.standby or self.warmup)
 
     def overlaps(self, tasks: Tasks) -> bool:
-        """Whether a task is among these, in the same role."""
+        """Whether one of the given tasks is among these, in the same role."""
         return (
             _overlaps(self.active, tasks.active)
             or _overlaps(self.standby, tasks.standby)
@@ -44,7 +44,7 @@ class OwnedTasks(NamedTuple):
         )
 
     def includes(self, tasks: Tasks) -> bool:
-        """Whether all tasks are among these, in the same role."""
+        """Whether all given tasks are among these, in the same role."""
         return (
             _includes(self.active, tasks.active)
             and _includes(self.standby, tasks.standby)
@@ -57,7 +57,7 @@ NOTHING_OWNED: Final = OwnedTasks({}, {}, {})
 
 
 def iterate_tasks(tasks: TaskIds | TaskEpochs) -> Iterator[TaskId]:
-    """The tasks one by one."""
+    """Iterate over the tasks."""
     return ((subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions)
 
 

@@ -1,7 +1,7 @@
-"""The topology of a streams application, as its members tell it and as the group's record keeps it.
+"""The topology of a streams application, as members send it and as the group's record stores it.
 
-A subtopology reads source topics and repartition topics, writes to repartition topics of others, and keeps its state in
-changelog topics. The latter two are internal: the coordinator has them made.
+A subtopology reads source topics and repartition topics, writes to repartition topics of other subtopologies, and keeps
+its state in changelog topics. The broker creates repartition and changelog topics: they are internal.
 """
 
 from __future__ import annotations
@@ -19,85 +19,88 @@ from ottla.protocol.messages.records.streams_group_records import (
     TopicConfig,
     TopicInfo,
 )
-from ottla.protocol.messages.rpc import streams_group_heartbeat as heard
+from ottla.protocol.messages.rpc import streams_group_heartbeat as heartbeat
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Subtopologies at an epoch. The messages in it are never changed."""
+    """The subtopologies at an epoch. The messages in it are never modified."""
 
     epoch: int
     subtopologies: Mapping[str, Subtopology]
 
     @cached_property
     def in_order(self) -> Sequence[Subtopology]:
-        """In the order in which Kafka's coordinator goes through them; some decisions depend on it."""
+        """The subtopologies in the iteration order of Kafka's coordinator, on which some decisions depend."""
         ids = list(self.subtopologies)
-        return [self.subtopologies[each] for each in hash_order(ids, string_hash, grown_table_size(len(ids)))]
+        return [
+            self.subtopologies[subtopology_id]
+            for subtopology_id in hash_order(ids, string_hash, grown_table_size(len(ids)))
+        ]
 
     @cached_property
     def readers(self) -> Mapping[str, str]:
-        """Which subtopology reads a topic."""
-        found: dict[str, str] = {}
-        for each in self.in_order:
-            found.update(dict.fromkeys(source_names(each), each.subtopology_id))
-        return found
+        """The id of the subtopology that reads a topic."""
+        readers: dict[str, str] = {}
+        for subtopology in self.in_order:
+            readers.update(dict.fromkeys(source_names(subtopology), subtopology.subtopology_id))
+        return readers
 
     @cached_property
     def required_topics(self) -> Sequence[str]:
-        """All topics that must be there, in the order of Kafka's set of them."""
+        """All topics that must exist, in the iteration order of Kafka's set."""
         names: dict[str, None] = {}
-        for each in self.in_order:
-            names.update(dict.fromkeys(source_names(each)))
-            names.update(dict.fromkeys(topic.name for topic in each.state_changelog_topics))
+        for subtopology in self.in_order:
+            names.update(dict.fromkeys(source_names(subtopology)))
+            names.update(dict.fromkeys(topic.name for topic in subtopology.state_changelog_topics))
         return hash_order(names, string_hash, grown_table_size(len(names)))
 
 
 def source_names(subtopology: Subtopology) -> list[str]:
-    """The topics that a subtopology reads."""
+    """Return the topics that a subtopology reads."""
     return [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
 
 
-def topology_of(value: StreamsGroupTopologyValue) -> Topology:
-    """A topology as it is recorded; raises UnknownServerError if it cannot be one."""
-    subtopologies = {each.subtopology_id: each for each in value.subtopologies}
+def read_topology(value: StreamsGroupTopologyValue) -> Topology:
+    """Return the topology of a record; raise UnknownServerError if it is invalid."""
+    subtopologies = {subtopology.subtopology_id: subtopology for subtopology in value.subtopologies}
     if value.epoch < 0:
-        raise UnknownServerError("the epoch of a topology is not negative")
+        raise UnknownServerError(f"the topology epoch {value.epoch} is negative")
     if len(subtopologies) < len(value.subtopologies):
-        raise UnknownServerError("two subtopologies have the same id")
+        raise UnknownServerError("two subtopologies of the topology have the same id")
     return Topology(value.epoch, subtopologies)
 
 
-def recorded(topology: heard.Topology) -> StreamsGroupTopologyValue:
-    """What is written of a topology that a member brings."""
+def topology_value(topology: heartbeat.Topology) -> StreamsGroupTopologyValue:
+    """Return the record value of a topology that a member sent."""
     return StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
             Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=list(each.source_topics),
-                source_topic_regex=list(each.source_topic_regex),
-                state_changelog_topics=[_topic(topic) for topic in each.state_changelog_topics],
-                repartition_sink_topics=list(each.repartition_sink_topics),
-                repartition_source_topics=[_topic(topic) for topic in each.repartition_source_topics],
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=list(subtopology.source_topics),
+                source_topic_regex=list(subtopology.source_topic_regex),
+                state_changelog_topics=[_topic(topic) for topic in subtopology.state_changelog_topics],
+                repartition_sink_topics=list(subtopology.repartition_sink_topics),
+                repartition_source_topics=[_topic(topic) for topic in subtopology.repartition_source_topics],
                 copartition_groups=[
                     CopartitionGroup(
                         source_topics=list(group.source_topics),
                         source_topic_regex=list(group.source_topic_regex),
                         repartition_source_topics=list(group.repartition_source_topics),
                     )
-                    for group in each.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for each in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     )
 
 
-def _topic(topic: heard.TopicInfo) -> TopicInfo:
+def _topic(topic: heartbeat.TopicInfo) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
         partitions=topic.partitions,
         replication_factor=topic.replication_factor,
-        topic_configs=[TopicConfig(key=each.key, value=each.value) for each in topic.topic_configs],
+        topic_configs=[TopicConfig(key=config.key, value=config.value) for config in topic.topic_configs],
     )

@@ -13,7 +13,7 @@ from immutables import Map
 from ottla.coordinators.groups.streams.configuring import configure
 from ottla.coordinators.groups.streams.sticky_assignor import AssignorMember, AssignorSubtopology, assign_tasks
 from ottla.coordinators.groups.streams.tasks import NO_TASKS, Tasks
-from ottla.coordinators.groups.streams.topology import recorded, topology_of
+from ottla.coordinators.groups.streams.topology import read_topology, topology_value
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
 from ottla.protocol.errors import ApiError, UnknownServerError
@@ -181,7 +181,7 @@ def configured(question: dict[str, Any]) -> dict[str, Any]:
         ],
     )
     try:
-        found = configure(topology_of(recorded(topology)), image_of(question["topics"]))
+        found = configure(read_topology(topology_value(topology)), image_of(question["topics"]))
     except UnknownServerError:
         return {"error": -1}
     except ApiError as error:
