@@ -9,7 +9,7 @@ from ottla.broker.handlers.registry import BROKER_ENDPOINTS, advertised_apis
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.request_workers import RequestWorkers
-from ottla.broker.telemetry.pushed import PushedMetrics
+from ottla.broker.telemetry.pushed_metrics import PushedMetrics
 from ottla.config.node_settings import NodeSettings
 from ottla.config.settings.ottla_settings import METRICS_CLIENTS, METRICS_LISTENER
 from ottla.coordinators.groups.consumer.assignor import Assignor

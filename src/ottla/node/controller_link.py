@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.broker.metrics.errors_in import Look, errors_in
+from ottla.broker.metrics.error_search import ResponseObserver, compile_error_search
 from ottla.client.connection_pool import ConnectionPool
 from ottla.metadata.consensus.voters import Node
 from ottla.protocol.errors import AuthenticationError, NetworkFailed, NotController, RequestTimedOut
@@ -32,7 +32,7 @@ class ControllerLink:
         """The node with the active controller, if it is known and not this node."""
         self._connected_to: Node | None = None
         self._pool = ConnectionPool(f"node-{node_id}", security, on_broken=self._broken)
-        self._looks: dict[type, Look | None] = {}
+        self._looks: dict[type, ResponseObserver | None] = {}
         self._versions: Mapping[int, tuple[int, int]] | None = None
         self.on_lost: list[Callable[[str], None]] = []
         """Called with the traffic whose connection broke."""
@@ -96,7 +96,7 @@ class ControllerLink:
     def _errors(self, answer: Any) -> set[int]:
         kind = type(answer)
         if kind not in self._looks:
-            self._looks[kind] = errors_in(kind)
+            self._looks[kind] = compile_error_search(kind)
         look = self._looks[kind]
         errors = _ErrorCodes()
         if look is not None:

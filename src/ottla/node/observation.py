@@ -14,16 +14,16 @@ from typing import Final
 
 from ottla import __version__
 from ottla.broker.metrics.broker_metrics import watch_broker, watch_logs, watch_network, watch_replication
+from ottla.broker.metrics.event_loop_monitor import EventLoopMonitor
 from ottla.broker.metrics.event_metrics import watch_coordinators
 from ottla.broker.metrics.family import CONTENT_TYPE
-from ottla.broker.metrics.process import process_families
-from ottla.broker.metrics.pulse import Pulse
+from ottla.broker.metrics.process_metrics import process_families
 from ottla.broker.metrics.quorum_metrics import behind, watch_controller, watch_metadata
 from ottla.broker.metrics.registry import Registry
 from ottla.broker.metrics.request_log import RequestLog
-from ottla.broker.metrics.requests import RequestMeters
-from ottla.broker.metrics.syncs import TimedDisk
-from ottla.broker.metrics.topics import Topics
+from ottla.broker.metrics.request_metrics import RequestMeters
+from ottla.broker.metrics.timed_disk import TimedDisk
+from ottla.broker.metrics.topic_traffic import TopicTrafficMeters
 from ottla.broker.network.listener import Listener
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.request_workers import RequestWorkers
@@ -66,8 +66,8 @@ class Observation:
         self.disk = TimedDisk()
         self.ports: list[int] = []
         self._servers: list[HttpServer] = []
-        self._pulse: Pulse | None = None
-        self._topics: Topics | None = None
+        self._pulse: EventLoopMonitor | None = None
+        self._topics: TopicTrafficMeters | None = None
         self._expirations: Expirations | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._metadata: MetadataPublisher | None = None
@@ -82,7 +82,7 @@ class Observation:
 
     async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
         """Open the HTTP ports. `listeners` may still be empty."""
-        pulse = self._pulse = Pulse(self._runtime.loop, {pool.role: pool.request_channel for pool in pools})
+        pulse = self._pulse = EventLoopMonitor(self._runtime.loop, {pool.role: pool.request_channel for pool in pools})
         pulse.each_minute += [self.requests.remember, self.disk.remember]
         self.registry.collect(pulse.families)
         watch_network(self.registry, pools, listeners)
@@ -111,7 +111,7 @@ class Observation:
 
     def watch_broker(self, broker: BrokerNode) -> None:
         watch_broker(self.registry, broker)
-        topics = self._topics = Topics(broker.partitions)
+        topics = self._topics = TopicTrafficMeters(broker.partitions)
         self._expirations = broker.expirations
         self.registry.collect(topics.families)
         self.requests.looks |= {ApiKey.PRODUCE: topics.look_at_produce, ApiKey.FETCH: topics.look_at_fetch}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ottla.broker.metrics.requests import on_sent
+from ottla.broker.metrics.request_metrics import on_sent
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.requests.broker_node import BrokerNode

@@ -9,7 +9,7 @@ from typing import Final
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
-from ottla.broker.telemetry.instances import Instance
+from ottla.broker.telemetry.client_instances import ClientInstance
 from ottla.broker.telemetry.otlp import Point, points_of
 from ottla.protocol.errors import ApiError, InvalidRecord
 from ottla.protocol.messages.apis import ApiKey
@@ -68,7 +68,7 @@ async def push_telemetry(call: Call[BrokerNode], request: PushTelemetryRequest) 
     return PushTelemetryResponse()
 
 
-def _check(call: Call[BrokerNode], instance: Instance, request: PushTelemetryRequest) -> None:
+def _check(call: Call[BrokerNode], instance: ClientInstance, request: PushTelemetryRequest) -> None:
     try:
         instance.check_push(
             request.subscription_id,

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.broker.metrics.bodies import describe
-from ottla.broker.metrics.errors_in import Look
-from ottla.broker.metrics.requests import Finished, Meter, RequestMeters, Watchable
+from ottla.broker.metrics.error_search import ResponseObserver
+from ottla.broker.metrics.message_json import message_to_json
+from ottla.broker.metrics.request_metrics import Finished, Meter, RequestMeters, Watchable
 
 logger: Final = logging.getLogger("kafka.request.logger")
 
@@ -27,7 +27,7 @@ class Page:
         self.meter = meter
         self.call = call
         # At once: handlers let go of records, and the bytes of the request are not there when it is answered.
-        self.request = describe(request, call.version)
+        self.request = message_to_json(request, call.version)
         self.response: Any = None
         self.errors: set[int] | None = None
 
@@ -114,12 +114,12 @@ def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any
     return lambda call, request: Page(pick(call, request), call, request)
 
 
-def _look(look: Look | None, version: int) -> Look:
+def _look(look: ResponseObserver | None, version: int) -> ResponseObserver:
     def look_and_keep(note: Any, response: Any) -> None:
         if look is not None:
             look(note, response)
         if isinstance(note, Page):  # those that came before the log was switched on are not in it
-            note.response = describe(response, version)
+            note.response = message_to_json(response, version)
 
     return look_and_keep
 

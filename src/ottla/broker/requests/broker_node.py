@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.requests.call import Call
-from ottla.broker.telemetry.instances import Instances
-from ottla.broker.telemetry.pushed import PushedMetrics
+from ottla.broker.telemetry.client_instances import ClientInstances
+from ottla.broker.telemetry.pushed_metrics import PushedMetrics
 from ottla.coordinators.groups.consumer.assignor import Assignor
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.producer_ids import ProducerIds
@@ -98,7 +98,7 @@ class BrokerNode:
     """Raises InvalidRequest if this broker could not run with settings of one broker (by id) or of all brokers ("")."""
     assignors: Mapping[str, Assignor] = field(default_factory=dict)
     """The operator's assignors for consumer groups, by their names in the setting."""
-    telemetry: Instances = field(default_factory=lambda: Instances(lambda: uuid4().bytes))
+    telemetry: ClientInstances = field(default_factory=lambda: ClientInstances(lambda: uuid4().bytes))
     """The clients that push metrics."""
     pushed: PushedMetrics = field(default_factory=lambda: PushedMetrics(0))
     """The metrics that clients pushed."""

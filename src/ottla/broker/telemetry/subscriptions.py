@@ -36,7 +36,7 @@ class Subscription(NamedTuple):
         return all(_matches(expression, attributes.get(name)) for name, expression in self.match)
 
 
-class Wanted(NamedTuple):
+class RequestedMetrics(NamedTuple):
     """What one client is asked for."""
 
     metrics: tuple[str, ...]
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
         return value - (_SIGN_BIT << 1) if value & _SIGN_BIT else value
 
 
-def subscriptions_of(image: Image) -> Sequence[Subscription]:
+def read_subscriptions(image: Image) -> Sequence[Subscription]:
     """All that there are."""
     return [
         Subscription(
@@ -64,7 +64,9 @@ def subscriptions_of(image: Image) -> Sequence[Subscription]:
     ]
 
 
-def wanted_from(subscriptions: Iterable[Subscription], attributes: Mapping[str, str | None]) -> Wanted:
+def combine_subscriptions(
+    subscriptions: Iterable[Subscription], attributes: Mapping[str, str | None]
+) -> RequestedMetrics:
     """What all subscriptions together want of a client; the shortest interval counts."""
     metrics: set[str] = set()
     interval_ms = INTERVAL_MS
@@ -72,7 +74,7 @@ def wanted_from(subscriptions: Iterable[Subscription], attributes: Mapping[str, 
         if each.is_for(attributes):
             metrics.update(each.metrics)
             interval_ms = min(interval_ms, each.interval_ms)
-    return Wanted((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)
+    return RequestedMetrics((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)
 
 
 def _items(text: str) -> list[str]:

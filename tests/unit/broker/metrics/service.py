@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ottla.broker.metrics.family import render
-from ottla.broker.metrics.requests import RequestMeters, on_sent
+from ottla.broker.metrics.request_metrics import RequestMeters, on_sent
 from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.network.request_channel import RequestChannel

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from timeit import repeat
 
-from ottla.broker.metrics.errors_in import errors_in
-from ottla.broker.metrics.requests import Meter, on_sent
+from ottla.broker.metrics.error_search import compile_error_search
+from ottla.broker.metrics.request_metrics import Meter, on_sent
 from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.storage.state_machine.histogram import total
@@ -28,7 +28,7 @@ def test_what_a_request_costs(record_property: Callable[[str, object], None]) ->
     finished = Finished(meter)
     answer = TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()])
     response = ProduceResponse(responses=[answer])
-    look = errors_in(ProduceResponse)
+    look = compile_error_search(ProduceResponse)
     assert look is not None
     empty = min(repeat(lambda: None, number=NUMBER, repeat=5))
     for name, work in {"times and sizes": lambda: on_sent(finished), "errors": lambda: look(meter, response)}.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.broker.metrics.family import Family, Kind, counter, gauge, histogram, render, summary
-from ottla.broker.metrics.process import process_families
+from ottla.broker.metrics.process_metrics import process_families
 from ottla.broker.metrics.registry import Registry
 from ottla.storage.state_machine.histogram import new_counts, record
 from tests.support.exposition import Exposition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metrics.bodies import HIDDEN, describe
+from ottla.broker.metrics.message_json import HIDDEN, message_to_json
 from ottla.broker.metrics.request_log import RequestLog
 from ottla.broker.metrics.request_log import logger as request_logger
 from ottla.broker.requests.call import Call
@@ -120,7 +120,7 @@ def test_records_are_never_logged() -> None:
             RequestLog(service.meters).switch(on=True)
             part = PartitionProduceData(index=1, records=b"secret payload")
             request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[part])])
-            assert describe(request, 11)["topicData"][0]["partitionData"] == [
+            assert message_to_json(request, 11)["topicData"][0]["partitionData"] == [
                 {"index": 1, "records": {"sizeInBytes": 14}}
             ]
 
@@ -137,14 +137,14 @@ def test_secrets_are_hidden() -> None:
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)]
     )
-    shown = describe(request, 1)["resources"][0]["configs"]
+    shown = message_to_json(request, 1)["resources"][0]["configs"]
     assert [each["value"] for each in shown] == [HIDDEN, HIDDEN, "1000", None]
-    assert "hush" not in json.dumps(describe(SaslAuthenticateRequest(auth_bytes=b"hush"), 2))
+    assert "hush" not in json.dumps(message_to_json(SaslAuthenticateRequest(auth_bytes=b"hush"), 2))
 
 
 def test_long_bodies_are_truncated() -> None:
     topics = [MetadataRequestTopic(name="x" * 1000, topic_id=bytes(range(16))) for _ in range(1000)]
-    shown = describe(MetadataRequest(topics=topics), 12)["topics"]
+    shown = message_to_json(MetadataRequest(topics=topics), 12)["topics"]
     assert len(shown) == 11
     assert shown[-1] == "... 990 more"
     assert len(shown[0]["name"]) < 250

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bench.harness.certificates import Authority
 
-from ottla.broker.metrics.requests import SPANS
+from ottla.broker.metrics.request_metrics import SPANS
 from ottla.broker.network.listener import ConnectionCounts, Listener
 from ottla.broker.network.request import Request
 from ottla.broker.network.request_channel import RequestChannel

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ottla.broker.metrics.family import render
-from ottla.broker.metrics.requests import Meter
-from ottla.broker.metrics.topics import Topics
+from ottla.broker.metrics.request_metrics import Meter
+from ottla.broker.metrics.topic_traffic import TopicTrafficMeters
 from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.records.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -46,7 +46,7 @@ class Broker(Applied):
             ),
         )
 
-    def delete(self, name: str, topics: Topics) -> None:
+    def delete(self, name: str, topics: TopicTrafficMeters) -> None:
         topic = self.partitions.image.topics[name]
         self.apply(RemoveTopicRecord(topic_id=topic.id))
         topics.forget([topic])
@@ -57,7 +57,7 @@ class Broker(Applied):
         return len(data)
 
 
-def told(topics: Topics) -> Exposition:
+def told(topics: TopicTrafficMeters) -> Exposition:
     return Exposition(render(topics.families()))
 
 
@@ -65,7 +65,7 @@ def test_incoming_bytes_are_the_growth_of_logs_over_many_segments() -> None:
     broker = Broker()
     broker.create("old")
     broker.append("old", b"before the start")
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     broker.append("old", b"still before")
     topics.begin()
     broker.create("new", topic_id=bytes(16)[:-1] + b"\x07")
@@ -85,7 +85,7 @@ def test_incoming_bytes_are_the_growth_of_logs_over_many_segments() -> None:
 def test_the_growth_of_a_follower_counts_as_replication() -> None:
     broker = Broker()
     broker.create("t")
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     topics.begin()
     size = broker.append("t", b"x")
     broker.partitions.get("t", 0).is_leader = False
@@ -96,7 +96,7 @@ def test_the_growth_of_a_follower_counts_as_replication() -> None:
 def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
     broker = Broker()
     broker.create("t")
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     topics.begin()
     look = topics.look_at_fetch
     consumer, follower = (Meter(BY_KEY[ApiKey.FETCH], kind, 12) for kind in ("FetchConsumer", "FetchFollower"))
@@ -120,7 +120,7 @@ def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
 def test_produces_are_counted_with_their_errors() -> None:
     broker = Broker()
     broker.create("t")
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     topics.begin()
     meter = Meter(BY_KEY[ApiKey.PRODUCE], "Produce", 11)
     parts = [PartitionProduceResponse(error_code=code) for code in (0, 0, 3, 3, 6)]
@@ -138,7 +138,7 @@ def test_produces_are_counted_with_their_errors() -> None:
 def test_a_recreated_topic_starts_with_new_counts() -> None:
     broker = Broker()
     broker.create("t")
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     topics.begin()
     broker.append("t", b"x")
     assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 1
@@ -151,7 +151,7 @@ def test_a_recreated_topic_starts_with_new_counts() -> None:
 
 def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:
     broker = Broker()
-    topics = Topics(broker.partitions)
+    topics = TopicTrafficMeters(broker.partitions)
     topics.begin()
     consumer = Meter(BY_KEY[ApiKey.FETCH], "FetchConsumer", 12)
     costs = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metrics.requests import Meter
+from ottla.broker.metrics.request_metrics import Meter
 from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection
 from ottla.protocol.errors import NotLeader
 from ottla.protocol.messages.apis import BY_KEY, ApiKey

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bench.harness.message_values import Values
 
-from ottla.broker.metrics.errors_in import errors_in
+from ottla.broker.metrics.error_search import compile_error_search
 from ottla.protocol.messages.apis import APIS, Api
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsResponse
 from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -49,7 +49,7 @@ def naive(value: Any) -> set[int]:
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.latest >= api.oldest], ids=lambda api: api.name)
 def test_all_errors_of_a_response_are_found(api: Api) -> None:
-    look = errors_in(api.response)
+    look = compile_error_search(api.response)
     assert look is not None, "every response can tell of an error"
     values = FewErrors(Random(api.key), unknown_tags=False)
     for _ in range(30):
@@ -61,7 +61,7 @@ def test_all_errors_of_a_response_are_found(api: Api) -> None:
 
 def test_a_response_without_errors_has_no_codes() -> None:
     note = Note()
-    look = errors_in(ApiVersionsResponse)
+    look = compile_error_search(ApiVersionsResponse)
     assert look is not None
     look(note, ApiVersionsResponse())
     assert not note.codes
@@ -70,7 +70,7 @@ def test_a_response_without_errors_has_no_codes() -> None:
 def test_each_code_is_returned_once() -> None:
     parts = [PartitionProduceResponse(error_code=code) for code in (3, 0, 3, 6)]
     note = Note()
-    look = errors_in(ProduceResponse)
+    look = compile_error_search(ProduceResponse)
     assert look is not None
     look(note, ProduceResponse(responses=[TopicProduceResponse(partition_responses=parts)]))
     assert note.codes == {3, 6}

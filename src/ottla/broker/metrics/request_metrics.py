@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any, Final, Protocol
 
-from ottla.broker.metrics.errors_in import Look, errors_in
+from ottla.broker.metrics.error_search import ResponseObserver, compile_error_search
 from ottla.broker.metrics.family import Family, counter, histogram, summary
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.apis import Api, ApiKey
@@ -83,7 +83,7 @@ class Watchable(Protocol):
     version: int
     meter: Any
     pick: Callable[[Any, Any], Any] | None
-    look: Look | None
+    look: ResponseObserver | None
 
 
 class Meter:
@@ -215,7 +215,7 @@ class RequestMeters:
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], Meter] = {}
-        self.looks: dict[ApiKey, Look] = {}
+        self.looks: dict[ApiKey, ResponseObserver] = {}
         """API → how its answers are looked at, where more than errors is wanted of them."""
         self._recent: list[dict[str, dict[str, Counts]]] = []
         self._routes: list[Watchable] = []
@@ -234,7 +234,7 @@ class RequestMeters:
 
     def _dress(self, route: Watchable) -> None:
         api, version = route.api, route.version
-        route.look = self.looks.get(api.key) or errors_in(api.response)
+        route.look = self.looks.get(api.key) or compile_error_search(api.response)
         if api.key is ApiKey.FETCH:
             consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
             route.meter = consumer

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from ottla.broker.metrics.event_loop_monitor import EventLoopMonitor
 from ottla.broker.metrics.family import render
-from ottla.broker.metrics.pulse import Pulse
 from ottla.storage.state_machine.histogram import total
 from tests.support.exposition import Exposition
 
@@ -38,7 +38,7 @@ class Loop:
 
 def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
     loop, workers = Loop(), Workers()
-    pulse = Pulse(loop, {"broker": workers}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    pulse = EventLoopMonitor(loop, {"broker": workers}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
     minutes: list[int] = []
     pulse.each_minute.append(lambda: minutes.append(loop.now_ns))
     pulse.start()
@@ -63,7 +63,7 @@ def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
 def test_each_role_has_an_idle_ratio_and_so_has_the_node() -> None:
     """Threads keep a share of a pool busy; a handler on the loop keeps everybody from running."""
     loop, broker, controller = Loop(), Workers(8), Workers(4)
-    pulse = Pulse(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    pulse = EventLoopMonitor(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
     pulse.start()
     for _ in range(30):
         loop.now_ns += SECOND
@@ -86,7 +86,7 @@ def test_each_role_has_an_idle_ratio_and_so_has_the_node() -> None:
 
 def test_a_blocked_event_loop_has_lag() -> None:
     async def test() -> None:
-        pulse = Pulse(asyncio.get_running_loop(), {})
+        pulse = EventLoopMonitor(asyncio.get_running_loop(), {})
         pulse.start()
         await asyncio.sleep(1.1)
         pulse.stop()

@@ -7,7 +7,7 @@ import pytest
 from immutables import Map
 
 from ottla.broker.telemetry import instances as known
-from ottla.broker.telemetry.instances import Instance, Instances
+from ottla.broker.telemetry.client_instances import ClientInstance, ClientInstances
 from ottla.broker.telemetry.subscriptions import INTERVAL_MS
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ConfigResource, ResourceType
@@ -29,7 +29,7 @@ class World:
     def __init__(self, **subscriptions: dict[str, str]) -> None:
         self.now_ms = START_MS
         self.ids = (number.to_bytes(16, "big") for number in count(100))
-        self.instances = Instances(lambda: next(self.ids))
+        self.instances = ClientInstances(lambda: next(self.ids))
         self.set(**subscriptions)
 
     def set(self, **subscriptions: dict[str, str]) -> None:
@@ -38,12 +38,18 @@ class World:
         }
         self.image = Image(configs=Map(configs))
 
-    def ask(self, instance_id: bytes = MY_ID, connection: str = "c", **more: str) -> Instance:
+    def ask(self, instance_id: bytes = MY_ID, connection: str = "c", **more: str) -> ClientInstance:
         return self.instances.asking(instance_id, {**ME, **more}, connection, self.image, self.now_ms)
 
     def push(
-        self, instance: Instance, *, codec: int = 0, size: int = 1, subscription: int | None = None, last: bool = False
-    ) -> Instance:
+        self,
+        instance: ClientInstance,
+        *,
+        codec: int = 0,
+        size: int = 1,
+        subscription: int | None = None,
+        last: bool = False,
+    ) -> ClientInstance:
         found = self.instances.pushing(instance.id, ME, "c", self.image, self.now_ms)
         number = found.subscription_id if subscription is None else subscription
         try:

@@ -40,7 +40,7 @@ class Pool(Protocol):
         ...
 
 
-class Pulse:
+class EventLoopMonitor:
     """The heartbeat of the event loop."""
 
     def __init__(

@@ -10,7 +10,12 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
-from ottla.broker.telemetry.subscriptions import Subscription, Wanted, subscriptions_of, wanted_from
+from ottla.broker.telemetry.subscriptions import (
+    RequestedMetrics,
+    Subscription,
+    combine_subscriptions,
+    read_subscriptions,
+)
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
@@ -31,7 +36,7 @@ _RESERVED: Final = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
 Attributes = Mapping[str, str | None]
 
 
-class Instance:
+class ClientInstance:
     """One client."""
 
     __slots__ = (
@@ -49,7 +54,7 @@ class Instance:
     )
 
     def __init__(
-        self, instance_id: bytes, attributes: Attributes, wanted: Wanted, version: int, connection: Hashable
+        self, instance_id: bytes, attributes: Attributes, wanted: RequestedMetrics, version: int, connection: Hashable
     ) -> None:
         self.id = instance_id
         self.attributes = attributes
@@ -96,12 +101,12 @@ class Instance:
 _CODECS: Final = frozenset(int(codec) for codec in Compression)
 
 
-class Instances:
+class ClientInstances:
     """All clients that were heard of."""
 
     def __init__(self, new_id: Callable[[], bytes]) -> None:
         self._new_id = new_id
-        self._known: dict[bytes, Instance] = {}
+        self._known: dict[bytes, ClientInstance] = {}
         """The one that was silent for longest comes first."""
         self._of_connection: dict[Hashable, bytes] = {}
         self._configs: object = None
@@ -113,7 +118,7 @@ class Instances:
 
     def asking(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
-    ) -> Instance:
+    ) -> ClientInstance:
         """The instance that asks what to push; it gets an id if it has none. Raises if it is too early."""
         while instance_id == ZERO_UUID:
             made = self._new_id()
@@ -125,7 +130,7 @@ class Instances:
 
     def pushing(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
-    ) -> Instance:
+    ) -> ClientInstance:
         """The instance that pushes; nothing of the push was checked yet but its id."""
         if instance_id in _RESERVED:
             raise InvalidRequest("the client has no instance id")
@@ -139,7 +144,7 @@ class Instances:
 
     def _instance(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
-    ) -> Instance:
+    ) -> ClientInstance:
         self._look_at(image)
         known = self._known.pop(instance_id, None)
         if known is not None and known.lasts_until_ms() <= now_ms:
@@ -149,7 +154,9 @@ class Instances:
             if known is not None:
                 attributes = known.attributes
             told = {"client_instance_id": shown(instance_id), **attributes}
-            known = Instance(instance_id, told, wanted_from(self._subscriptions, told), self._version, connection)
+            known = ClientInstance(
+                instance_id, told, combine_subscriptions(self._subscriptions, told), self._version, connection
+            )
             self._of_connection[connection] = instance_id
         self._known[instance_id] = known
         known.seen_ms = now_ms
@@ -163,7 +170,7 @@ class Instances:
         if image.configs is self._configs:
             return
         self._configs = image.configs
-        found = sorted(subscriptions_of(image))
+        found = sorted(read_subscriptions(image))
         if found != self._subscriptions:
             self._subscriptions = found
             self._version += 1

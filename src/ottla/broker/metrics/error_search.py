@@ -9,11 +9,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from ottla.protocol.wire.declare import is_declared, schema_of
 
-Look = Callable[[Any, Any], None]
+ResponseObserver = Callable[[Any, Any], None]
 """Takes the note of a request and its response; tells the note (`failed`) of the error codes in it, if any."""
 
 
-def errors_in(response: type) -> Look | None:
+def compile_error_search(response: type) -> ResponseObserver | None:
     """The search for a response's class; None if it has no place for an error."""
     lines: list[str] = []
     _search(response, "response", 1, lines)
@@ -30,7 +30,7 @@ def errors_in(response: type) -> Look | None:
     )
     names: dict[str, Any] = {}
     exec(compile(source, f"<errors in {response.__name__}>", "exec"), names)  # noqa: S102 (our own source)
-    made: Look = names["look"]
+    made: ResponseObserver = names["look"]
     return made
 
 

@@ -21,7 +21,7 @@ HIDDEN: Final = "(hidden)"
 _SECRETS: Final = frozenset({"password", "secret", "hmac", "salt", "salted_password", "auth_bytes"})
 
 
-def describe(message: Any, version: int) -> Any:
+def message_to_json(message: Any, version: int) -> Any:
     """A message as far as it is worth reading; None where there is none."""
     if message is None:
         return None

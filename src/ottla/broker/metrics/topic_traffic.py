@@ -27,7 +27,7 @@ _COLUMNS = {
 }
 
 
-class Traffic:
+class TopicTraffic:
     """What a topic has taken and given."""
 
     __slots__ = tuple(_COLUMNS)
@@ -46,13 +46,13 @@ class _Mark(NamedTuple):
     size: int
 
 
-class Topics:
+class TopicTrafficMeters:
     """The traffic of all topics of which this broker holds partitions."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
-        self._by_name: dict[str, Traffic] = {}
-        self._by_key: dict[str | bytes, Traffic] = {}
+        self._by_name: dict[str, TopicTraffic] = {}
+        self._by_key: dict[str | bytes, TopicTraffic] = {}
         """By name and by id, as requests have them."""
         self._marks: dict[tuple[str, int], _Mark] | None = None
 
@@ -154,7 +154,7 @@ class Topics:
                         traffic.failed_fetches += 1
         note.failed(codes)
 
-    def _find(self, key: str | bytes) -> Traffic | None:
+    def _find(self, key: str | bytes) -> TopicTraffic | None:
         """The traffic of a topic that is asked for the first time; None if there is none: clients may ask anything."""
         image: Image = self._partitions.image
         topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
@@ -162,8 +162,8 @@ class Topics:
             return None
         return self._by_name.get(topic.name) or self._begin(topic.name)
 
-    def _begin(self, name: str) -> Traffic:
-        traffic = self._by_name[name] = self._by_key[name] = Traffic()
+    def _begin(self, name: str) -> TopicTraffic:
+        traffic = self._by_name[name] = self._by_key[name] = TopicTraffic()
         topic = self._partitions.image.topics.get(name)
         if topic is not None:
             self._by_key[topic.id] = traffic

@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.metrics.family import render
 from ottla.broker.telemetry import pushed
 from ottla.broker.telemetry.otlp import Point
-from ottla.broker.telemetry.pushed import PushedMetrics
+from ottla.broker.telemetry.pushed_metrics import PushedMetrics
 
 NOW_MS = 1_700_000_000_000
 TOLD = {"client_instance_id": "x", "client_id": 'a"b', "client_software_name": None}
