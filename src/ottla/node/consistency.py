@@ -1,6 +1,6 @@
-"""What has to hold between the settings of one node, as Kafka asks of a broker or controller before it starts.
+"""Cross-checks of a node's settings, as Kafka makes before a broker or controller starts.
 
-Each check names one setting and says what is wrong with it beside the others. `doubts` are what Kafka only logs.
+Each error names one setting and the setting that it conflicts with. `doubtful_settings` yields what Kafka only logs.
 """
 
 import re
@@ -19,10 +19,10 @@ _MIB: Final = 1 << 20
 _MAX_INT32: Final = (1 << 31) - 1
 _SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
-# The first may not be more than the second.
-_NOT_MORE: Final = (
-    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),  # or sockets time out for nothing
-    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),  # or replicas leave the ISR for nothing
+# The first setting of each pair must not exceed the second.
+_UPPER_BOUNDS: Final = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),  # otherwise sockets time out between fetches
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),  # otherwise idle replicas leave the ISR
     *(
         (f"group.{kind}.{lower}{name}", f"group.{kind}.{upper}{name}")
         for kind in ("consumer", "share", "streams")
@@ -40,7 +40,7 @@ _NOT_MORE: Final = (
 
 
 def check_consistency(settings: NodeSettings) -> None:
-    """Raise SettingConflict for the first thing that does not go together."""
+    """Raise SettingConflict for the first conflict."""
     _check_identity(settings)
     _check_logs(settings)
     _check_numbers(settings)
@@ -60,35 +60,35 @@ def check_consistency(settings: NodeSettings) -> None:
         _check_limits_of(settings, listener.name)
 
 
-def doubts(settings: NodeSettings) -> Iterator[str]:
-    """What a node can run with, but is probably not meant."""
+def doubtful_settings(settings: NodeSettings) -> Iterator[str]:
+    """Yield warnings about settings that work but are probably mistakes."""
     interval, timeout = settings.number("broker.heartbeat.interval.ms"), settings.number("broker.session.timeout.ms")
     if interval * 2 > timeout:
         yield (
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={timeout}: one"
-            " lost heartbeat may end a broker's session"
+            " lost heartbeat may fence the broker; use a shorter interval"
         )
-    for name in _OF_JAVA:
+    for name in _JAVA_ONLY:
         if settings[name] != broker_settings()[name].default_value:
-            yield f"{name}={settings[name]} names a class of Java, which Ottla does not run: nobody is asked"
+            yield f"{name}={settings[name]} names a Java class, which Ottla does not run; the setting is ignored"
     (assignor,) = _items(settings, "group.share.assignors")
-    if assignor not in _OF_SHARE_GROUPS:
-        yield f"group.share.assignors={assignor} names a class of Java, which Ottla does not run: simple is used"
+    if assignor not in _SHARE_ASSIGNORS:
+        yield f"group.share.assignors={assignor} names a Java class, which Ottla does not run; simple is used instead"
     if settings.roles == {ProcessRole.BROKER}:
         if len(settings.controller_listener_names) > 1:
-            yield "controller.listener.names: a broker uses only the first of several"
-        for name in _OF_CONTROLLERS:
+            yield "controller.listener.names: a broker uses only the first name"
+        for name in _CONTROLLER_ONLY:
             if name in settings.given:
-                yield f"{name} counts only on controllers, and this node is a broker"
+                yield f"{name} applies only to controllers, and this node is a broker; the setting is ignored"
 
 
-_OF_JAVA: Final = (
+_JAVA_ONLY: Final = (
     "client.quota.callback.class",
     "principal.builder.class",
 )
-"""What Kafka asks others about; a node runs without them, but hardly as it is meant to."""
-_OF_SHARE_GROUPS: Final = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
-_OF_CONTROLLERS: Final = (
+"""Kafka's extension points that Ottla does not support."""
+_SHARE_ASSIGNORS: Final = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
+_CONTROLLER_ONLY: Final = (
     "create.topic.policy.class.name",
     "alter.config.policy.class.name",
     "num.partitions",
@@ -102,8 +102,8 @@ def _items(settings: NodeSettings, name: str) -> tuple[str, ...]:
     return items
 
 
-def _require(is_right: bool, name: str, reason: str) -> None:
-    if not is_right:
+def _require(is_valid: bool, name: str, reason: str) -> None:
+    if not is_valid:
         raise SettingConflict(name, reason)
 
 
@@ -118,7 +118,7 @@ def _check_logs(settings: NodeSettings) -> None:
         _require(not isinstance(value, int) or value >= least, name, f"must be at least {least}")
     units = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     name = next(name for name in units if settings[name] is not None)
-    _require(settings.retention_ms != 0, name, "must be at least 1, or -1 for ever")
+    _require(settings.retention_ms != 0, name, "must be at least 1, or -1 for no limit")
     threads, buffer = settings.number("log.cleaner.threads"), settings.number("log.cleaner.dedupe.buffer.size")
     _require(threads > 0, "log.cleaner.threads", "must be at least 1")
     _require(
@@ -129,7 +129,7 @@ def _check_logs(settings: NodeSettings) -> None:
     cordoned = settings["cordoned.log.dirs"]
     assert isinstance(cordoned, tuple)
     if "*" in cordoned:
-        _require(len(cordoned) == 1, "cordoned.log.dirs", "* stands for all directories and must stand alone")
+        _require(len(cordoned) == 1, "cordoned.log.dirs", "* means all directories and must be the only entry")
     else:
         given = settings["log.dirs"] or settings["log.dir"]
         assert isinstance(given, tuple)
@@ -138,10 +138,12 @@ def _check_logs(settings: NodeSettings) -> None:
 
 
 def _check_numbers(settings: NodeSettings) -> None:
-    for name, most in _NOT_MORE:
+    for name, most in _UPPER_BOUNDS:
         value, limit = settings.number(name), settings.number(most)
         if value > limit and most in settings.given and name not in settings.given:
-            raise SettingConflict(most, f"must be at least {name}, which is {value}")  # the one that can be found
+            raise SettingConflict(
+                most, f"must be at least {name}, which is {value}"
+            )  # name the setting that the operator wrote
         _require(value <= limit, name, f"must not be more than {most}, which is {limit}")
     for kind in ("consumer", "share", "streams"):
         name, timeout = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
@@ -153,7 +155,11 @@ def _check_groups(settings: NodeSettings) -> None:
     assignors = _items(settings, "group.share.assignors")
     protocols = _items(settings, "group.coordinator.rebalance.protocols")
     _require(len(assignors) == 1, "group.share.assignors", f"must name one assignor, not {len(assignors)}")
-    _require("classic" in protocols, "group.coordinator.rebalance.protocols", "must have classic, which is always on")
+    _require(
+        "classic" in protocols,
+        "group.coordinator.rebalance.protocols",
+        "must include classic, which cannot be disabled",
+    )
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
         _require(
             settings.number(name) in {*Compression}, name, "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"
@@ -165,61 +171,64 @@ def _check_network(settings: NodeSettings) -> None:
     _require(
         queued <= 0 or queued >= largest,
         "queued.max.request.bytes",
-        f"must hold at least one request of socket.request.max.bytes, {largest}",
+        f"must be at least socket.request.max.bytes, which is {largest}",
     )
     overrides = settings.max_connections_per_ip_overrides
     _require(
         settings.number("max.connections.per.ip") > 0 or bool(overrides),
         "max.connections.per.ip",
-        "can be 0 only if max.connections.per.ip.overrides lets somebody in",
+        "can be 0 only if max.connections.per.ip.overrides allows some addresses",
     )
-    strange = [host for host in overrides if not _host(host)]
-    _require(not strange, "max.connections.per.ip.overrides", f"{', '.join(strange)} is neither an address nor a host")
+    invalid = [host for host in overrides if not _host(host)]
+    _require(
+        not invalid, "max.connections.per.ip.overrides", f"{', '.join(invalid)} is neither an address nor a host name"
+    )
     delay = settings.number("connection.failed.authentication.delay.ms")
     idle = settings.number("connections.max.idle.ms")
     _require(
         idle < 0 or delay < idle,
         "connections.max.idle.ms",
-        f"must be more than connection.failed.authentication.delay.ms, {delay}: clients are to learn that they failed",
+        f"must be more than connection.failed.authentication.delay.ms, which is {delay}: otherwise clients are"
+        " disconnected before they receive the authentication error",
     )
     early = settings["early.start.listeners"]
     names = {endpoint.name for endpoint in settings.listeners}
     stray = [name for name in early if name not in names] if isinstance(early, tuple) else []
-    _require(not stray, "early.start.listeners", f"{', '.join(stray)} is not among the listeners")
+    _require(not stray, "early.start.listeners", f"{', '.join(stray)} is not in listeners")
 
 
 def _check_quorum(settings: NodeSettings) -> None:
     _require(
         bool(settings.quorum_voters or settings.quorum_bootstrap_servers),
         "controller.quorum.bootstrap.servers",
-        "must name the controllers of the cluster, unless controller.quorum.voters does",
+        "must name the controllers of the cluster, unless controller.quorum.voters is set",
     )
 
 
 def _check_broker_alone(settings: NodeSettings) -> None:
-    """A node that is no controller."""
+    """Check a node that is only a broker."""
     node_id, names = settings.node_id, settings.controller_listener_names
     _require(
         node_id not in settings.quorum_voters,
         "controller.quorum.voters",
-        f"must not have this node, {node_id}, which is no controller",
+        f"must not include this node, {node_id}, which is not a controller",
     )
     here = [endpoint.name for endpoint in settings.controller_listeners]
     _require(
         not here,
         "controller.listener.names",
-        f"{', '.join(here)} must not be among the listeners of this node, which is no controller",
+        f"{', '.join(here)} must not be in listeners, because this node is not a controller",
     )
     unmapped = [name for name in names if name.upper() not in settings.protocols]
     _require(
         not unmapped,
         "listener.security.protocol.map",
-        f"must say how {', '.join(unmapped)} of controller.listener.names is spoken to",
+        f"must have the security protocol of {', '.join(unmapped)} in controller.listener.names",
     )
     _require(
         not settings.flag("controller.quorum.auto.join.enable"),
         "controller.quorum.auto.join.enable",
-        "is for controllers, and this node is none",
+        "applies only to controllers, and this node is a broker",
     )
 
 
@@ -229,24 +238,24 @@ def _check_controller(settings: NodeSettings) -> None:
         _require(
             len(settings.advertised_controllers) == len(settings.listeners),
             "listeners",
-            "must be those of controller.listener.names and no others, as this node is no broker",
+            "must be exactly those of controller.listener.names, because this node is not a broker",
         )
         _require(
             settings["inter.broker.listener.name"] is None or settings.inter_broker_listener_name not in names,
             "inter.broker.listener.name",
-            "must not be a listener of controllers",
+            "must not be a controller listener",
         )
     _require(
         not voters or settings.node_id in voters,
         "controller.quorum.voters",
-        f"must have this node, {settings.node_id}, which is a controller",
+        f"must include this node, {settings.node_id}, which is a controller",
     )
     here = [endpoint.name for endpoint in settings.listeners]
     missing = [name for name in names if name not in here]
     _require(
         not missing,
         "controller.listener.names",
-        f"{', '.join(missing)} must be among the listeners, which are {', '.join(here)}",
+        f"{', '.join(missing)} must be in listeners, which has {', '.join(here)}",
     )
 
 
@@ -256,25 +265,25 @@ def _check_broker(settings: NodeSettings) -> None:
     _require(
         bool(advertised),
         "advertised.listeners" if "advertised.listeners" in settings.given else "listeners",
-        "a broker needs a listener for clients; all there are belong to controllers",
+        "a broker needs a listener for clients; all of these are controller listeners",
     )
     name = "inter.broker.listener.name"
     _require(
         settings.inter_broker_listener_name in advertised,
         name if settings[name] is not None else "security.inter.broker.protocol",
-        f"{settings.inter_broker_listener_name} must be among the advertised listeners, which are"
-        f" {', '.join(advertised)}; inter.broker.listener.name chooses one of them",
+        f"{settings.inter_broker_listener_name} must be an advertised listener, one of {', '.join(advertised)};"
+        " set inter.broker.listener.name",
     )
     _require(
         settings["replica.selector.class"] in (None, RACK_AWARE),
         "replica.selector.class",
-        f"the one replica selector here is {RACK_AWARE}",
+        f"the only supported replica selector is {RACK_AWARE}",
     )
     stray = [name for name in advertised if name not in here]
     _require(
         not stray,
         "advertised.listeners",
-        f"{', '.join(stray)} must be among the listeners, which are {', '.join(here)}",
+        f"{', '.join(stray)} must be in listeners, which has {', '.join(here)}",
     )
 
 
@@ -287,7 +296,7 @@ def _check_advertised_hosts(settings: NodeSettings) -> None:
     _require(
         not everywhere,
         "advertised.listeners",
-        f"nobody can connect to {ALL_INTERFACES}: give {', '.join(everywhere)} a host that others can reach",
+        f"clients cannot connect to {ALL_INTERFACES}: give {', '.join(everywhere)} a host that they can reach",
     )
 
 
@@ -304,7 +313,8 @@ def _check_sasl(settings: NodeSettings) -> None:
     _require(
         mechanism in enabled,
         "sasl.mechanism.inter.broker.protocol",
-        f"{mechanism} is not enabled on {name}: brokers would not let each other in (sasl.enabled.mechanisms)",
+        f"{mechanism} is not enabled on {name}, so brokers could not connect to each other: add it to"
+        " sasl.enabled.mechanisms",
     )
 
 
@@ -313,5 +323,5 @@ def _check_limits_of(settings: NodeSettings, listener: str) -> None:
         text = settings.listener_settings.get(listener, {}).get(name)
         if text is not None and not (text.isdecimal() and 0 < int(text) <= _MAX_INT32):
             raise SettingConflict(
-                f"listener.name.{listener.lower()}.{name}", f"{text!r} is not a number of connections"
+                f"listener.name.{listener.lower()}.{name}", f"must be a number from 1 to {_MAX_INT32}, not {text!r}"
             )

@@ -1,8 +1,8 @@
-"""Settings that change while a node runs: which changes it would take, and what is done when they are made.
+"""Dynamic broker settings (KIP-226): checks changes, and applies stored ones while the node runs.
 
-The settings in force are the file's, hidden by what is set on all brokers and by what is set on this one (KIP-226). A
-change is checked before the controller is asked to store it; once it is stored, every image that has it is acted on.
-What was stored and cannot be, perhaps by another release, is passed over.
+Settings of this broker override cluster-wide defaults, which override the file. A change is checked before the
+controller stores it, and applied when the metadata image has it. A stored value that is invalid, perhaps written by
+another release, is ignored.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from ottla.storage.log.settings import LogSettings, log_settings
 logger = logging.getLogger(__name__)
 
 OnChange = Callable[[NodeSettings, NodeSettings], None]
-"""Takes the settings of before and those in force now."""
+"""Called with the previous and the current settings."""
 
-_OF_LISTENERS_ONLY: Final = frozenset(
+_LISTENER_ONLY: Final = frozenset(
     f"ssl.{name}"
     for name in (
         *("keystore.type", "keystore.location", "keystore.password", "key.password", "keystore.certificate.chain"),
         *("keystore.key", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates"),
     )
 )
-"""Each listener has its own, so that one can be changed without the others."""
-_FOR_ALL_BROKERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Settings of listeners that can be set on all brokers."""
+"""Settings that can only be changed for one listener at a time."""
+_CLUSTER_WIDE: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""Listener settings that can also be set for all brokers."""
 _THREADS: Final = (
     "num.io.threads",
     "num.network.threads",
@@ -54,9 +54,9 @@ _THREADS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Numbers that can be halved or doubled in one step at most, as Kafka has it."""
+"""Thread counts: one change may at most halve or double them, as in Kafka."""
 _REPORTERS: Final = ("org.apache.kafka.common.metrics.JmxReporter",)
-_AS_MUCH_AS_THE_WHOLE: Final = -2
+_SAME_AS_TOTAL: Final = -2
 _MOVE_BYTES: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -66,42 +66,42 @@ class DynamicSettings:
     def __init__(self, settings: NodeSettings) -> None:
         self._file = settings
         self.current = settings
-        """The settings in force."""
+        """The current settings."""
         self.on_change: list[OnChange] = []
         self.checks: list[Callable[[NodeSettings], None]] = []
-        """Raise SettingConflict for settings that those who act on changes could not take."""
+        """Each raises SettingConflict for settings that a part of the node could not apply."""
         self._layers: tuple[object, BrokerLayers] | None = None
-        """What `layers` said last, and of which settings."""
+        """The last result of `layers`, and the configs that it is for."""
         self._log_settings: dict[Map[str, str], LogSettings] = {}
-        """What `log_settings` said since then, by what topics set themselves."""
+        """The results of `log_settings` for the same configs, by the topic's own settings."""
 
     def layers(self, image: Image) -> BrokerLayers:
-        """What is set on this broker, and from where. Asked for each of many topics that are made at once."""
+        """Return this broker's settings by source. Cached, because creating many topics needs it for each."""
         if self._layers is None or self._layers[0] is not image.configs:
             self._layers = image.configs, layers_of(image, self._file.node_id, self._file.given)
             self._log_settings.clear()
         return self._layers[1]
 
     def log_settings(self, image: Image, topic: str) -> LogSettings:
-        """What holds for the logs of a topic on this broker."""
+        """Return the log settings of a topic on this broker."""
         layers, own = self.layers(image), image.topic_config(topic)
-        known = self._log_settings.get(own)
-        if known is None:
-            known = self._log_settings[own] = log_settings(
+        settings = self._log_settings.get(own)
+        if settings is None:
+            settings = self._log_settings[own] = log_settings(
                 own, layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
             )
-        return known
+        return settings
 
     def move_bytes_per_s(self, image: Image) -> int:
-        """The limit for moves between directories, which can only be set while the node runs."""
+        """Return the limit for moves between log directories, which is only a dynamic setting."""
         layers = self.layers(image)
         given = layers.broker.get(_MOVE_BYTES) or layers.default.get(_MOVE_BYTES)
         return max(int(given), 1) if given is not None else UNLIMITED
 
     def apply(self, changes: Changes) -> None:
-        """Act on what changed between two images."""
+        """Apply the changed settings of an image."""
         if self._layers is not None and self._layers[0] is not changes.new.configs:
-            # The settings of the earlier image have those of all topics that were deleted since.
+            # Drop the cache: the previous image's configs hold the settings of topics deleted since.
             self._layers = None
             self._log_settings.clear()
         for resource in {change.key for change in changes.configs}:
@@ -110,7 +110,7 @@ class DynamicSettings:
                 return
 
     def check(self, image: Image, broker: str, settings: Mapping[str, str]) -> None:
-        """Raise InvalidRequest unless this node could run if these were all that is set on it, or on all brokers."""
+        """Raise InvalidRequest unless this node could run with these as all dynamic settings of a broker, or of all."""
         try:
             _check_names(settings, of_one=bool(broker))
             layers = self.layers(image)
@@ -126,17 +126,17 @@ class DynamicSettings:
         try:
             new = rebuild_settings(self._file, self.layers(image).combined())
         except (InvalidSetting, SettingConflict) as wrong:
-            logger.error("a change of settings does not go together with this broker's, which stay: %s", wrong)
+            logger.error("rejected a dynamic config update; keeping the current settings: %s", wrong)
             return
         old, self.current = self.current, new
         changed = sorted(name for name, value in new.values.items() if value != old.values[name])
         if changed:
-            logger.info("settings changed while running: %s", ", ".join(changed))
+            logger.info("dynamic config update changed %s", ", ".join(changed))
         for act in self.on_change:
             act(old, new)
 
     def _check_step(self, new: NodeSettings) -> None:
-        """Whether it is not too far from what is now."""
+        """Check limits on the size of a change and other rules for dynamic settings."""
         for name in _THREADS:
             before, after = self.current.number(name), new.number(name)
             if after != before:
@@ -146,14 +146,16 @@ class DynamicSettings:
             raise SettingConflict("max.connection.creation.rate", "must be at least 1")
         reporters = new["metric.reporters"]
         if isinstance(reporters, tuple) and (unknown := [each for each in reporters if each not in _REPORTERS]):
-            raise SettingConflict("metric.reporters", f"there is no reporter {', '.join(unknown)} here")
+            raise SettingConflict(
+                "metric.reporters", f"{', '.join(unknown)} is not supported; use {', '.join(_REPORTERS)} or none"
+            )
 
 
 def _check_names(settings: Mapping[str, str], *, of_one: bool) -> None:
     fixed = [name for name in settings if name in broker_settings() and _update(name) in (None, UpdateMode.READ_ONLY)]
     if fixed:
         raise InvalidRequest(f"Cannot update these configs dynamically: {_listed(fixed)}")
-    bare = [name for name in settings if name in _OF_LISTENERS_ONLY]
+    bare = [name for name in settings if name in _LISTENER_ONLY]
     if bare:
         raise InvalidRequest(
             "These security configs can be dynamically updated only per-listener using the listener prefix:"
@@ -163,16 +165,16 @@ def _check_names(settings: Mapping[str, str], *, of_one: bool) -> None:
         setting = broker_setting(name)
         if setting is not None:
             setting.parse(value)
-    own = [name for name in settings if _is_of_one(name)]
+    own = [name for name in settings if _is_per_broker(name)]
     if own and not of_one:
         raise InvalidRequest(
             f"Cannot update these configs at default cluster level, broker id must be specified: {_listed(own)}"
         )
 
 
-def _is_of_one(name: str) -> bool:
-    if found := listener_override(name):
-        return found[1] not in _FOR_ALL_BROKERS
+def _is_per_broker(name: str) -> bool:
+    if override := listener_override(name):
+        return override[1] not in _CLUSTER_WIDE
     return _update(name) is UpdateMode.PER_BROKER
 
 
@@ -192,16 +194,16 @@ def _check_threads(name: str, before: int, after: int) -> None:
 
 
 def _check_local_retention(new: NodeSettings) -> None:
-    wholes = (
+    totals = (
         ("log.local.retention.ms", "log.retention.ms", new.retention_ms),
         ("log.local.retention.bytes", "log.retention.bytes", new.number("log.retention.bytes")),
     )
-    for name, whole, most in wholes:
+    for name, total, most in totals:
         local = new.number(name)
-        if most < 0 or local == _AS_MUCH_AS_THE_WHOLE:
+        if most < 0 or local == _SAME_AS_TOTAL:
             continue
         if local == -1 or local > most:
-            raise SettingConflict(name, f"must not be more than {whole}, which is {most}")
+            raise SettingConflict(name, f"must not be more than {total}, which is {most}")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
-"""How a node's listeners are secured, and the connections that it makes to other nodes.
+"""TLS and SASL of a node's listeners, and of its connections to other nodes.
 
-Settings of one listener (`listener.name.<name>.ssl.*`, `listener.name.<name>.<mechanism>.sasl.jaas.config`) go before
-those of all. Everything is read when a node starts, so that what is wrong is told then; certificates are read again
-when a setting of theirs is changed, or set anew to what it was.
+Settings of one listener (`listener.name.<name>.ssl.*`, `listener.name.<name>.<mechanism>.sasl.jaas.config`) override
+those for all. The node reads everything when it starts, so that errors show at once. It reads certificates again when
+one of their settings is changed, or set to the same value again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 _TLS: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 _SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 _BEARER: Final = "OAUTHBEARER"
-_SPOKEN: Final = ("PLAIN", *SCRAM, _BEARER)
+_SUPPORTED: Final = ("PLAIN", *SCRAM, _BEARER)
 _UNSIGNED_HANDLER: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
 _SIGNED_HANDLER: Final = "OAuthBearerValidatorCallbackHandler"
 _HANDLER: Final = "sasl.server.callback.handler.class"
@@ -65,19 +65,19 @@ _USER: Final = "user_"
 
 @dataclass(frozen=True)
 class _Secured:
-    """What the settings of a moment make, by listeners."""
+    """The security that the current settings describe, by listener."""
 
     protocols: Mapping[str, str]
     contexts: Mapping[str, ssl.SSLContext]
     rules: Mapping[str, SaslRules]
     mapping: Mapping[str, tuple[MappingRule, ...]]
-    """What names of certificates become."""
+    """Rules that map certificate names to principals."""
     between_brokers: Security
     to_controllers: Security
 
 
 class ListenerSecurity:
-    """How a node's listeners are secured now."""
+    """The current security of a node's listeners and connections."""
 
     def __init__(self, settings: NodeSettings, image: Callable[[], Image], now_ms: Callable[[], int]) -> None:
         self._image = image
@@ -89,47 +89,47 @@ class ListenerSecurity:
             raise NodeFailed(str(wrong)) from None
 
     def check(self, settings: NodeSettings) -> None:
-        """Raise SettingConflict unless listeners could be secured as the settings say.
+        """Raise SettingConflict unless the settings describe valid security.
 
-        Who sets a setting to what it is wants its file to be read again: there will be no change to act on.
+        Setting the same value again reloads files: there will be no change to apply, so reload them here.
         """
         read = self._read(settings)
         if settings.given == self._given:
             self._now = read
 
     def apply(self, old: NodeSettings, new: NodeSettings) -> None:
-        """Take the settings that are in force now. A file may be gone that was there when they were checked."""
+        """Apply changed settings. This can still fail if a file disappeared after the check."""
         try:
             self._now, self._given = self._read(new), new.given
         except SettingConflict as wrong:
-            logger.error("listeners stay secured as they were: %s", wrong)
+            logger.error("cannot apply changed security settings; listeners keep their current security: %s", wrong)
 
     def between_brokers(self) -> Security:
-        """How this node speaks with other brokers."""
+        """Return the security of connections to other brokers."""
         return self._now.between_brokers
 
     def to_controllers(self) -> Security:
-        """How it speaks with controllers."""
+        """Return the security of connections to controllers."""
         return self._now.to_controllers
 
     def context_of(self, listener: str) -> Callable[[], ssl.SSLContext] | None:
-        """What a listener's new connections are encrypted with; None if they are not."""
+        """Return a factory of TLS contexts for a listener's connections; None without TLS."""
         return (lambda: self._now.contexts[listener]) if listener in self._now.contexts else None
 
     def gated(self, listener: str, dispatch: Dispatch[Any]) -> Handle:
-        """What requests of a listener go to: where clients have to prove who they are, they come past a gate."""
+        """Return the handler of a listener's requests. With SASL, clients must authenticate before the dispatcher."""
         if listener not in self._now.rules:
             return dispatch.handle
         return SaslGate(lambda: self._now.rules[listener], dispatch.handle, dispatch.fail).handle
 
     def client_of(self, connection: Connection) -> Client:
-        """Who is at the other end, as far as that is known by how it came."""
+        """Return the client of a new connection, with the principal of its TLS certificate if it has one."""
         listener = connection.listener.name
         client = Client(connection.peer, listener, connection.peer_port)
         client.security_protocol = self._now.protocols[listener]
         client.connection_id = connection.name(connection.listener.accepted)
         if isinstance(connection, TlsConnection) and (subject := connection.subject):
-            # What no rule is about stays nobody, as does who shows no certificate.
+            # A certificate that no rule matches leaves the client anonymous, like a client without a certificate.
             name = principal_name(subject, self._now.mapping[listener])
             if name is not None:
                 client.principal = f"User:{name}"
@@ -138,7 +138,7 @@ class ListenerSecurity:
     def _read(self, settings: NodeSettings) -> _Secured:
         encrypted = [each.name for each in settings.listeners if each.protocol in _TLS]
         guarded = [each.name for each in settings.listeners if each.protocol in _SASL]
-        client_context.cache_clear()  # the files may hold something else by now
+        client_context.cache_clear()  # the files may have changed
         brokers, controllers = settings.inter_broker_listener_name, settings.controller_listener_names[0]
         return _Secured(
             protocols={each.name: SecurityProtocol(each.protocol).name for each in settings.listeners},
@@ -166,7 +166,7 @@ class ListenerSecurity:
             find_user, find_token = partial(self._user, mechanism), partial(self._token, mechanism, settings)
             return lambda: ScramServer(mechanism, find_user, find_token, secrets.token_urlsafe(24))
         if login is None:
-            raise SettingConflict(name, "is missing: it says who may come in")
+            raise SettingConflict(name, f"is missing: it has the accepted credentials for {mechanism}")
         if mechanism == _BEARER:
             signed = _signed(settings, listener, login)
             check = signed.check if signed else partial(self._claims, _unsigned(name, login))
@@ -184,7 +184,7 @@ class ListenerSecurity:
         return ScramIdentity(AuthenticatedUser(name), credential)
 
     def _token(self, mechanism: str, settings: NodeSettings, token_id: str) -> ScramIdentity | None:
-        """Whoever has a delegation token is its owner, for as long as it lasts."""
+        """Return the identity of a delegation token: the holder authenticates as the token's owner."""
         token = self._image().tokens.get(token_id)
         secret = settings["delegation.token.secret.key"]
         if token is None or not isinstance(secret, Password):
@@ -199,18 +199,18 @@ class ListenerSecurity:
 
 @lru_cache(maxsize=1_000)
 def _token_credential(mechanism: str, proof: bytes) -> ScramCredential:
-    """Made when a token is first used here: that takes milliseconds, as it is to."""
+    """Derive a token's SCRAM keys. Cached, because deriving them takes milliseconds by design."""
     salt = secrets.token_bytes(16)
     return ScramCredential(salt, *token_keys(mechanism, proof, salt))
 
 
 def _texts(settings: NodeSettings, listener: str) -> dict[str, str]:
-    """What was given for a listener: for it alone, else for all."""
+    """Return the settings of a listener: its own override those for all."""
     return {**settings.given, **settings.listener_settings.get(listener, {})}
 
 
 def _named(settings: NodeSettings, listener: str, name: str) -> str:
-    """The name under which a setting was given."""
+    """Return the name under which a listener's setting was given."""
     own = name in settings.listener_settings.get(listener, {})
     return f"listener.name.{listener.lower()}.{name}" if own else name
 
@@ -240,20 +240,18 @@ def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
     given = _texts(settings, listener).get(name, "GSSAPI")
     enabled = [each.strip() for each in given.split(",") if each.strip()]
     for each in enabled:
-        if each not in _SPOKEN:
+        if each not in _SUPPORTED:
             hint = "" if name in _texts(settings, listener) else " (Kafka's default)"
             raise SettingConflict(
-                _named(settings, listener, name), f"{each}{hint} is not spoken here; there are {', '.join(_SPOKEN)}"
+                _named(settings, listener, name), f"{each}{hint} is not supported; choose from {', '.join(_SUPPORTED)}"
             )
     if not enabled:
-        raise SettingConflict(_named(settings, listener, name), f"names none of {', '.join(_SPOKEN)}")
-    return hash_order(
-        dict.fromkeys(enabled), string_hash, grown_table_size(len(enabled))
-    )  # clients are told in Kafka's order
+        raise SettingConflict(_named(settings, listener, name), f"must have at least one of {', '.join(_SUPPORTED)}")
+    return hash_order(dict.fromkeys(enabled), string_hash, grown_table_size(len(enabled)))  # clients see Kafka's order
 
 
 def _of_mechanism(settings: NodeSettings, listener: str, mechanism: str, name: str) -> tuple[str, str | None]:
-    """A setting of one mechanism on one listener, of the listener, or of all; with the name that it was given under."""
+    """Return the name and text of a setting: for one mechanism of a listener, for the listener, or for all."""
     own = settings.listener_settings.get(listener, {})
     for each in (f"{mechanism.lower()}.{name}", name):
         if each in own:
@@ -270,7 +268,7 @@ def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, 
     ):
         name, handler = _of_mechanism(settings, listener, mechanism, setting)
         if handler is not None and handler.rpartition(".")[2] not in known:
-            raise SettingConflict(name, f"{handler} is a class of Java, and cannot be loaded")
+            raise SettingConflict(name, f"{handler} is a Java class, which Ottla cannot load: remove the setting")
     name, text = _of_mechanism(settings, listener, mechanism, "sasl.jaas.config")
     if text is None:
         return name, None
@@ -294,7 +292,7 @@ def _unsigned(name: str, login: Login) -> UnsignedTokens:
 
 
 def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens | None:
-    """Which signed tokens a listener takes; None where it takes those without a signature."""
+    """Return the rules for signed tokens of a listener; None if it accepts unsigned tokens."""
     handler = _of_mechanism(settings, listener, _BEARER, _HANDLER)[1] or _UNSIGNED_HANDLER
     if handler.rpartition(".")[2] != _SIGNED_HANDLER:
         return None
@@ -310,9 +308,9 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens
 
     name, url = given("jwks.endpoint.url")
     if not url or not url.startswith(("https://", "http://", "file:")):
-        raise SettingConflict(name, "must be the address of the keys (https:, http: or file:)")
+        raise SettingConflict(name, "must be the URL of the signing keys (https:, http: or file:)")
     if importlib.util.find_spec("jwt") is None:
-        raise SettingConflict(name, "takes a package that is not installed: pip install 'ottla[oauth]'")
+        raise SettingConflict(name, "needs a package that is not installed: pip install 'ottla[oauth]'")
     source = KeySource(
         url,
         parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
@@ -320,7 +318,7 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens
         retry_s=number("jwks.endpoint.retry.backoff.ms") / 1000,
         most_retry_s=number("jwks.endpoint.retry.backoff.max.ms") / 1000,
     )
-    key_set_of(source)  # they are fetched before the first client comes
+    key_set_of(source)  # fetch the keys before the first client connects
     audience = given("expected.audience")[1] or ""
     return SignedTokens(
         source,
@@ -342,7 +340,7 @@ def _session_ms(settings: NodeSettings, listener: str, mechanism: str) -> int:
 
 
 def _own_security(settings: NodeSettings, listener: str, mechanism_setting: str) -> Security:
-    """How this node speaks with others on their listener of this name."""
+    """Return the security of this node's connections to other nodes' listener of this name."""
     protocol = settings.protocols.get(listener)
     if protocol is None or protocol == SecurityProtocol.PLAINTEXT:
         return PLAINTEXT

@@ -1,8 +1,8 @@
-"""A node's configuration: a Kafka `server.properties`, unchanged, and what was set on the command line.
+"""Loads a node's configuration: Kafka's `server.properties` as it is, and settings of the command line.
 
-Every setting is checked alone (`ottla.config.settings`) and beside the others (`consistency.py`) before anything
-starts. What is wrong leaves as one `InvalidConfiguration` that names the file and line, the setting, its value and what
-is allowed. A name that no Kafka knows is only worth a warning: it may be meant for a plugin.
+Before the node starts, each setting is checked alone (`ottla.config.settings`) and against the others
+(`consistency.py`). An error is an `InvalidConfiguration` with file and line, setting, value and what is allowed. An
+unknown name is only a warning: a plug-in may read it.
 """
 
 import re
@@ -31,56 +31,56 @@ from ottla.config.settings.properties import InvalidProperties, parse_properties
 from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.values import Value
 from ottla.config.unrecognized import warning_about
-from ottla.node.consistency import check_consistency, doubts
+from ottla.node.consistency import check_consistency, doubtful_settings
 
 __all__ = ["InvalidConfiguration", "NodeSettings", "ProcessRole", "load_settings", "rebuild_settings"]
 
 LISTENER_PREFIX: Final = "listener.name."
-# What Kafka replaces with the help of config providers: ${provider:key} or ${provider:path:key}.
-_provided = re.compile(r"\$\{[^}:]+:[^}]*\}").search
+# References that Kafka's config providers expand: ${provider:key} or ${provider:path:key}.
+_provider_reference = re.compile(r"\$\{[^}:]+:[^}]*\}").search
 _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _REQUIRED: Final = {
     "process.roles": "broker, controller or broker,controller",
-    "node.id": "a number that no other node of the cluster has",
-    "controller.listener.names": "the names of the listeners on which controllers are reached, such as CONTROLLER",
+    "node.id": "a number that is unique in the cluster",
+    "controller.listener.names": "the names of the controller listeners, such as CONTROLLER",
 }
 
 
 class InvalidConfiguration(Exception):
-    """A node cannot run with this configuration; the message says where it is wrong and what would be right."""
+    """A node cannot run with this configuration; the message says where the error is and what is allowed."""
 
 
 class Given(NamedTuple):
-    """A setting's text and where it was found."""
+    """The text of a setting, and where it comes from."""
 
     text: str
     origin: str
 
 
 def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHING) -> NodeSettings:
-    """The configuration in a file, or of a one-node cluster without one; `overrides` go in front (`--set`).
+    """Return the settings of a file, or of a one-node cluster if `path` is None. `overrides` (`--set`) take precedence.
 
-    Raises InvalidConfiguration.
+    Raise InvalidConfiguration.
     """
     if path is None:
-        found = {name: Given(text, "the defaults") for name, text in one_node_settings(overrides).items()}
+        given = {name: Given(text, "the defaults") for name, text in one_node_settings(overrides).items()}
     else:
-        found = _read_file(Path(path))
-    found |= {name: Given(text, "--set") for name, text in overrides.items()}
+        given = _read_file(Path(path))
+    given |= {name: Given(text, "--set") for name, text in overrides.items()}
     try:
-        settings = _build(found, is_own_quorum=path is None and is_single_node_quorum(overrides))
+        settings = _build(given, is_own_quorum=path is None and is_single_node_quorum(overrides))
         check_consistency(settings)
     except (InvalidSetting, SettingConflict) as wrong:
-        raise _error(wrong, found, "the defaults" if path is None else str(path)) from None
-    unknown = [note for name, given in found.items() if (note := warning_about(name, given.origin))]
-    return replace(settings, warnings=(*unknown, *doubts(settings)))
+        raise _error(wrong, given, "the defaults" if path is None else str(path)) from None
+    unknown = [note for name, each in given.items() if (note := warning_about(name, each.origin))]
+    return replace(settings, warnings=(*unknown, *doubtful_settings(settings)))
 
 
 def rebuild_settings(settings: NodeSettings, given: Mapping[str, str]) -> NodeSettings:
-    """The same node with other settings than its file's; raises InvalidSetting or SettingConflict."""
-    found = {name: Given(text, "a change while running") for name, text in given.items()}
-    rebuilt = _build(found, is_own_quorum=settings.is_own_quorum)
+    """Return the settings of the same node with dynamic changes. Raise InvalidSetting or SettingConflict."""
+    changed = {name: Given(text, "a change while running") for name, text in given.items()}
+    rebuilt = _build(changed, is_own_quorum=settings.is_own_quorum)
     check_consistency(rebuilt)
     return replace(rebuilt, warnings=settings.warnings)
 
@@ -96,7 +96,7 @@ def _read_file(path: Path) -> dict[str, Given]:
 
 
 def _error(wrong: InvalidSetting | SettingConflict, found: Mapping[str, Given], source: str) -> InvalidConfiguration:
-    """What is wrong, with where it stands. The text of a password is nobody's business."""
+    """Return the error with the place of the setting. Passwords are not shown."""
     given = found.get(wrong.name)
     if given is None:
         return InvalidConfiguration(f"{source}: {wrong.name}: {wrong.reason}")
@@ -106,7 +106,7 @@ def _error(wrong: InvalidSetting | SettingConflict, found: Mapping[str, Given], 
 
 
 def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
-    """Everything typed and put together, not yet held against each other."""
+    """Parse all settings; `check_consistency` checks them against each other."""
     values = _parse(found)
     names = _items(values, "controller.listener.names")
     protocols = protocol_map(
@@ -117,14 +117,14 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
     )
     listeners = parse_listeners("listeners", _items(values, "listeners"), protocols, distinct_ports=True)
     texts = _items(values, "advertised.listeners")
-    told = parse_listeners("advertised.listeners", texts, protocols, distinct_ports=False)
+    advertised = parse_listeners("advertised.listeners", texts, protocols, distinct_ports=False)
     voters = _voters(_items(values, "controller.quorum.voters"))
     node_id = values["node.id"]
     assert isinstance(node_id, int)
     log_dirs = _directories(_items(values, "log.dirs") or _items(values, "log.dir"))
     metadata_dir = values["metadata.log.dir"]
     if metadata_dir == "":
-        raise SettingConflict("metadata.log.dir", "is empty; leave it out, or name a directory")
+        raise SettingConflict("metadata.log.dir", "is empty: name a directory, or remove the setting")
     return NodeSettings(
         given=MappingProxyType({name: each.text for name, each in found.items()}),
         warnings=(),
@@ -134,8 +134,8 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
         node_id=node_id,
         roles=frozenset(map(ProcessRole, _items(values, "process.roles"))),
         listeners=listeners,
-        advertised=tuple(each for each in told or listeners if each.name not in names),
-        advertised_controllers=advertised_controllers(names, listeners, told, voters, node_id),
+        advertised=tuple(endpoint for endpoint in advertised or listeners if endpoint.name not in names),
+        advertised_controllers=advertised_controllers(names, listeners, advertised, voters, node_id),
         controller_listener_names=names,
         inter_broker_listener_name=_inter_broker_listener(found, values, protocols),
         protocols=MappingProxyType(protocols),
@@ -148,17 +148,17 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
 
 
 def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
-    """Every setting's value, given or not; raises InvalidSetting or SettingConflict."""
+    """Return the values of all settings, with defaults. Raise InvalidSetting or SettingConflict."""
     for name, given in found.items():
-        if reference := _provided(given.text):
+        if reference := _provider_reference(given.text):
             raise SettingConflict(
                 name,
-                f"{reference[0]} refers to a config provider; Ottla does not expand such references: write the value"
-                " itself, or let what starts the node fill it in",
+                f"{reference[0]} refers to a config provider, which Ottla does not support: write the value itself, or"
+                " expand it before the node starts",
             )
     known = {**broker_settings(), **ottla_settings()}
     values = {name: known[name].parse(given.text) for name, given in found.items() if name in known}
-    if "node.id" in values:  # which has two names
+    if "node.id" in values:  # node.id and broker.id are two names of one setting
         values.setdefault("broker.id", values["node.id"])
     elif "broker.id" in values:
         values["node.id"] = known["node.id"].check(values["broker.id"], given_as="broker.id")
@@ -169,7 +169,7 @@ def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
 
 
 def _listener_settings(found: Mapping[str, Given]) -> Mapping[str, Mapping[str, str]]:
-    """What is set for one listener alone. Their names are in lower case there, as Kafka's documentation has them."""
+    """Return the settings with a listener prefix, by listener. Prefixes have listener names in lower case."""
     by_listener: dict[str, dict[str, str]] = {}
     for name, given in found.items():
         if name.startswith(LISTENER_PREFIX):
@@ -181,13 +181,13 @@ def _listener_settings(found: Mapping[str, Given]) -> Mapping[str, Mapping[str, 
 def _inter_broker_listener(
     found: Mapping[str, Given], values: Mapping[str, Value], protocols: Mapping[str, SecurityProtocol]
 ) -> str:
-    """The listener over which brokers speak with each other, by its name or by its security protocol."""
+    """Return the inter-broker listener, given by its name or by its security protocol."""
     name = values["inter.broker.listener.name"]
     if name is None:
         return parse_protocol("security.inter.broker.protocol", str(values["security.inter.broker.protocol"])).name
     setting = "inter.broker.listener.name"
     if "security.inter.broker.protocol" in found:
-        raise SettingConflict(setting, "only one of it and security.inter.broker.protocol may be set")
+        raise SettingConflict(setting, "cannot be set together with security.inter.broker.protocol: remove one of them")
     if str(name).upper() not in protocols:
         raise SettingConflict(setting, f"{name} is not in listener.security.protocol.map")
     return str(name).upper()
@@ -212,11 +212,11 @@ def _connection_counts(values: Mapping[str, Value]) -> dict[str, int]:
 
 
 def _directories(texts: Iterable[str]) -> tuple[str, ...]:
-    """Absolute paths, each once."""
+    """Return absolute paths without duplicates."""
     return tuple(dict.fromkeys(str(Path(text).absolute()) for text in texts))
 
 
 def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
     value = values[name]
-    assert value is None or isinstance(value, tuple), f"{name} is no list"
+    assert value is None or isinstance(value, tuple), f"{name} is not a list"
     return value or ()

@@ -103,7 +103,7 @@ def test_every_setting_has_a_typed_value(properties: Path) -> None:
         settings["no.such.setting"]
 
 
-def test_what_was_given_is_kept_as_text(properties: Path) -> None:
+def test_given_settings_are_kept_as_text(properties: Path) -> None:
     settings = load_settings(properties, {"num.partitions": " 7 "})
     assert settings.given["log.dirs"] == "/data/1 , /data/2"
     assert settings.given["num.partitions"] == " 7 "
@@ -115,7 +115,7 @@ def test_what_was_given_is_kept_as_text(properties: Path) -> None:
     )  # fmt: skip
 
 
-def test_settings_of_one_listener_are_kept_aside(properties: Path) -> None:
+def test_listener_settings_are_kept_by_listener(properties: Path) -> None:
     settings = load_settings(properties)
     assert settings.listener_settings == {
         "SECURE": {"ssl.keystore.location": "/keys/secure.jks", "plain.sasl.jaas.config": "secret"}
@@ -131,11 +131,11 @@ def test_settings_of_one_listener_are_kept_aside(properties: Path) -> None:
         ({"log.retention.hours": "1"}, 90 * 60_000),
     ],
 )
-def test_the_finest_unit_of_retention_counts(properties: Path, given: Mapping[str, str], retention_ms: int) -> None:
+def test_the_finest_unit_of_retention_wins(properties: Path, given: Mapping[str, str], retention_ms: int) -> None:
     assert load_settings(properties, given).retention_ms == retention_ms
 
 
-def test_the_command_line_goes_in_front_of_the_file(properties: Path) -> None:
+def test_the_command_line_overrides_the_file(properties: Path) -> None:
     assert load_settings(properties, {"broker.rack": "rack-z"}).rack == "rack-z"
 
 
@@ -154,7 +154,7 @@ def test_the_command_line_goes_in_front_of_the_file(properties: Path) -> None:
         ({"controller.quorum.voters": "1@a"}, ["controller.quorum.voters=1@a", "{id}@{host}:{port}"]),
     ],
 )
-def test_what_is_wrong_is_said_with_setting_value_and_what_is_allowed(
+def test_an_error_has_the_setting_its_value_and_what_is_allowed(
     properties: Path, given: Mapping[str, str], words: list[str]
 ) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
@@ -163,7 +163,7 @@ def test_what_is_wrong_is_said_with_setting_value_and_what_is_allowed(
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
+def test_an_error_in_a_file_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"server\.properties, line 20: message\.max\.bytes=many: Not a num"):
         load_text(tmp_path, FILE + "message.max.bytes=many\n")
     with pytest.raises(InvalidConfiguration, match=r"server\.properties, line 4: listeners=.*controller\.quorum\.b"):
@@ -176,12 +176,12 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path: Path) -> None:
         load_text(tmp_path, "a=b\nc=\\u12\n")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"nowhere\.properties cannot be read: No such file"):
         load_settings(tmp_path / "nowhere.properties")
 
 
-def test_unknown_names_are_warned_about_with_a_guess(tmp_path: Path) -> None:
+def test_unknown_names_get_a_warning_with_a_suggestion(tmp_path: Path) -> None:
     text = FILE + "num.partition=5\nzookeeper.connect=a:2181\nsuper.users=User:admin\nrsm.config.bucket=b\nqqq=1\n"
     prefix = f"{tmp_path}/server.properties, line"
     assert load_text(tmp_path, text).warnings == (
@@ -191,19 +191,19 @@ def test_unknown_names_are_warned_about_with_a_guess(tmp_path: Path) -> None:
     )
 
 
-def test_heartbeats_that_are_too_rare_are_a_doubt(tmp_path: Path) -> None:
+def test_rare_heartbeats_get_a_warning(tmp_path: Path) -> None:
     (warning,) = changed(tmp_path, broker_heartbeat_interval_ms="5000").warnings
     assert "broker.session.timeout.ms=9000" in warning
 
 
-def test_classes_that_nobody_can_ask_are_a_doubt(tmp_path: Path) -> None:
+def test_unsupported_classes_get_a_warning(tmp_path: Path) -> None:
     (warning,) = changed(tmp_path, client_quota_callback_class="com.example.Quotas").warnings
-    assert warning.startswith("client.quota.callback.class=com.example.Quotas names a class of Java")
+    assert warning.startswith("client.quota.callback.class=com.example.Quotas names a Java class")
     (warning,) = changed(tmp_path, group_share_assignors="com.example.Fair").warnings
-    assert warning.startswith("group.share.assignors=com.example.Fair names a class of Java")
+    assert warning.startswith("group.share.assignors=com.example.Fair names a Java class")
 
 
-def test_classes_that_are_plugins_are_no_doubt(tmp_path: Path) -> None:
+def test_plugin_classes_get_no_warning(tmp_path: Path) -> None:
     assert not changed(tmp_path, create_topic_policy_class_name="com.example.Policy").warnings
     assert not changed(tmp_path, group_consumer_assignors="com.example.Nearest,uniform").warnings
 
@@ -215,7 +215,7 @@ def test_config_providers_are_not_expanded(tmp_path: Path, reference: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "-1", ",", "a:b,c", "://", "9" * 40])
-def test_whatever_a_setting_is_given_only_a_clear_error_can_come_of_it(text: str) -> None:
+def test_any_bad_value_gives_a_clear_error(text: str) -> None:
     taken = 0
     for name in broker_settings():
         try:
@@ -232,17 +232,17 @@ def test_a_password_is_not_shown_in_an_error(tmp_path: Path) -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_a_dollar_alone_is_no_reference(tmp_path: Path) -> None:
+def test_a_dollar_sign_alone_is_not_a_reference(tmp_path: Path) -> None:
     assert changed(tmp_path, broker_rack="a$b{c}").rack == "a$b{c}"
 
 
-def test_port_0_may_be_there_twice(tmp_path: Path) -> None:
+def test_several_listeners_may_have_port_0(tmp_path: Path) -> None:
     settings = load_settings(None, {"listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0"})
     assert [each.port for each in settings.listeners] == [0, 0]
     assert settings.quorum_bootstrap_servers == (Address("localhost", 0),)
 
 
-def test_a_controller_on_all_interfaces_is_known_as_the_voters_say(tmp_path: Path) -> None:
+def test_a_controller_on_all_interfaces_is_advertised_at_its_voter_address(tmp_path: Path) -> None:
     text = FILE.replace("CONTROLLER://host-3.example:9093", "CONTROLLER://0.0.0.0:9093")
     text = text.replace("3@host-3.example:9093", "3@voter-3.example:19093")
     assert [each.address for each in load_text(tmp_path, text).advertised_controllers] == [
@@ -250,14 +250,14 @@ def test_a_controller_on_all_interfaces_is_known_as_the_voters_say(tmp_path: Pat
     ]
 
 
-def test_relative_directories_are_where_the_node_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_directories_are_resolved_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings(None, {"log.dirs": "a/,./a,b"})
     assert settings.log_dirs == (f"{tmp_path}/a", f"{tmp_path}/b")
     assert settings.metadata_log_dir == f"{tmp_path}/a"
 
 
-def test_without_a_file_a_node_is_a_whole_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_a_node_is_a_cluster_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     settings = load_settings(None)
     assert settings.roles == {"broker", "controller"}
@@ -276,7 +276,7 @@ def test_without_a_file_a_node_is_a_whole_cluster(tmp_path: Path, monkeypatch: p
     assert settings.warnings == ()
 
 
-def test_what_hangs_together_with_an_override_follows_it() -> None:
+def test_defaults_follow_related_overrides() -> None:
     settings = load_settings(None, {"node.id": "4", "listeners": "PLAINTEXT://h:1,CONTROLLER://[::1]:2"})
     assert settings.quorum_bootstrap_servers == (Address("::1", 2),)
     assert settings.log_dirs[0].endswith("/node-4")
@@ -287,7 +287,7 @@ def test_what_hangs_together_with_an_override_follows_it() -> None:
     assert not voter.is_own_quorum
 
 
-def test_a_broker_without_a_file_needs_only_to_know_its_controllers() -> None:
+def test_a_broker_without_a_file_needs_only_its_controllers() -> None:
     overrides = {"process.roles": "broker", "node.id": "2", "controller.quorum.bootstrap.servers": "c:9093"}
     settings = load_settings(None, overrides)
     assert [each.name for each in settings.listeners] == ["PLAINTEXT"]
@@ -296,7 +296,7 @@ def test_a_broker_without_a_file_needs_only_to_know_its_controllers() -> None:
         load_settings(None, {"process.roles": "broker"})
 
 
-def test_the_data_directory_is_the_platforms() -> None:
+def test_the_data_directory_depends_on_the_platform() -> None:
     home = Path.home()
     assert data_directory({}, "linux") == home / ".local/share/ottla"
     assert data_directory({}, "darwin") == home / "Library/Application Support/ottla"
@@ -304,7 +304,7 @@ def test_the_data_directory_is_the_platforms() -> None:
     assert data_directory({"XDG_DATA_HOME": "not/absolute"}, "linux") == home / ".local/share/ottla"
 
 
-def test_a_listener_may_have_limits_of_its_own(tmp_path: Path) -> None:
+def test_a_listener_may_have_its_own_limits(tmp_path: Path) -> None:
     settings = changed(tmp_path, listener_name_plaintext_max_connections="7", max_connections="100")
     assert settings.limits_of("PLAINTEXT").max_listener_connections == 7
     assert settings.limits_of("PLAINTEXT").max_connections == settings.limits_of("SECURE").max_connections == 100

@@ -98,11 +98,14 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
         ({"ssl.keystore.location": None}, "ssl.keystore.location: is missing: the key and the certificate"),
         ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location: /no/such/file cannot be read"),
         ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules: character 1: expected DEFAULT"),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: GSSAPI is not spoken here"),
-        ({PLAIN: None}, f"{PLAIN}: is missing: it says who may come in"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: GSSAPI is not supported"),
+        ({PLAIN: None}, f"{PLAIN}: is missing: it has the accepted credentials for PLAIN"),
         ({PLAIN: login("plain.PlainLoginModule")[:-1]}, f"{PLAIN}: it does not end with a semicolon"),
-        ({"sasl.server.callback.handler.class": "x.Y"}, "sasl.server.callback.handler.class: x.Y is a class of Java"),
-        ({f"{BEARER}.server.callback.handler.class": SIGNED}, f"{KEYS}.endpoint.url: must be the address of the keys"),
+        ({"sasl.server.callback.handler.class": "x.Y"}, "sasl.server.callback.handler.class: x.Y is a Java class"),
+        (
+            {f"{BEARER}.server.callback.handler.class": SIGNED},
+            f"{KEYS}.endpoint.url: must be the URL of the signing keys",
+        ),
         (
             {
                 f"{BEARER}.server.callback.handler.class": SIGNED,
@@ -117,7 +120,7 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
         ),
     ],
 )
-def test_what_cannot_be_is_told_at_the_start(tmp_path: Path, change: dict[str, str | None], said: str) -> None:
+def test_invalid_security_settings_fail_the_start(tmp_path: Path, change: dict[str, str | None], said: str) -> None:
     values = {**SETTINGS, **server_settings(Authority(tmp_path)), **change}
     node = OttlaNode(tmp_path, {name: value for name, value in values.items() if value is not None}, SECURED)
     node.format()
