@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.broker.telemetry import instances as known
+from ottla.broker.telemetry import client_instances as known
 from ottla.broker.telemetry.client_instances import ClientInstance, ClientInstances
 from ottla.broker.telemetry.subscriptions import INTERVAL_MS
 from ottla.metadata.image.image import Image

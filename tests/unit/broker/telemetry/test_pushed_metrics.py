@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.metrics.family import render
-from ottla.broker.telemetry import pushed
+from ottla.broker.telemetry import pushed_metrics
 from ottla.broker.telemetry.otlp import Point
 from ottla.broker.telemetry.pushed_metrics import PushedMetrics
 
@@ -37,7 +37,7 @@ def test_silent_clients_are_left_out() -> None:
 
 
 def test_clients_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushed, "MOST_SERIES", 3)
+    monkeypatch.setattr(pushed_metrics, "MOST_SERIES", 3)
     kept = PushedMetrics(2)
     for client in range(5):
         points = [Point(f"m{number}", (), client, False, False) for number in range(7)]
