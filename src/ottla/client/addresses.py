@@ -1,4 +1,4 @@
-"""Where a cluster is: `host:port` as people write it."""
+"""Parses the addresses of a cluster: `host:port`."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class InvalidAddress(ValueError):
-    """Not a host and a port."""
+    """The text is not a host and a port."""
 
 
 class Address(NamedTuple):
@@ -20,15 +20,15 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """The addresses in `host:port,host:port`; a port may be left out, IPv6 stands in brackets."""
+    """Parse `host:port,host:port`. A port is optional; an IPv6 address needs brackets."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise InvalidAddress("no address was given, such as localhost:9092")
+        raise InvalidAddress("no address given: pass host:port, such as localhost:9092")
     return tuple(_parse(part) for part in parts)
 
 
 def _parse(text: str) -> Address:
-    # Listeners are written with their protocol, and pasted from there.
+    # Users paste listeners, which begin with their protocol.
     bare = text.rpartition("://")[2]
     if bare.startswith("["):
         host, bracket, rest = bare[1:].partition("]")
@@ -37,5 +37,5 @@ def _parse(text: str) -> Address:
         host, _, port = bare.partition(":")
         valid = True
     if not valid or not host or not (port or "0").isdecimal() or int(port or 0) > 65535:
-        raise InvalidAddress(f"{text!r} is not a host and a port, such as localhost:9092")
+        raise InvalidAddress(f"{text!r} is not an address: write host:port, such as localhost:9092")
     return Address(host, int(port) if port else DEFAULT_PORT)

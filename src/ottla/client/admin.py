@@ -1,9 +1,9 @@
-"""The admin calls that command line, console and pipeline share.
+"""The admin calls that the command line, other nodes and Spark share.
 
     async with Cluster("localhost:9092") as cluster:
         await Admin(cluster).create_topic("orders", partitions=3)
 
-Calls that change one thing raise what went wrong with it. Errors say which topic, partition or node they are about.
+A call that changes one resource raises its error. Errors name the topic, partition or node that they are about.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from ottla.protocol.messages.rpc.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""Instead of an offset: all that consumers can see."""
+"""In place of an offset: delete all records that consumers can see."""
 
 
 class Admin(TopicCalls, ConfigCalls, ClusterCalls, GroupCalls, TransactionCalls):
-    """What an operator asks of a cluster."""
+    """The admin calls on a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -38,29 +38,29 @@ class Admin(TopicCalls, ConfigCalls, ClusterCalls, GroupCalls, TransactionCalls)
     async def offsets(
         self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
     ) -> dict[TopicPartition, ListedOffset]:
-        """The offsets of partitions at a time in milliseconds, or at one of their ends (see `offsets`)."""
+        """Return the offsets of partitions at a timestamp in milliseconds, or at their start or end (see `offsets`)."""
         return await list_offsets(self.cluster, wanted, committed=committed)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records below an offset, or HIGH_WATERMARK; answers where each partition begins now."""
+        """Delete the records below an offset or HIGH_WATERMARK. Return the new log start offset of each partition."""
 
         async def ask(node: int, part: PartitionQueries[int]) -> PartitionAnswers[int]:
             topics: dict[str, DeleteRecordsTopic] = {}
             for (name, index), (_, offset) in part.items():
-                wanted = DeleteRecordsPartition(partition_index=index, offset=offset)
-                topics.setdefault(name, DeleteRecordsTopic(name=name)).partitions.append(wanted)
+                partition = DeleteRecordsPartition(partition_index=index, offset=offset)
+                topics.setdefault(name, DeleteRecordsTopic(name=name)).partitions.append(partition)
             request = DeleteRecordsRequest(
                 topics=list(topics.values()), timeout_ms=int(self.cluster.request_timeout_s * 1000)
             )
             answer: DeleteRecordsResponse = await self.cluster.send(request, node=node)
             return {
-                (topic.name, each.partition_index): (
-                    error_from_code(each.error_code, None, partition_label(topic.name, each.partition_index))
-                    if each.error_code
-                    else each.low_watermark
+                (topic.name, partition.partition_index): (
+                    error_from_code(partition.error_code, None, partition_label(topic.name, partition.partition_index))
+                    if partition.error_code
+                    else partition.low_watermark
                 )
                 for topic in answer.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
 
         return await ask_leaders(self.cluster, before, ask)

@@ -1,4 +1,4 @@
-"""The requests by which a client proves who it is, whatever carries them: with an event loop and without."""
+"""The requests with which a client authenticates, independent of the transport."""
 
 import random
 import ssl
@@ -11,7 +11,7 @@ from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest, Sas
 from ottla.security.sasl_client import ClientExchange
 
 HANDSHAKE_VERSION: Final = 1
-"""After version 0 tokens would go without the headers of requests."""
+"""With version 0, tokens would follow without request headers."""
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 
@@ -19,42 +19,45 @@ SaslRequests = Generator[SaslHandshakeRequest | SaslAuthenticateRequest, Any, fl
 
 
 def sasl_requests(mechanism: str, exchange: ClientExchange, where: str) -> SaslRequests:
-    """One request after the other, each to be sent the answer to the last.
+    """Yield the requests of a SASL authentication. The caller sends each response back into the generator.
 
-    Returns after how many seconds it has to be done again (KIP-368), None if never; raises AuthenticationError.
+    Returns the number of seconds after which the client must authenticate again (KIP-368), or None. Raises
+    AuthenticationError.
     """
     offered: SaslHandshakeResponse = yield SaslHandshakeRequest(mechanism=mechanism)
     if offered.error_code == UnsupportedSaslMechanism.code:
-        there = ", ".join(offered.mechanisms) or "none"
-        raise UnsupportedSaslMechanism(f"{where} does not take sasl.mechanism={mechanism}; it takes {there}")
+        supported = ", ".join(offered.mechanisms) or "none"
+        raise UnsupportedSaslMechanism(
+            f"{where} does not support sasl.mechanism={mechanism}; set it to one that it supports: {supported}"
+        )
     if offered.error_code:
-        raise by_code(offered.error_code)(f"{where} takes no SASL here; is security.protocol right?")
+        raise by_code(offered.error_code)(f"{where} does not support SASL on this listener: check security.protocol")
     token: bytes | None = exchange.first()
     lifetime_ms = 0
     while token is not None:
         answer: SaslAuthenticateResponse = yield SaslAuthenticateRequest(auth_bytes=token)
         if answer.error_code:
-            kind = by_code(answer.error_code)
-            raise kind(f"{where} does not let this client in: {answer.error_message or kind().message}")
+            error = by_code(answer.error_code)
+            raise error(f"{where} rejected the credentials: {answer.error_message or error().message}")
         lifetime_ms = answer.session_lifetime_ms
         token = exchange.answer(bytes(answer.auth_bytes))
-    # Early enough, and not by all clients at once.
+    # Early enough, and at different times for many clients.
     return lifetime_ms / 1000 * random.uniform(0.85, 0.95) if lifetime_ms > 0 else None  # noqa: S311
 
 
 HANDSHAKE_ERRORS: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
-"""What a handshake may end with, besides running out of time."""
+"""The exceptions of a failed handshake, besides a timeout."""
 
 
 def handshake_failure(address: str, error: OSError) -> str:
-    """What is said of a TLS handshake that failed, with what to do where that is clear."""
+    """Return the message for a failed TLS handshake, with advice where the cause is clear."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message.rstrip(".")
         if "match" in why:
-            hint = "ssl.endpoint.identification.algorithm= (empty) does without this check"
+            hint = "set ssl.endpoint.identification.algorithm to empty to skip this check"
         else:
-            hint = "ssl.truststore.location or ssl.truststore.certificates says whom to believe"
-        return f"the certificate of {address} is not believed: {why}; {hint}"
+            hint = "set ssl.truststore.location or ssl.truststore.certificates to trust its issuer"
+        return f"the certificate of {address} is not trusted: {why}; {hint}"
     if not isinstance(error, ssl.SSLError) or error.reason in (*_NO_TLS, None):
-        return f"{address} does not answer in TLS; is security.protocol right?"
-    return f"{address} and this client do not agree on TLS: {error.reason.lower().replace('_', ' ')}"
+        return f"{address} does not speak TLS: check security.protocol"
+    return f"the TLS handshake with {address} failed: {error.reason.lower().replace('_', ' ')}"

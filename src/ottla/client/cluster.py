@@ -1,9 +1,9 @@
-"""A cluster as a client sees it: its nodes, a connection to each, its topics and their leaders.
+"""A cluster as a client sees it: its nodes and their connections, its topics and their leaders.
 
-Connections are opened when they are first needed, kept, and opened again when they broke. Requests that wait at the
-broker go through a lane of their own: answers come in order, so that others would wait behind them.
+A connection is opened on first use, kept, and opened again after it broke. Requests that wait at the broker use a
+separate connection per lane, because responses arrive in order and other requests would wait behind them.
 
-`send` tries once. `retry` around it tries again, within the cluster's time limit, what is likely to pass.
+`send` tries once. `retry` tries again after transient errors, within the cluster's time limit.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import Connection
-from ottla.client.metadata import NO_LEADER, Node, Partition, Topic, nodes_of, partition_label, topic_of
+from ottla.client.metadata import NO_LEADER, Node, Partition, Topic, nodes_by_id, partition_label, topic_of
 from ottla.client.retries import Deadline, backoff_s, error_from_code, is_transient, raise_for_code, retry
 from ottla.protocol.errors import (
     ApiError,
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _GRACE_S: Final = 0.5
 _CREATION_GRACE_S: Final = 3.0
-"""A broker may hear of a new topic a little later than who made it; with auto-creation it is being made meanwhile."""
+"""How long a new topic may be unknown: brokers learn of it at different times, and auto-creation takes a moment."""
 
 
 class Cluster:
@@ -72,7 +72,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -80,7 +80,7 @@ class Cluster:
     async def send(
         self, request: Any, *, node: int | None = None, lane: str = "", version: int | None = None, wait_s: float = 0.0
     ) -> Any:
-        """The answer of a node, or of any; `wait_s` is what the node may take on top of the usual time."""
+        """Send a request to a node, or to any, and return the response. `wait_s` extends the request timeout."""
         connection = await (self.any_connection(lane) if node is None else self.connection(node, lane))
         return await connection.send(request, version=version, timeout_s=self.request_timeout_s + wait_s)
 
@@ -91,70 +91,71 @@ class Cluster:
         timeout_s: float | None = None,
         should_retry: Callable[[ApiError], bool] = is_transient,
     ) -> T:
-        """What `attempt` returns, tried again within the time limit after errors that are likely to pass."""
+        """Return the result of `attempt`, retrying it within the time limit after transient errors."""
         return await retry(
             attempt, timeout_s=self.timeout_s if timeout_s is None else timeout_s, should_retry=should_retry
         )
 
     async def ask(self, request: Any, *, node: int | None = None) -> Any:
-        """The answer of a node, or of any, tried again while none can be reached."""
+        """Send a request to a node, or to any, and retry it while no node is reachable."""
         return await self.retry(lambda: self.send(request, node=node))
 
     async def connection(self, node: int, lane: str = "") -> Connection:
-        """An open connection to a node; raises BrokerNotAvailable if the cluster has no such node."""
+        """Return an open connection to a node. Raise BrokerNotAvailable if the cluster has no such node."""
         if node not in self.nodes:
             await self.refresh()
         if node not in self.nodes:
-            known = ", ".join(map(str, sorted(self.nodes))) or "none"
-            raise BrokerNotAvailable(f"the cluster has no broker {node} that is up; those that are: {known}")
+            live = ", ".join(map(str, sorted(self.nodes))) or "none"
+            raise BrokerNotAvailable(f"broker {node} is not running; the running brokers are: {live}")
         return await self._open(self.nodes[node].address, lane, str(self.nodes[node]))
 
     async def any_connection(self, lane: str = "") -> Connection:
-        """An open connection to any node: one that is open already, or the first that can be reached."""
-        for (_, its_lane), connection in self._connections.items():
-            if its_lane == lane and connection.is_open:
+        """Return an open connection to any node: one that is already open, or the first that can be opened."""
+        for (_, connection_lane), connection in self._connections.items():
+            if connection_lane == lane and connection.is_open:
                 return connection
-        known = [node.address for node in self.nodes.values()]
-        random.shuffle(known)
+        addresses = [node.address for node in self.nodes.values()]
+        random.shuffle(addresses)
         failures = []
-        for address in dict.fromkeys((*known, *self.servers)):
+        for address in dict.fromkeys((*addresses, *self.servers)):
             try:
                 return await self._open(address, lane, str(address))
             except (NetworkFailed, RequestTimedOut) as error:
                 failures.append(error)
         if len(failures) == 1:
             raise failures[0]
-        raise NetworkFailed("no broker can be reached: " + "; ".join(each.message for each in failures))
+        raise NetworkFailed("no broker can be reached: " + "; ".join(error.message for error in failures))
 
     async def refresh(self, topics: Iterable[str] = (), *, create: bool = False) -> MetadataResponse:
-        """Learn anew which nodes there are, and the partitions of these topics."""
+        """Refresh the nodes, and the partitions of these topics."""
         wanted = [MetadataRequestTopic(name=name) for name in topics]
         return await self._metadata(MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
 
     async def topics(self) -> list[Topic]:
-        """All topics, by name."""
+        """Return all topics, sorted by name."""
         answer = await self._metadata(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-        return [topic_of(each) for each in sorted(answer.topics, key=lambda each: each.name or "")]
+        return [topic_of(topic) for topic in sorted(answer.topics, key=lambda topic: topic.name or "")]
 
     def cached_topic(self, name: str) -> Topic | None:
-        """A topic that was looked up not too long ago."""
+        """Return a topic from the cache, or None if it is missing or too old."""
         topic, deadline = self._topics.get(name, (None, None))
         return None if deadline is None or deadline.has_passed else topic
 
     async def topic(self, name: str, *, create: bool = False) -> Topic:
-        """A topic; looked up, or remembered. `create` lets the broker make it, if it does that by itself.
+        """Return a topic from the cache, or look it up. `create` allows the broker to auto-create it.
 
-        Raises UnknownTopicOrPartition, and the other errors that a broker may have for a topic.
+        Raises UnknownTopicOrPartition, and other errors that a broker returns for a topic.
         """
-        if known := self.cached_topic(name):
-            return known
+        if topic := self.cached_topic(name):
+            return topic
         grace = Deadline(_CREATION_GRACE_S if create else _GRACE_S)
         attempts = 0
         while True:
             answer = await self.retry(lambda: self.refresh([name], create=create))
-            code = next((each.error_code for each in answer.topics if each.name == name), UnknownTopicOrPartition.code)
-            if known := self.cached_topic(name):
-                return known
+            codes = (entry.error_code for entry in answer.topics if entry.name == name)
+            code = next(codes, UnknownTopicOrPartition.code)
+            if topic := self.cached_topic(name):
+                return topic
             pause_s = backoff_s(attempts)
             if code not in (UnknownTopicOrPartition.code, LeaderNotAvailable.code) or pause_s > grace.left_s:
                 unknown = "there is no such topic" if code == UnknownTopicOrPartition.code else None
@@ -163,55 +164,55 @@ class Cluster:
             await asyncio.sleep(pause_s)
 
     async def leader_of(self, topic: str, partition: int) -> Partition:
-        """The partition, with a leader; raises LeaderNotAvailable if an election is due."""
-        found = (await self.topic(topic)).partitions.get(partition)
-        if found is None or found.leader == NO_LEADER:
+        """Return a partition that has a leader. Raise LeaderNotAvailable if it has none."""
+        chosen = (await self.topic(topic)).partitions.get(partition)
+        if chosen is None or chosen.leader == NO_LEADER:
             self.forget(topic)
-            known = (await self.topic(topic)).partitions
-            found = known.get(partition)
-            if found is None:
-                last = max(known, default=-1)
-                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {partition}; its last one is {last}")
-        if found.leader == NO_LEADER:
+            partitions = (await self.topic(topic)).partitions
+            chosen = partitions.get(partition)
+            if chosen is None:
+                last = max(partitions, default=-1)
+                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {partition}; the last one is {last}")
+        if chosen.leader == NO_LEADER:
             raise LeaderNotAvailable(
-                f"{partition_label(topic, partition)}: no leader; its replicas are {list(found.replicas)}"
+                f"{partition_label(topic, partition)}: no leader; its replicas are {list(chosen.replicas)}"
             )
-        return found
+        return chosen
 
     def forget(self, topic: str) -> None:
-        """What is known of the topic is out of date: it will be looked up again."""
-        known = self._topics.get(topic)
-        if known is not None:
-            # Kept for its epochs: the next broker that is asked may know less.
-            self._topics[topic] = known[0], Deadline(0.0)
+        """Mark the cached topic as outdated, so that it is looked up again."""
+        cached = self._topics.get(topic)
+        if cached is not None:
+            # Keep its leader epochs, because the next broker may have older metadata.
+            self._topics[topic] = cached[0], Deadline(0.0)
 
     def note_leader(self, topic: str, partition: int, leader: int, epoch: int, nodes: Mapping[int, Node]) -> bool:
-        """Take a broker's hint who leads now (KIP-951). False if it is no news, or of a node that is not known."""
-        known = self._topics.get(topic)
-        if known is None or partition not in known[0].partitions or leader == NO_LEADER:
+        """Apply a broker's hint about the new leader (KIP-951). Return False if it is old or names an unknown node."""
+        cached = self._topics.get(topic)
+        if cached is None or partition not in cached[0].partitions or leader == NO_LEADER:
             return False
         if nodes:
             self.nodes = {**self.nodes, **nodes}
-        if leader not in self.nodes or epoch <= known[0].partitions[partition].leader_epoch:
+        if leader not in self.nodes or epoch <= cached[0].partitions[partition].leader_epoch:
             return False
-        self._topics[topic] = known[0].with_leader(partition, leader, epoch), known[1]
+        self._topics[topic] = cached[0].with_leader(partition, leader, epoch), cached[1]
         return True
 
     async def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         answer: MetadataResponse = await self.send(request)
         raise_for_code(answer.error_code, None, "metadata of the cluster")
-        if answer.brokers:  # a node that has only just started knows of none
-            self.nodes = nodes_of(answer)
+        if answer.brokers:  # a node that has just started knows none yet
+            self.nodes = nodes_by_id(answer.brokers)
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
-        for each in answer.topics:
-            if each.error_code or each.name is None:
-                self._topics.pop(each.name or "", None)
+        for entry in answer.topics:
+            if entry.error_code or entry.name is None:
+                self._topics.pop(entry.name or "", None)
                 continue
-            topic = topic_of(each)
-            if (known := self._topics.get(each.name)) is not None and topic.id != ZERO_UUID:
-                topic = topic.with_newer_leaders(known[0])
-            self._topics[each.name] = topic, Deadline(self._max_age_s)
+            topic = topic_of(entry)
+            if (cached := self._topics.get(entry.name)) is not None and topic.id != ZERO_UUID:
+                topic = topic.with_newer_leaders(cached[0])
+            self._topics[entry.name] = topic, Deadline(self._max_age_s)
         return answer
 
     async def _open(self, address: Address, lane: str, name: str) -> Connection:
@@ -232,7 +233,7 @@ class Cluster:
                     security=self._security,
                 )
             except ApiError as error:
-                hint = "" if address in self.servers else f" ({name} is the address that the cluster gives)"
+                hint = "" if address in self.servers else f" ({name} is from advertised.listeners of the cluster)"
                 raise type(error)(error.message + hint) from error
             self._connections[key] = connection
             return connection

@@ -1,4 +1,4 @@
-"""Admin calls about the cluster: its brokers, their disks, its features, its quorum."""
+"""Admin calls about the cluster: brokers, log directories, features and the quorum."""
 
 import asyncio
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ METADATA_TOPIC = "__cluster_metadata"
 
 
 class Broker(NamedTuple):
-    """A broker that is registered; a fenced one takes no requests yet, or no more."""
+    """A registered broker. A fenced broker serves no clients."""
 
     id: int
     address: Address
@@ -41,12 +41,12 @@ class Broker(NamedTuple):
 class ClusterDescription(NamedTuple):
     cluster_id: str
     controller_id: int
-    """Since KRaft some broker: controllers are not for clients."""
+    """With KRaft, a random broker: clients do not see controllers."""
     brokers: tuple[Broker, ...]
 
 
 class Feature(NamedTuple):
-    """What a broker could do, and what the cluster agreed on; a level of 0 is off."""
+    """A feature: the levels that a broker supports, and the finalized level. Level 0 means off."""
 
     name: str
     lowest: int
@@ -55,13 +55,13 @@ class Feature(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """What a log directory holds of a partition."""
+    """A replica in a log directory."""
 
     partition: TopicPartition
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """It is on its way here from another directory."""
+    """Whether it is still being copied from another directory."""
 
 
 class LogDir(NamedTuple):
@@ -69,12 +69,12 @@ class LogDir(NamedTuple):
     error: ApiError | None
     total_bytes: int
     usable_bytes: int
-    """Bytes of the disk; -1 where the broker does not say."""
+    """The usable bytes of the disk. Both are -1 if the broker does not report them."""
     replicas: tuple[Replica, ...]
 
 
 class QuorumMember(NamedTuple):
-    """A node of the quorum and how far it is; times are -1 where the leader does not know."""
+    """A voter or observer of the quorum. Times are -1 if the leader does not know them."""
 
     id: int
     directory_id: bytes
@@ -93,51 +93,55 @@ class Quorum(NamedTuple):
 
 
 class ClusterCalls:
-    """The part of `Admin` that is about the cluster."""
+    """The calls of `Admin` about the cluster."""
 
     cluster: Cluster
 
     async def describe_cluster(self, *, fenced: bool = True) -> ClusterDescription:
-        """The brokers of the cluster; fenced ones too where the broker can tell."""
+        """Describe the cluster and its brokers. `fenced` includes fenced brokers, if the broker supports that."""
 
         async def attempt() -> ClusterDescription:
             request = DescribeClusterRequest(include_fenced_brokers=fenced)
             answer: DescribeClusterResponse = await self.cluster.send(request)
             raise_for_code(answer.error_code, answer.error_message, "cluster")
             brokers = sorted(
-                Broker(each.broker_id, Address(each.host, each.port), each.rack, each.is_fenced)
-                for each in answer.brokers
+                Broker(broker.broker_id, Address(broker.host, broker.port), broker.rack, broker.is_fenced)
+                for broker in answer.brokers
             )
             return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(brokers))
 
         return await self.cluster.retry(attempt)
 
     async def features(self) -> list[Feature]:
-        """What the cluster can do and does, by name."""
+        """Return the features of the cluster, sorted by name."""
         connection = await self.cluster.retry(self.cluster.any_connection)
         version = connection.version_of(ApiKey.API_VERSIONS)
         if version < 3:
-            raise UnsupportedVersion(f"{connection.address} is too old to tell its features")
+            raise UnsupportedVersion(
+                f"{connection.address} is too old to report its features: ApiVersions v3 is needed, it has v{version}"
+            )
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
         answer: ApiVersionsResponse = await connection.send(request, version=version)
         raise_for_code(answer.error_code, None, "features")
-        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return sorted(
-            Feature(each.name, each.min_version, each.max_version, levels.get(each.name, 0))
-            for each in answer.supported_features
+            Feature(feature.name, feature.min_version, feature.max_version, levels.get(feature.name, 0))
+            for feature in answer.supported_features
         )
 
     async def log_dirs(
         self, *, brokers: Iterable[int] | None = None, topics: Iterable[str] | None = None
     ) -> dict[int, list[LogDir]]:
-        """The log directories of brokers, or of all, with the replicas of topics, or of all."""
+        """Return the log directories by broker, with their replicas. Omitted brokers or topics mean all of them."""
         if brokers is None:
             await self.cluster.retry(self.cluster.refresh)
             brokers = self.cluster.nodes
         wanted = None
         if topics is not None:
-            known = [await self.cluster.topic(name) for name in topics]
-            wanted = [DescribableLogDirTopic(topic=each.name, partitions=list(each.partitions)) for each in known]
+            wanted = [
+                DescribableLogDirTopic(topic=name, partitions=list((await self.cluster.topic(name)).partitions))
+                for name in topics
+            ]
 
         async def ask(broker: int) -> list[LogDir]:
             request = DescribeLogDirsRequest(topics=wanted)
@@ -150,18 +154,18 @@ class ClusterCalls:
         return dict(zip(ids, answers, strict=True))
 
     async def quorum(self) -> Quorum:
-        """Who leads the metadata log, and how far the others are."""
+        """Return the leader of the quorum and the progress of its voters and observers."""
         wanted = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
 
         async def attempt() -> Quorum:
             answer: DescribeQuorumResponse = await self.cluster.send(DescribeQuorumRequest(topics=[wanted]))
             raise_for_code(answer.error_code, answer.error_message, "quorum")
-            found = answer.topics[0].partitions[0]
-            raise_for_code(found.error_code, found.error_message, "quorum")
-            voters = [_member(each, is_voter=True) for each in found.current_voters]
-            observers = [_member(each, is_voter=False) for each in found.observers]
+            log = answer.topics[0].partitions[0]
+            raise_for_code(log.error_code, log.error_message, "quorum")
+            voters = [_member(state, is_voter=True) for state in log.current_voters]
+            observers = [_member(state, is_voter=False) for state in log.observers]
             members = (*sorted(voters), *sorted(observers))
-            return Quorum(found.leader_id, found.leader_epoch, found.high_watermark, members)
+            return Quorum(log.leader_id, log.leader_epoch, log.high_watermark, members)
 
         return await self.cluster.retry(attempt)
 
@@ -169,21 +173,21 @@ class ClusterCalls:
 def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
     return [
         LogDir(
-            each.log_dir,
-            error_from_code(each.error_code, None, each.log_dir) if each.error_code else None,
-            each.total_bytes,
-            each.usable_bytes,
+            result.log_dir,
+            error_from_code(result.error_code, None, result.log_dir) if result.error_code else None,
+            result.total_bytes,
+            result.usable_bytes,
             tuple(
                 sorted(
                     Replica(
                         (topic.name, part.partition_index), part.partition_size, part.offset_lag, part.is_future_key
                     )
-                    for topic in each.topics
+                    for topic in result.topics
                     for part in topic.partitions
                 )
             ),
         )
-        for each in sorted(answer.results, key=lambda each: each.log_dir)
+        for result in sorted(answer.results, key=lambda result: result.log_dir)
     ]
 
 

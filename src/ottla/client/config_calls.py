@@ -1,4 +1,4 @@
-"""Admin calls about settings: what is in force, where it comes from, and changes to single settings (KIP-339)."""
+"""Admin calls about settings: their effective values and sources, and incremental changes (KIP-339)."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The types of resources that have settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -32,13 +32,13 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a setting's value."""
 
     UNKNOWN = 0
     TOPIC = 1
     BROKER = 2
     CLUSTER = 3
-    """The default for all brokers, set while they run."""
+    """The dynamic default for all brokers."""
     FILE = 4
     DEFAULT = 5
     LOGGER = 6
@@ -47,7 +47,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What is done to a setting; the last two are for those that are lists."""
+    """An operation on a setting. APPEND and SUBTRACT are for lists."""
 
     SET = 0
     UNSET = 1
@@ -56,7 +56,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings, such as `Resource(Kind.TOPIC, "orders")`. A broker without a name is all of them."""
+    """A resource with settings, such as `ConfigResource(ResourceType.TOPIC, "orders")`. An unnamed broker means all."""
 
     kind: ResourceType
     name: str
@@ -71,7 +71,7 @@ CLUSTER_DEFAULT = ConfigResource(ResourceType.BROKER, "")
 
 
 class ConfigEntry(NamedTuple):
-    """A setting as it is in force."""
+    """A setting and its effective value."""
 
     name: str
     value: str | None
@@ -80,18 +80,18 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     documentation: str
     synonyms: tuple[tuple[ConfigSource, str, str | None], ...]
-    """Where else it could come from, in order: source, name and value; the first one is in force."""
+    """The candidate values in order of precedence: source, name and value. The first one is effective."""
 
 
 class ConfigCalls:
-    """The part of `Admin` that is about settings."""
+    """The calls of `Admin` about settings."""
 
     cluster: Cluster
 
     async def settings(
         self, resource: ConfigResource, *, names: Sequence[str] | None = None, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """The settings of a resource, by name."""
+        """Return the settings of a resource, sorted by name."""
         wanted = DescribeConfigsResource(
             resource_type=resource.kind,
             resource_name=resource.name,
@@ -103,9 +103,9 @@ class ConfigCalls:
                 resources=[wanted], include_synonyms=True, include_documentation=documentation
             )
             answer: DescribeConfigsResponse = await self.cluster.send(request, node=_node(resource))
-            (found,) = answer.results
-            raise_for_code(found.error_code, found.error_message, str(resource))
-            return sorted(map(_setting, found.configs))
+            (result,) = answer.results
+            raise_for_code(result.error_code, result.error_message, str(resource))
+            return sorted(map(_setting, result.configs))
 
         return await self.cluster.retry(attempt)
 
@@ -116,7 +116,7 @@ class ConfigCalls:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change single settings, all of them or none; the others stay as they are."""
+        """Change these settings, all or none of them. Other settings keep their values."""
         configs = [AlterableConfig(name=name, config_operation=what, value=value) for name, what, value in changes]
         wanted = AlterConfigsResource(resource_type=resource.kind, resource_name=resource.name, configs=configs)
 
@@ -130,23 +130,23 @@ class ConfigCalls:
 
 
 def _node(resource: ConfigResource) -> int | None:
-    """A broker's own settings are known only to itself."""
+    """Return the node to ask: only a broker itself knows its own settings."""
     if resource.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not resource.name:
         return None
     if not resource.name.isdecimal():
-        raise InvalidRequest(f"a broker is named by its number, and {resource.name!r} is none")
+        raise InvalidRequest(f"{resource.name!r} is not a broker id: name a broker by its number")
     return int(resource.name)
 
 
-def _setting(found: DescribeConfigsResourceResult) -> ConfigEntry:
-    synonyms = tuple((_source(each.source), each.name, each.value) for each in found.synonyms)
+def _setting(result: DescribeConfigsResourceResult) -> ConfigEntry:
+    synonyms = tuple((_source(synonym.source), synonym.name, synonym.value) for synonym in result.synonyms)
     return ConfigEntry(
-        found.name,
-        found.value,
-        _source(found.config_source),
-        found.read_only,
-        found.is_sensitive,
-        found.documentation or "",
+        result.name,
+        result.value,
+        _source(result.config_source),
+        result.read_only,
+        result.is_sensitive,
+        result.documentation or "",
         synonyms,
     )
 

@@ -1,8 +1,8 @@
-"""One connection to a node: requests out, answers back, several under way at once.
+"""A connection to a node, with several requests in flight.
 
-The first request asks which versions the node speaks; each later one goes out in the highest version that both know.
-Where SASL is asked for, the client then proves who it is, and does so again before the node would ask for it. Answers
-come in the order of their requests. When the connection breaks, everything that waits fails with it.
+The first request asks for the node's API versions. Later requests use the highest version that both sides support. With
+SASL, the client then authenticates, and authenticates again before its session expires. Responses arrive in the order
+of their requests. If the connection breaks, all requests in flight fail.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _head = struct.Struct(">hhih").pack
 
 
 class Connection:
-    """An open connection. `connect` makes one."""
+    """An open connection, created by `connect`."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str, address: str = "the node"
@@ -50,11 +50,11 @@ class Connection:
         self._failure: ApiError | None = None
         self._sasl: Sasl | None = None
         self._authenticate_at_s: float | None = None
-        """When the client has to prove again who it is, by the loop's clock."""
+        """The time of the loop's clock at which the client must authenticate again."""
         self._authenticating = asyncio.Lock()
         self._receiving = asyncio.ensure_future(self._receive())
         self.on_broken: Callable[[], None] | None = None
-        """Called once the connection is of no more use, whoever ended it."""
+        """Called once when the connection has ended, whichever side ended it."""
 
     @classmethod
     async def connect(
@@ -66,9 +66,9 @@ class Connection:
         timeout_s: float = 10.0,
         security: Security = PLAINTEXT,
     ) -> Connection:
-        """Open a connection, learn what the node speaks, and tell it who is there.
+        """Open a connection, negotiate the API versions, and authenticate.
 
-        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity for keys that cannot be had.
+        Raises NetworkFailed, RequestTimedOut, AuthenticationError, or InvalidSecurity for keys that cannot be loaded.
         """
         context = None if security.tls is None else client_context(security.tls)
         try:
@@ -97,21 +97,21 @@ class Connection:
 
     @property
     def is_closed_by_peer(self) -> bool:
-        """Whether the node has closed its end, also where that was not read here yet."""
-        at = self._writer.get_extra_info("socket")
-        if self._failure is not None or at is None or at.fileno() < 0 or not _HUNG_UP:
+        """Whether the node has closed its end, even if this side has not read that yet."""
+        sock = self._writer.get_extra_info("socket")
+        if self._failure is not None or sock is None or sock.fileno() < 0 or not _HUNG_UP:
             return self._failure is not None
-        looking = select.poll()
-        looking.register(at.fileno(), _HUNG_UP)
-        return bool(looking.poll(0))
+        poll = select.poll()
+        poll.register(sock.fileno(), _HUNG_UP)
+        return bool(poll.poll(0))
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """API → the lowest and highest version that the node serves."""
+        """The lowest and highest version that the node serves, by API key."""
         return self._versions
 
     def version_of(self, key: int, *, at_most: int | None = None) -> int:
-        """The version in which an API is spoken here; raises UnsupportedVersion if there is none."""
+        """Return the version to use for an API. Raise UnsupportedVersion if there is none."""
         api = BY_KEY[key]
         if key not in self._versions:
             raise UnsupportedVersion(f"{self.address} does not serve {api.name}")
@@ -119,12 +119,12 @@ class Connection:
         version = min(most, api.latest_stable if at_most is None else at_most)
         if version < max(least, api.oldest):
             raise UnsupportedVersion(
-                f"{self.address} speaks {api.name} v{least} to v{most}; v{api.oldest} or later is needed"
+                f"{self.address} supports {api.name} v{least} to v{most}, but v{api.oldest} or later is needed"
             )
         return version
 
     async def send(self, request: Any, *, version: int | None = None, timeout_s: float = 30.0) -> Any:
-        """The answer to a request; raises RequestTimedOut, NetworkFailed or UnsupportedVersion."""
+        """Send a request and return the response. Raise RequestTimedOut, NetworkFailed or UnsupportedVersion."""
         if self._authenticate_at_s is not None:
             await self._stay_authenticated(timeout_s)
         return await self._ask(request, version, timeout_s)
@@ -138,13 +138,13 @@ class Connection:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
-            # Answers come in order: one that is late would be taken for the next one's.
+            # Close the connection: a late response would be taken for the response to the next request.
             late = RequestTimedOut(f"{self.address} did not answer {api.name} within {timeout_s:g} s")
             self._fail(late)
             raise late from None
 
     async def post(self, request: Any, *, version: int) -> None:
-        """Send a request that is not answered: a Produce with acks=0. Returns when it is on its way."""
+        """Send a request that has no response, a Produce with acks=0. Return when it has been handed to the socket."""
         if self._authenticate_at_s is not None:
             await self._stay_authenticated()
         self._transmit(BY_KEY[schema_of(type(request)).key], request, version)
@@ -154,7 +154,7 @@ class Connection:
             raise NetworkFailed(f"the connection to {self.address} failed: {error}") from error
 
     def close(self) -> None:
-        """Give up the connection, and what waits on it."""
+        """Close the connection. Requests in flight fail."""
         self._receiving.cancel()
         self._fail(NetworkFailed(f"the connection to {self.address} was closed"))
 
@@ -164,11 +164,11 @@ class Connection:
         if answer.error_code == UnsupportedVersion.code:
             answer = await self._ask(ApiVersionsRequest(), 0, timeout_s)
         if answer.error_code:
-            raise by_code(answer.error_code)(f"{self.address} does not tell which versions it speaks")
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            raise by_code(answer.error_code)(f"{self.address} did not return its API versions: is it a Kafka broker?")
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     async def _authenticate(self, sasl: Sasl, timeout_s: float) -> None:
-        exchange = await asyncio.to_thread(sasl.exchange)  # it may ask another server for a token
+        exchange = await asyncio.to_thread(sasl.exchange)  # it may request a token from another server
         steps = sasl_requests(sasl.mechanism, exchange, self.address)
         request = next(steps)
         while True:
@@ -177,12 +177,12 @@ class Connection:
             try:
                 request = steps.send(answer)
             except StopIteration as done:
-                again_s = done.value
+                lifetime_s = done.value
                 break
-        self._authenticate_at_s = None if again_s is None else asyncio.get_running_loop().time() + again_s
+        self._authenticate_at_s = None if lifetime_s is None else asyncio.get_running_loop().time() + lifetime_s
 
     async def _stay_authenticated(self, timeout_s: float = 30.0) -> None:
-        """Prove again who is there, if it is time for that; nothing else is sent meanwhile."""
+        """Authenticate again if the session is about to expire. Other requests wait for it."""
         async with self._authenticating:
             due_s = self._authenticate_at_s
             if due_s is not None and asyncio.get_running_loop().time() >= due_s:
@@ -201,7 +201,7 @@ class Connection:
 
     def _transmit(self, api: Api, request: Any, version: int) -> int:
         if self._failure is None and self._writer.is_closing():
-            # The loop has closed a socket that was reset, and `_receive` is told of it only in its next round.
+            # The loop has closed a socket that was reset, and `_receive` notices only in the next iteration.
             self._fail(NetworkFailed(f"the connection to {self.address} was reset"))
         if self._failure is not None:
             raise self._failure
@@ -225,13 +225,15 @@ class Connection:
 
     def _take(self, frame: bytes) -> None:
         if not self._waiting:
-            raise ProtocolError("an answer that nobody asked for")
-        correlation, api, version, future = self._waiting[0]  # it fails with the others, should this be unreadable
+            raise ProtocolError("a response without a request")
+        correlation, api, version, future = self._waiting[
+            0
+        ]  # stays in the queue, so that it fails too if the response is malformed
         (answered,) = LENGTH.unpack_from(frame)
         if answered != correlation:
-            raise ProtocolError(f"an answer to request {answered}, where {correlation} is next")
+            raise ProtocolError(f"a response to request {answered}, but {correlation} is next")
         start = LENGTH.size
-        # The answer may be read by clients that do not know the node's versions yet.
+        # The header of this response is not flexible, because the client does not know the node's versions yet.
         if api.key is ApiKey.API_VERSIONS:
             response = self._take_versions(frame[start:], version)
         else:
@@ -257,18 +259,18 @@ class Connection:
             *_, future = self._waiting.popleft()
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever was waiting may have given up
+                future.exception()  # the waiting task may have been cancelled
 
     def _hang_up(self) -> None:
         transport = self._writer.transport
         if transport.get_extra_info("ssl_object") is None or transport.get_write_buffer_size():
             transport.close()
         else:
-            transport.abort()  # TLS would wait for the other side's farewell, longer than the event loop may last
+            transport.abort()  # TLS waits for close_notify, perhaps longer than the event loop runs
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, without numbers and addresses; where several addresses failed, what the first one said."""
+    """Return the system's message without numbers and addresses: that of the first address if several failed."""
     if error.errno is None and (number := re.search(r"\[Errno (\d+)\]", str(error))):
         return os.strerror(int(number[1])).lower()
     if error.errno is not None and error.errno > 0 and type(error) is not socket.gaierror:

@@ -1,4 +1,4 @@
-"""A consumer of partitions that it is told: from an offset, an end or a time, up to the end or on and on.
+"""A consumer of assigned partitions, from an offset, a timestamp or an end, up to the end or without end.
 
     consumer = Consumer(cluster)
     await consumer.assign("orders", start=EARLIEST)
@@ -6,8 +6,8 @@
         for record in chunk.records:
             ...
 
-The next fetch is under way while a chunk is being looked at. Leaders that move are followed; what is not going to pass
-is raised with its topic and partition.
+The next fetch is in flight while the caller processes a chunk. The consumer follows leader changes, and raises other
+errors with their topic and partition.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from ottla.client.cluster import Cluster
 from ottla.client.fetch_session import FetchSession, PartitionFetch
 from ottla.client.fetched_records import Chunk, unpack
-from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
+from ottla.client.metadata import TopicPartition, nodes_by_id, partition_label
 from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
 from ottla.client.retries import Deadline, add_location, backoff_s, error_from_code, is_transient, raise_for_code
 from ottla.protocol.errors import ApiError, FetchSessionError, OffsetOutOfRange, UnknownTopicOrPartition
@@ -31,19 +31,19 @@ _LANE: Final = "fetch"
 
 
 class FromTimestamp(NamedTuple):
-    """Start at the first record of this time or later; at the end if there is none."""
+    """Start at the first record with this timestamp or a later one, or at the end if there is none."""
 
     timestamp_ms: int
 
 
 class FromEnd(NamedTuple):
-    """Start so many offsets in front of the end."""
+    """Start this number of offsets before the end."""
 
     offsets: int
 
 
 class _Position:
-    """Where a partition is being read."""
+    """The position of the consumer in a partition."""
 
     __slots__ = ("attempts", "failing_until", "leader", "not_before_s", "offset", "stop")
 
@@ -61,7 +61,7 @@ class _Position:
 
 
 class Consumer:
-    """Reads partitions of a cluster, which may be shared."""
+    """Reads partitions of a cluster. Several clients may share the cluster object."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Consumer:
         max_bytes: int = 50 * 1024 * 1024,
         partition_bytes: int = 1024 * 1024,
     ) -> None:
-        """`committed` hides what transactions have not committed; `reset` is where to go on when an offset is gone."""
+        """`committed` hides records of open and aborted transactions. `reset` replaces an offset out of range."""
         self.cluster = cluster
         self._committed = committed
         self._sessions = sessions
@@ -84,52 +84,54 @@ class Consumer:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
-        self._reading: dict[TopicPartition, _Position] = {}
+        self._positions: dict[TopicPartition, _Position] = {}
         self._nodes: dict[int, FetchSession] = {}
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """Where the next fetch of each partition begins; that is behind what is being looked at."""
-        return {key: reading.offset for key, reading in self._reading.items()}
+        """The fetch offset of each partition, which is after the chunk that the caller processes."""
+        return {key: position.offset for key, position in self._positions.items()}
 
     async def assign(
         self, topic: str, *, partitions: Iterable[int] | None = None, start: int | FromTimestamp | FromEnd = EARLIEST
     ) -> None:
-        """Read partitions of a topic, or all of them: from an offset, EARLIEST, LATEST, a time or the last few."""
-        known = (await self.cluster.topic(topic)).partitions
-        numbers = list(known if partitions is None else dict.fromkeys(partitions))
+        """Assign partitions of a topic, or all of them, from an offset, EARLIEST, LATEST or a timestamp."""
+        existing = (await self.cluster.topic(topic)).partitions
+        numbers = list(existing if partitions is None else dict.fromkeys(partitions))
         for number in numbers:
-            if number not in known:
-                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {number}; it has {len(known)}")
+            if number not in existing:
+                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {number}; it has {len(existing)}")
         keys = [(topic, number) for number in numbers]
         for key, offset in (await self._resolve(keys, start)).items():
-            self._reading[key] = _Position(offset)
+            self._positions[key] = _Position(offset)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on elsewhere. Not while `chunks` is under way."""
-        self._reading[topic, partition] = _Position(offset)
+        """Set the position of a partition. Must not be called while `chunks` runs."""
+        self._positions[topic, partition] = _Position(offset)
 
     async def chunks(self, *, follow: bool = False) -> AsyncGenerator[Chunk, None]:
-        """The records as they come: up to where the partitions end now, or with `follow` without an end."""
+        """Yield records as they arrive, up to the current end of the partitions, or without end with `follow`."""
         if not follow:
             await self._set_stops()
         fetches: dict[int, asyncio.Task[list[Chunk]]] = {}
         try:
             while True:
                 await self._launch(fetches)
-                if not fetches and all(reading.is_done for reading in self._reading.values()):
+                if not fetches and all(position.is_done for position in self._positions.values()):
                     return
                 now_s = time.monotonic()
-                waiting = [each.not_before_s - now_s for each in self._reading.values() if each.not_before_s > now_s]
-                pause_s = min(waiting, default=None)
+                pauses_s = [
+                    state.not_before_s - now_s for state in self._positions.values() if state.not_before_s > now_s
+                ]
+                pause_s = min(pauses_s, default=None)
                 if not fetches:
                     await asyncio.sleep(pause_s or 0.01)
                     continue
                 done, _ = await asyncio.wait(fetches.values(), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
                 for node in [node for node, task in fetches.items() if task in done]:
-                    found = fetches.pop(node).result()
+                    chunks = fetches.pop(node).result()
                     await self._launch(fetches)
-                    for chunk in found:
+                    for chunk in chunks:
                         if chunk.records:
                             yield chunk
         finally:
@@ -145,58 +147,58 @@ class Consumer:
         if isinstance(start, FromEnd):
             first, end = await self._ends(keys)
             return {key: max(first[key], end[key] - start.offsets) for key in keys}
-        at = start.timestamp_ms if isinstance(start, FromTimestamp) else start
-        found = await list_offsets(self.cluster, dict.fromkeys(keys, at), committed=self._committed)
-        beyond = [key for key in keys if found[key].offset == NO_OFFSET]
+        timestamp = start.timestamp_ms if isinstance(start, FromTimestamp) else start
+        offsets = await list_offsets(self.cluster, dict.fromkeys(keys, timestamp), committed=self._committed)
+        beyond = [key for key in keys if offsets[key].offset == NO_OFFSET]
         if beyond:
-            found |= await list_offsets(self.cluster, dict.fromkeys(beyond, LATEST), committed=self._committed)
-        return {key: found[key].offset for key in keys}
+            offsets |= await list_offsets(self.cluster, dict.fromkeys(beyond, LATEST), committed=self._committed)
+        return {key: offsets[key].offset for key in keys}
 
     async def _ends(self, keys: list[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         first = await list_offsets(self.cluster, dict.fromkeys(keys, EARLIEST))
         end = await list_offsets(self.cluster, dict.fromkeys(keys, LATEST), committed=self._committed)
-        return {key: at.offset for key, at in first.items()}, {key: at.offset for key, at in end.items()}
+        return {key: entry.offset for key, entry in first.items()}, {key: entry.offset for key, entry in end.items()}
 
     async def _set_stops(self) -> None:
-        ends = await list_offsets(self.cluster, dict.fromkeys(self._reading, LATEST), committed=self._committed)
+        ends = await list_offsets(self.cluster, dict.fromkeys(self._positions, LATEST), committed=self._committed)
         for key, end in ends.items():
-            self._reading[key].stop = end.offset
+            self._positions[key].stop = end.offset
 
     async def _launch(self, fetches: dict[int, "asyncio.Task[list[Chunk]]"]) -> None:
-        """Start a fetch on every node that leads something and has none under way."""
+        """Start a fetch on every node that leads a partition and has no fetch in flight."""
         now_s = time.monotonic()
         by_node: dict[int, list[TopicPartition]] = {}
-        for key, reading in self._reading.items():
-            if reading.is_done or reading.not_before_s > now_s or reading.leader in fetches:
+        for key, position in self._positions.items():
+            if position.is_done or position.not_before_s > now_s or position.leader in fetches:
                 continue
             try:
                 leader = await self.cluster.leader_of(*key)
             except ApiError as error:
                 self._put_off(key, error)
                 continue
-            reading.leader = leader.leader
+            position.leader = leader.leader
             if leader.leader not in fetches:
                 by_node.setdefault(leader.leader, []).append(key)
         for node, keys in by_node.items():
             fetches[node] = asyncio.ensure_future(self._fetch(node, keys))
 
     async def _fetch(self, node: int, keys: list[TopicPartition]) -> list[Chunk]:
-        """Fetch once from a node, and move on behind what came."""
+        """Fetch once from a node, and advance the positions."""
         session = self._nodes.setdefault(node, FetchSession(enabled=self._sessions))
         try:
             answer, names = await self._exchange(node, keys, session)
         except ApiError as error:
             session.reset()
             for key in keys:
-                self._put_off(key, error, passing=isinstance(error, FetchSessionError))
+                self._put_off(key, error, at_once=isinstance(error, FetchSessionError))
             return []
-        nodes = endpoints_of(answer.node_endpoints)
+        nodes = nodes_by_id(answer.node_endpoints)
         chunks: list[Chunk] = []
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 key = name, data.partition_index
-                if key not in self._reading:
+                if key not in self._positions:
                     continue
                 if data.error_code:
                     hint, moved = data.current_leader, False
@@ -208,40 +210,40 @@ class Consumer:
         return chunks
 
     def _take(self, key: TopicPartition, data: PartitionData) -> list[Chunk]:
-        reading = self._reading[key]
-        reading.attempts, reading.failing_until = 0, None
-        chunks = list(unpack(*key, data, offset=reading.offset, stop=reading.stop, committed=self._committed))
+        position = self._positions[key]
+        position.attempts, position.failing_until = 0, None
+        chunks = list(unpack(*key, data, offset=position.offset, stop=position.stop, committed=self._committed))
         if chunks:
-            reading.offset = max(reading.offset, chunks[-1].next_offset)
+            position.offset = max(position.offset, chunks[-1].next_offset)
         return chunks
 
     async def _recover(self, key: TopicPartition, data: PartitionData, *, moved: bool) -> None:
         error = error_from_code(data.error_code, None, partition_label(*key))
-        reading = self._reading[key]
+        position = self._positions[key]
         if isinstance(error, OffsetOutOfRange):
             if self._reset is None:
                 first, end = await self._ends([key])
                 raise OffsetOutOfRange(
-                    f"{partition_label(*key)}: offset {reading.offset} is out of range: the partition has"
+                    f"{partition_label(*key)}: offset {position.offset} is out of range: the partition has"
                     f" {first[key]} to {end[key] - 1}; choose another start offset"
                 )
-            reading.offset = (await self._resolve([key], self._reset))[key]
+            position.offset = (await self._resolve([key], self._reset))[key]
         elif not moved:
             self._put_off(key, error)
 
-    def _put_off(self, key: TopicPartition, error: ApiError, *, passing: bool = False) -> None:
-        """Try the partition again a little later, unless the error is going to stay."""
-        # An unknown partition was known a moment ago: the next look at the metadata tells whether it is gone.
+    def _put_off(self, key: TopicPartition, error: ApiError, *, at_once: bool = False) -> None:
+        """Retry the partition later, or raise an error that is not transient."""
+        # A partition that was known may only be unknown to this node: the next metadata response decides.
         stale = isinstance(error, UnknownTopicOrPartition) and self.cluster.cached_topic(key[0]) is not None
-        reading = self._reading[key]
-        if reading.failing_until is None:
-            reading.failing_until = Deadline(self.cluster.timeout_s)
-        if not (passing or stale or is_transient(error)) or reading.failing_until.has_passed:
+        position = self._positions[key]
+        if position.failing_until is None:
+            position.failing_until = Deadline(self.cluster.timeout_s)
+        if not (at_once or stale or is_transient(error)) or position.failing_until.has_passed:
             raise add_location(error, partition_label(*key))
         self.cluster.forget(key[0])
-        reading.leader = None
-        reading.not_before_s = time.monotonic() + (0.0 if passing else backoff_s(reading.attempts))
-        reading.attempts += 1
+        position.leader = None
+        position.not_before_s = time.monotonic() + (0.0 if at_once else backoff_s(position.attempts))
+        position.attempts += 1
 
     async def _exchange(
         self, node: int, keys: list[TopicPartition], session: FetchSession
@@ -251,7 +253,7 @@ class Consumer:
         for key in keys:
             leader = await self.cluster.leader_of(*key)
             wanted[key] = PartitionFetch(
-                self._topic_id(key[0]), self._reading[key].offset, leader.leader_epoch, self._partition_bytes
+                self._topic_id(key[0]), self._positions[key].offset, leader.leader_epoch, self._partition_bytes
             )
         has_ids = all(asked.topic_id != ZERO_UUID for asked in wanted.values())
         version = connection.version_of(ApiKey.FETCH, at_most=None if has_ids else _LAST_WITH_NAMES)
@@ -275,5 +277,5 @@ class Consumer:
         return answer, {asked.topic_id: name for (name, _), asked in wanted.items()}
 
     def _topic_id(self, name: str) -> bytes:
-        known = self.cluster.cached_topic(name)
-        return ZERO_UUID if known is None else known.id
+        topic = self.cluster.cached_topic(name)
+        return ZERO_UUID if topic is None else topic.id

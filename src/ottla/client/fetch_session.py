@@ -1,4 +1,4 @@
-"""A fetch session (KIP-227): the node remembers what a consumer reads, and hears only of what changed."""
+"""A fetch session (KIP-227): the node remembers the consumer's partitions, and requests name only changed ones."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ NO_SESSION = -1
 
 
 class PartitionFetch(NamedTuple):
-    """What a consumer wants of a partition."""
+    """The fetch of one partition."""
 
     topic_id: bytes
     offset: int
@@ -20,26 +20,24 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchSession:
-    """What one node remembers of this consumer. Without `enabled`, every request says everything."""
+    """The consumer's fetch session on one node. Without `enabled`, every request names all partitions."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._known: dict[TopicPartition, PartitionFetch] = {}
+        self._sent: dict[TopicPartition, PartitionFetch] = {}
         self.id = 0
         self.epoch = 0 if enabled else NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """What must be said so that the node knows what is wanted."""
-        changed = {key: asked for key, asked in wanted.items() if self._known.get(key) != asked}
-        forgotten = {key: asked for key, asked in self._known.items() if key not in wanted}
-        # A topic that was made anew under its name is another one to the session.
+        """Return the topics that the next fetch must name, and those to forget."""
+        changed = {key: asked for key, asked in wanted.items() if self._sent.get(key) != asked}
+        forgotten = {key: asked for key, asked in self._sent.items() if key not in wanted}
+        # To the session, a recreated topic is another topic.
         forgotten |= {
-            key: known
-            for key, known in self._known.items()
-            if key in changed and known.topic_id != changed[key].topic_id
+            key: sent for key, sent in self._sent.items() if key in changed and sent.topic_id != changed[key].topic_id
         }
         if self._enabled:
-            self._known = dict(wanted)
+            self._sent = dict(wanted)
         topics: dict[str, FetchTopic] = {}
         for (name, partition), asked in changed.items():
             topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=asked.topic_id))
@@ -53,12 +51,12 @@ class FetchSession:
             )
         gone: dict[bytes | str, ForgottenTopic] = {}
         for (name, partition), asked in forgotten.items():
-            left = gone.setdefault(asked.topic_id or name, ForgottenTopic(topic=name, topic_id=asked.topic_id))
-            left.partitions.append(partition)
+            topic_gone = gone.setdefault(asked.topic_id or name, ForgottenTopic(topic=name, topic_id=asked.topic_id))
+            topic_gone.partitions.append(partition)
         return list(topics.values()), list(gone.values())
 
     def advance(self, session_id: int) -> None:
-        """The node took the request. It gives no session if it has no room for one."""
+        """Advance the session after a response. The node returns no session id if it has no room for the session."""
         if not self._enabled:
             return
         if session_id == 0:
@@ -68,7 +66,7 @@ class FetchSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Begin anew: the session is lost, or whether the node took a request is not known."""
-        self._known.clear()
+        """Start a new session: the old one is lost, or the node may not have received a request."""
+        self._sent.clear()
         self.id = 0
         self.epoch = 0 if self._enabled else NO_SESSION

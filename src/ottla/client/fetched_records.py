@@ -1,7 +1,7 @@
-"""What a fetch brought: batches unpacked into the records that a consumer may see.
+"""Unpacks the batches of a fetch response into the records that a consumer may see.
 
-Markers are never shown. A committed reader sees no record of a transaction that was aborted: the broker lists those
-with the offset of their first record, and a marker in the log ends each.
+A consumer never sees markers. A read_committed consumer sees no record of an aborted transaction: the broker lists the
+aborted transactions with their first offsets, and a marker in the log ends each.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from ottla.protocol.wire.records import Record, read_records
 
 
 class Chunk(NamedTuple):
-    """Records of one partition, in order, that came together."""
+    """Records of one partition, in order, from one batch."""
 
     topic: str
     partition: int
@@ -26,18 +26,18 @@ class Chunk(NamedTuple):
     timestamp_type: TimestampType
     leader_epoch: int
     next_offset: int
-    """Where reading goes on behind this chunk; above the last record's offset where others are hidden or gone."""
+    """The offset to read next. Hidden or compacted records can lie between it and the last record."""
     high_watermark: int
 
 
 def unpack(
     topic: str, partition: int, data: PartitionData, *, offset: int, stop: int | None, committed: bool
 ) -> Iterator[Chunk]:
-    """The records from `offset` on, and below `stop`; raises CorruptMessage for bytes that are not what was sent."""
+    """Yield the records from `offset` to before `stop`. Raise CorruptMessage for corrupt batches."""
     buffer = data.records
     if not buffer:
         return
-    assert isinstance(buffer, bytes | bytearray | memoryview), "what came from a socket is in memory"
+    assert isinstance(buffer, bytes | bytearray | memoryview), "records from a socket are in memory"
     aborted = AbortedTransactions(data.aborted_transactions or ()) if committed else None
     try:
         for position, header in read_batches(buffer, partial_tail=True):
@@ -46,15 +46,15 @@ def unpack(
             if stop is not None and header.base_offset >= stop:
                 return
             check_crc(buffer, position, header)
-            found = [] if header.is_control else _visible(buffer, position, header, aborted)
+            visible = [] if header.is_control else _visible(buffer, position, header, aborted)
             if header.is_control and aborted is not None:
                 aborted.pass_marker(header, read_records(buffer, position, header))
-            if found and (found[0].offset < offset or (stop is not None and header.last_offset >= stop)):
-                found = [each for each in found if each.offset >= offset and (stop is None or each.offset < stop)]
+            if visible and (visible[0].offset < offset or (stop is not None and header.last_offset >= stop)):
+                visible = [r for r in visible if r.offset >= offset and (stop is None or r.offset < stop)]
             yield Chunk(
                 topic,
                 partition,
-                found,
+                visible,
                 header.timestamp_type,
                 header.leader_epoch,
                 header.next_offset if stop is None else min(header.next_offset, stop),
@@ -73,19 +73,21 @@ def _visible(
 
 
 class AbortedTransactions:
-    """Which producers' transactions were aborted, at the batch that is being looked at."""
+    """Tracks the producers whose transaction is aborted at the current batch."""
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:
-        self._coming = [(each.first_offset, each.producer_id) for each in listed]
+        self._coming = [(transaction.first_offset, transaction.producer_id) for transaction in listed]
         heapify(self._coming)
         self._current: set[int] = set()
 
     def hides(self, header: BatchHeader) -> bool:
+        """Return whether a batch belongs to an aborted transaction. Call it for the batches in order."""
         while self._coming and self._coming[0][0] <= header.last_offset:
             self._current.add(heappop(self._coming)[1])
         return header.is_transactional and header.producer_id in self._current
 
     def pass_marker(self, header: BatchHeader, marker: Iterator[Record]) -> None:
-        self.hides(header)  # a transaction may begin in front of what was fetched, and end here
+        """End the producer's aborted transaction at its marker."""
+        self.hides(header)  # the transaction may begin before the fetched batches, and end here
         if any(control_type(record) is ControlType.ABORT for record in marker):
             self._current.discard(header.producer_id)

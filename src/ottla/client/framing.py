@@ -1,4 +1,4 @@
-"""The sizes in front of answers: what they are, and when what comes is no answer."""
+"""Reads the size of a response, and recognizes bytes that are not a response."""
 
 import struct
 from typing import Final
@@ -10,10 +10,10 @@ _TLS_ALERT: Final = b"\x15\x03"
 
 
 def answer_size(head: bytes | memoryview) -> int:
-    """The bytes of the answer behind these four; raises ProtocolError where none can follow."""
+    """Return the size of the response after these four bytes. Raise ProtocolError if they are not a size."""
     size: int = LENGTH.unpack(head)[0]
     if bytes(head[:2]) == _TLS_ALERT:
-        raise ProtocolError("the node answers in TLS; is security.protocol right?")
+        raise ProtocolError("the node answered in TLS: check security.protocol")
     if size < LENGTH.size:
-        raise ProtocolError(f"an answer of {size} bytes")
+        raise ProtocolError(f"a response of {size} bytes is too short")
     return size

@@ -1,4 +1,4 @@
-"""Admin calls about groups: which there are, who is in them, how far they have read, and how that is changed."""
+"""Admin calls about groups: their members, their offsets, and changes to both."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -48,23 +48,23 @@ T = TypeVar("T")
 _FIRST_FOR_MANY_KEYS: Final = 4
 _FIRST_FOR_MANY_GROUPS: Final = 8
 _LAST_BY_NAME: Final = 9
-"""Later versions of OffsetCommit and OffsetFetch take topics by their ids."""
+"""Later versions of OffsetCommit and OffsetFetch name topics by id."""
 _DEAD: Final = "Dead"
 
 
 class ListedGroup(NamedTuple):
-    """A group, and who coordinates it."""
+    """A group and its coordinator."""
 
     id: str
     kind: str
-    """Such as classic, consumer, streams or share; empty if the broker is too old to say."""
+    """Such as classic, consumer, streams or share. Empty if the broker does not report it."""
     state: str
     protocol_type: str
     coordinator: int
 
 
 class ShareGroupOffset(NamedTuple):
-    """Where a share group stands in a partition; -1 is what nobody knows yet."""
+    """The start offset of a share group in a partition, and its lag. -1 means not yet known."""
 
     offset: int
     lag: int
@@ -76,7 +76,7 @@ class GroupMember(NamedTuple):
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    """What it was assigned, as far as that can be read."""
+    """Its assignment, or nothing if it cannot be decoded."""
 
 
 class DescribedGroup(NamedTuple):
@@ -84,7 +84,7 @@ class DescribedGroup(NamedTuple):
     kind: str
     state: str
     protocol: str
-    """Who assigns: the assignor of a consumer group, the protocol of a classic one."""
+    """The assignor of a consumer group, or the protocol of a classic group."""
     coordinator: int
     members: tuple[GroupMember, ...]
 
@@ -96,28 +96,28 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupCalls:
-    """The part of `Admin` that is about groups."""
+    """The calls of `Admin` about groups."""
 
     cluster: Cluster
 
     async def groups(self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()) -> list[ListedGroup]:
-        """All groups of all brokers in one of these states and of one of these kinds, by name."""
+        """Return the groups of all brokers, filtered by states and kinds, sorted by name."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
 
         async def ask(node: int) -> list[ListedGroup]:
             answer: ListGroupsResponse = await self.cluster.send(request, node=node)
             raise_for_code(answer.error_code, None, f"groups of broker {node}")
             return [
-                ListedGroup(each.group_id, each.group_type, each.group_state, each.protocol_type, node)
-                for each in answer.groups
+                ListedGroup(group.group_id, group.group_type, group.group_state, group.protocol_type, node)
+                for group in answer.groups
             ]
 
         await self.cluster.retry(self.cluster.refresh)
         answers = await asyncio.gather(*(self.cluster.retry(partial(ask, node)) for node in sorted(self.cluster.nodes)))
-        return sorted(each for answer in answers for each in answer)
+        return sorted(group for groups in answers for group in groups)
 
     async def group(self, group_id: str) -> DescribedGroup:
-        """A group with its members; raises GroupIdNotFound."""
+        """Return a group with its members. Raise GroupIdNotFound."""
 
         async def ask(connection: Connection, node: int) -> DescribedGroup:
             for describe in (self._consumer_group, self._streams_group, self._share_group):
@@ -130,7 +130,7 @@ class GroupCalls:
         return await self._ask_coordinator(group_id, ask)
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """How far a group has read, in all partitions that it committed an offset for."""
+        """Return all committed offsets of a group."""
 
         async def ask(connection: Connection, node: int) -> dict[TopicPartition, CommittedOffset]:
             version = connection.version_of(ApiKey.OFFSET_FETCH, at_most=_LAST_BY_NAME)
@@ -141,35 +141,35 @@ class GroupCalls:
             group = answer.groups[0] if version >= _FIRST_FOR_MANY_GROUPS else answer
             raise_for_code(group.error_code, None, f"group {group_id!r}")
             return {
-                (topic.name, each.partition_index): CommittedOffset(
-                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                (topic.name, offset.partition_index): CommittedOffset(
+                    offset.committed_offset, offset.committed_leader_epoch, offset.metadata or ""
                 )
                 for topic in group.topics
-                for each in topic.partitions
+                for offset in topic.partitions
             }
 
         return await self._ask_coordinator(group_id, ask)
 
     async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
-        """Where a share group stands, in all partitions that it reads."""
+        """Return the start offsets of a share group, for all its partitions."""
 
         async def ask(connection: Connection, node: int) -> dict[TopicPartition, ShareGroupOffset]:
-            asked = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+            query = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
             answer: DescribeShareGroupOffsetsResponse = await connection.send(
-                DescribeShareGroupOffsetsRequest(groups=[asked])
+                DescribeShareGroupOffsetsRequest(groups=[query])
             )
             (group,) = answer.groups
             raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
             return {
-                (topic.topic_name, each.partition_index): ShareGroupOffset(each.start_offset, each.lag)
+                (topic.topic_name, offset.partition_index): ShareGroupOffset(offset.start_offset, offset.lag)
                 for topic in group.topics
-                for each in topic.partitions
+                for offset in topic.partitions
             }
 
         return await self._ask_coordinator(group_id, ask)
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set how far a group has read. Only a group without members lets that be done from outside."""
+        """Commit offsets for a group. Fails unless the group is empty."""
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, index), offset in offsets.items():
             part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
@@ -180,13 +180,13 @@ class GroupCalls:
             version = connection.version_of(ApiKey.OFFSET_COMMIT, at_most=_LAST_BY_NAME)
             answer: OffsetCommitResponse = await connection.send(request, version=version)
             for topic in answer.topics:
-                for each in topic.partitions:
-                    raise_for_code(each.error_code, None, partition_label(topic.name, each.partition_index))
+                for partition in topic.partitions:
+                    raise_for_code(partition.error_code, None, partition_label(topic.name, partition.partition_index))
 
         await self._ask_coordinator(group_id, ask)
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a group that has no members, with its offsets."""
+        """Delete an empty group and its offsets."""
 
         async def ask(connection: Connection, node: int) -> None:
             answer: DeleteGroupsResponse = await connection.send(DeleteGroupsRequest(groups_names=[group_id]))
@@ -209,9 +209,9 @@ class GroupCalls:
         version = connection.version_of(ApiKey.FIND_COORDINATOR)
         request = FindCoordinatorRequest(key=group_id, coordinator_keys=[group_id])
         answer: FindCoordinatorResponse = await connection.send(request, version=version)
-        found = answer.coordinators[0] if version >= _FIRST_FOR_MANY_KEYS else answer
-        raise_for_code(found.error_code, None, f"group {group_id!r}")
-        return found.node_id
+        coordinator = answer.coordinators[0] if version >= _FIRST_FOR_MANY_KEYS else answer
+        raise_for_code(coordinator.error_code, None, f"group {group_id!r}")
+        return coordinator.node_id
 
     async def _consumer_group(self, connection: Connection, node: int, group_id: str) -> DescribedGroup:
         answer: ConsumerGroupDescribeResponse = await connection.send(
@@ -221,9 +221,13 @@ class GroupCalls:
         raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
             GroupMember(
-                each.member_id, each.instance_id, each.client_id, each.client_host, _partitions(each.assignment)
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                _partitions(member.assignment),
             )
-            for each in group.members
+            for member in group.members
         )
         return DescribedGroup(group_id, "consumer", group.group_state, group.assignor_name, node, tuple(members))
 
@@ -233,14 +237,16 @@ class GroupCalls:
         raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         subtopologies = [] if group.topology is None else group.topology.subtopologies or []
         sources = {
-            each.subtopology_id: sorted(
-                {*each.source_topics, *(topic.name for topic in each.repartition_source_topics)}
+            subtopology.subtopology_id: sorted(
+                {*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)}
             )
-            for each in subtopologies
+            for subtopology in subtopologies
         }
         members = (
-            GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, _tasks(each, sources))
-            for each in group.members
+            GroupMember(
+                member.member_id, member.instance_id, member.client_id, member.client_host, _tasks(member, sources)
+            )
+            for member in group.members
         )
         return DescribedGroup(group_id, "streams", group.group_state, "", node, tuple(members))
 
@@ -249,8 +255,8 @@ class GroupCalls:
         (group,) = answer.groups
         raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
-            GroupMember(each.member_id, None, each.client_id, each.client_host, _partitions(each.assignment))
-            for each in group.members
+            GroupMember(member.member_id, None, member.client_id, member.client_host, _partitions(member.assignment))
+            for member in group.members
         )
         return DescribedGroup(group_id, "share", group.group_state, group.assignor_name, node, tuple(members))
 
@@ -262,13 +268,13 @@ class GroupCalls:
         raise_for_code(group.error_code, group.error_message, f"group {group_id!r}")
         members = (
             GroupMember(
-                each.member_id,
-                each.group_instance_id,
-                each.client_id,
-                each.client_host,
-                _assigned(each.member_assignment),
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                _assigned(member.member_assignment),
             )
-            for each in group.members
+            for member in group.members
         )
         return DescribedGroup(group_id, "classic", group.group_state, group.protocol_data, node, tuple(members))
 
@@ -280,7 +286,7 @@ def _partitions(assignment: Assignment | ShareAssignment) -> tuple[TopicPartitio
 
 
 def _tasks(member: Member, sources: Mapping[str, Iterable[str]]) -> tuple[TopicPartition, ...]:
-    """The partitions that a member's active tasks read."""
+    """Return the source partitions of a member's active tasks."""
     return tuple(
         (topic, index)
         for tasks in member.assignment.active_tasks
@@ -290,7 +296,7 @@ def _tasks(member: Member, sources: Mapping[str, Iterable[str]]) -> tuple[TopicP
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a consumer's assignment; none where it is of another kind of member."""
+    """Return the partitions of a consumer's assignment, or nothing if the member is not a consumer."""
     if len(data) < 2:
         return ()
     try:

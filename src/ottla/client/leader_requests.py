@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions: one request a node, and once more for what was not answered."""
+"""Sends requests about partitions to their leaders: one per node, retrying the partitions that failed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,17 +21,17 @@ async def ask_leaders(
     wanted: Mapping[TopicPartition, W],
     ask: Callable[[int, PartitionQueries[W]], Awaitable[PartitionAnswers[R]]],
 ) -> dict[TopicPartition, R]:
-    """The answer for each partition from its leader, whoever that comes to be; raises the first error that stays."""
+    """Return the answer of each partition's leader, following leader changes. Raise the first permanent error."""
     deadline = Deadline(cluster.timeout_s)
-    found: dict[TopicPartition, R] = {}
+    results: dict[TopicPartition, R] = {}
     attempts = 0
     while True:
-        left = {key: what for key, what in wanted.items() if key not in found}
-        answers = await _ask_once(cluster, left, ask)
+        missing = {key: query for key, query in wanted.items() if key not in results}
+        answers = await _ask_once(cluster, missing, ask)
         errors = {key: answer for key, answer in answers.items() if isinstance(answer, ApiError)}
-        found.update({key: answer for key, answer in answers.items() if not isinstance(answer, ApiError)})
+        results.update({key: answer for key, answer in answers.items() if not isinstance(answer, ApiError)})
         if not errors:
-            return found
+            return results
         for key, error in errors.items():
             cluster.forget(key[0])
             if not error.retriable:
@@ -51,7 +51,7 @@ async def _ask_once(
 ) -> dict[TopicPartition, R | ApiError]:
     answers: dict[TopicPartition, R | ApiError] = {}
     by_node: dict[int, dict[TopicPartition, tuple[Partition, W]]] = {}
-    for key, what in wanted.items():
+    for key, query in wanted.items():
         try:
             leader = await cluster.leader_of(*key)
         except ApiError as error:
@@ -59,7 +59,7 @@ async def _ask_once(
                 raise
             answers[key] = error
         else:
-            by_node.setdefault(leader.leader, {})[key] = leader, what
+            by_node.setdefault(leader.leader, {})[key] = leader, query
     for answer in await asyncio.gather(*(_ask_node(node, part, ask) for node, part in by_node.items())):
         answers.update(answer)
     return answers

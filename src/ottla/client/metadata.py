@@ -1,10 +1,10 @@
-"""What a client knows of a cluster: its nodes, its topics, who leads what."""
+"""A client's metadata of a cluster: nodes, topics, partitions and leaders."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.client.addresses import Address
-from ottla.protocol.messages.rpc.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.rpc.metadata import MetadataResponseTopic
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -12,7 +12,7 @@ NO_LEADER = -1
 
 
 class Node(NamedTuple):
-    """A broker, as it wants to be reached."""
+    """A broker with its advertised address."""
 
     id: int
     address: Address
@@ -23,7 +23,7 @@ class Node(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """One partition, and where its replicas are."""
+    """A partition: its leader and its replicas."""
 
     number: int
     leader: int
@@ -35,7 +35,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic and its partitions, by their numbers."""
+    """A topic with its partitions by number."""
 
     name: str
     id: bytes
@@ -43,47 +43,42 @@ class Topic(NamedTuple):
     partitions: Mapping[int, Partition]
 
     def with_leader(self, index: int, leader: int, leader_epoch: int) -> "Topic":
-        known = self.partitions[index]
-        changed = known._replace(leader=leader, leader_epoch=leader_epoch, error_code=0)
+        changed = self.partitions[index]._replace(leader=leader, leader_epoch=leader_epoch, error_code=0)
         return self._replace(partitions={**self.partitions, index: changed})
 
-    def with_newer_leaders(self, known: "Topic") -> "Topic":
-        """This, but for leaders that `known` has from a later epoch: brokers hear of elections at different times."""
-        if known.id != self.id:
+    def with_newer_leaders(self, previous: "Topic") -> "Topic":
+        """Return the topic with the leaders of `previous` that have later epochs: this broker may lag behind."""
+        if previous.id != self.id:
             return self
         topic = self
         for index, partition in self.partitions.items():
-            before = known.partitions.get(index)
+            before = previous.partitions.get(index)
             if before is not None and before.leader_epoch > partition.leader_epoch:
                 topic = topic.with_leader(index, before.leader, before.leader_epoch)
         return topic
 
 
 def partition_label(topic: str, partition: int) -> str:
-    """How messages name a partition."""
+    """Return the name of a partition for messages."""
     return f"topic {topic!r}, partition {partition}"
 
 
-def nodes_of(response: MetadataResponse) -> dict[int, Node]:
-    return {each.node_id: Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers}
+def nodes_by_id(endpoints: list[Any]) -> dict[int, Node]:
+    """Return the nodes by id from the endpoints of a response."""
+    return {node.node_id: Node(node.node_id, Address(node.host, node.port), node.rack) for node in endpoints}
 
 
-def endpoints_of(endpoints: list[Any]) -> dict[int, Node]:
-    """The nodes that a Produce or Fetch response names next to its hints."""
-    return {each.node_id: Node(each.node_id, Address(each.host, each.port), each.rack) for each in endpoints}
-
-
-def topic_of(found: MetadataResponseTopic) -> Topic:
+def topic_of(entry: MetadataResponseTopic) -> Topic:
     partitions = {
-        each.partition_index: Partition(
-            each.partition_index,
-            each.leader_id,
-            each.leader_epoch,
-            tuple(each.replica_nodes),
-            tuple(each.isr_nodes),
-            tuple(each.offline_replicas),
-            each.error_code,
+        partition.partition_index: Partition(
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+            partition.error_code,
         )
-        for each in sorted(found.partitions, key=lambda each: each.partition_index)
+        for partition in sorted(entry.partitions, key=lambda partition: partition.partition_index)
     }
-    return Topic(found.name or "", found.topic_id, found.is_internal, partitions)
+    return Topic(entry.name or "", entry.topic_id, entry.is_internal, partitions)

@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and which offset it had at a time."""
+"""Looks up offsets of partitions: at their start, at their end, or at a timestamp."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -15,17 +15,17 @@ from ottla.protocol.messages.rpc.list_offsets import (
 )
 
 LATEST: Final = -1
-"""Where the next record will be: the high watermark, or for committed records the last stable offset."""
+"""The high watermark, or for read_committed the last stable offset."""
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-"""The record with the latest timestamp (KIP-734)."""
+"""The offset of the record with the latest timestamp (KIP-734)."""
 EARLIEST_LOCAL: Final = -4
 
 NO_OFFSET: Final = -1
 
 
 class ListedOffset(NamedTuple):
-    """An offset, the timestamp of its record if it was looked up by one, and the epoch of its leader."""
+    """An offset, its leader epoch, and the record's timestamp if it was looked up by timestamp."""
 
     offset: int
     timestamp: int
@@ -35,9 +35,9 @@ class ListedOffset(NamedTuple):
 async def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, ListedOffset]:
-    """The offset of each partition at a time in milliseconds, or at LATEST, EARLIEST or MAX_TIMESTAMP.
+    """Return the offset of each partition at a timestamp in milliseconds, or at LATEST, EARLIEST or MAX_TIMESTAMP.
 
-    That is the first record of that time or later; NO_OFFSET if there is none.
+    The offset at a timestamp is that of the first record with this timestamp or a later one, or NO_OFFSET.
     """
 
     async def ask(node: int, part: PartitionQueries[int]) -> PartitionAnswers[ListedOffset]:
@@ -56,13 +56,13 @@ async def list_offsets(
         )
         answer: ListOffsetsResponse = await cluster.send(request, node=node)
         return {
-            (topic.name, each.partition_index): (
-                error_from_code(each.error_code, None, partition_label(topic.name, each.partition_index))
-                if each.error_code
-                else ListedOffset(each.offset, each.timestamp, each.leader_epoch)
+            (topic.name, partition.partition_index): (
+                error_from_code(partition.error_code, None, partition_label(topic.name, partition.partition_index))
+                if partition.error_code
+                else ListedOffset(partition.offset, partition.timestamp, partition.leader_epoch)
             )
             for topic in answer.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
 
     return await ask_leaders(cluster, wanted, ask)

@@ -1,6 +1,6 @@
-"""Which partition a record goes to, as Kafka's own producer chooses: by its key, or one for a while and then another.
+"""Chooses the partition of a record as Kafka's producer does: by the hash of its key, or sticky without a key.
 
-The same key must meet the same partition whoever writes it, so that the hash is Kafka's (murmur2, seed 0x9747b28c).
+All producers must map a key to the same partition, so the hash is Kafka's (murmur2, seed 0x9747b28c).
 """
 
 import random
@@ -15,7 +15,7 @@ _WORD: Final = 0xFFFF_FFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's hash of a key, as an unsigned number of 32 bits."""
+    """Return Kafka's hash of a key as an unsigned 32-bit number."""
     size = len(data)
     hashed = _SEED ^ size
     whole = size & ~3
@@ -29,14 +29,14 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key, whether it has a leader now or not."""
+    """Return the partition of a key, whether or not the partition has a leader."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
 class StickyPartitioner:
-    """For records without a key: one partition for a batch's worth of bytes, then another at random (KIP-794).
+    """Chooses a partition for records without a key: one for the size of a batch, then another at random (KIP-794).
 
-    Spreading single records would make many small batches of a few large ones.
+    Spreading single records would create many small batches instead of a few large ones.
     """
 
     __slots__ = ("_batch_bytes", "_left", "_partition", "_random")
@@ -48,11 +48,11 @@ class StickyPartitioner:
         self._left = 0
 
     def choose(self, topic: Topic, size_bytes: int) -> int:
-        """The partition for a record of this size."""
+        """Return the partition for a record of this size."""
         if self._left <= 0 or self._partition not in topic.partitions:
-            led = [each.number for each in topic.partitions.values() if each.leader != NO_LEADER]
-            others = [number for number in led if number != self._partition]
-            self._partition = self._random.choice(others or led or list(topic.partitions))
+            available = [number for number, partition in topic.partitions.items() if partition.leader != NO_LEADER]
+            others = [number for number in available if number != self._partition]
+            self._partition = self._random.choice(others or available or list(topic.partitions))
             self._left = self._batch_bytes
         self._left -= size_bytes
         return self._partition

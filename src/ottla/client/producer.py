@@ -1,10 +1,11 @@
-"""A producer: records in, batches out to the leaders of their partitions, in order, tried again while it makes sense.
+"""A producer, which sends records in batches to the leaders of their partitions, in order and with retries.
 
     async with Producer(cluster, compression=Compression.LZ4) as producer:
         delivery = await producer.send("orders", b"value", key=b"key")
         print((await delivery).offset)
 
-With acks=-1 it is idempotent where the broker allows: what is sent twice is written once. Leaving the block flushes.
+With acks=-1 it is idempotent if the broker allows that, so a retry never writes a record twice. Leaving the block
+flushes.
 """
 
 import asyncio
@@ -32,11 +33,11 @@ from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.errors import ProtocolError
 
 ALL: Final = -1
-"""Acks from all replicas that are in sync."""
+"""Acknowledgement by all in-sync replicas."""
 
 
 class Producer:
-    """Sends records to a cluster; used from one event loop. Its cluster may be shared."""
+    """Sends records to a cluster, from one event loop. Several clients may share the cluster object."""
 
     def __init__(
         self,
@@ -52,9 +53,9 @@ class Producer:
         delivery_timeout_s: float = 120.0,
         create_topics: bool = True,
     ) -> None:
-        """`idempotent` None means where it can be; True makes it an error where it cannot."""
-        assert acks in (-1, 0, 1), f"acks is -1, 0 or 1, not {acks}"
-        assert not (idempotent and acks != ALL), "an idempotent producer needs acks of all replicas"
+        """`idempotent` None means if the broker allows it; with True it is an error if the broker does not."""
+        assert acks in (-1, 0, 1), f"acks must be -1, 0 or 1, not {acks}"
+        assert not (idempotent and acks != ALL), "an idempotent producer needs acks=-1"
         self.cluster = cluster
         self.acks = acks
         self.records_sent = 0
@@ -72,9 +73,9 @@ class Producer:
         self._create_topics = create_topics
         self._random = random.Random()  # noqa: S311
         self._sticky: dict[str, StickyPartitioner] = {}
-        self._lanes: dict[TopicPartition, PartitionQueue] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: set[PartitionQueue] = set()
-        """Lanes that have something to send and are not sending."""
+        """Queues with a batch to send and none in flight."""
         self._unsettled: set[Batch] = set()
         self._failure: ApiError | None = None
         self._work = asyncio.Event()
@@ -103,17 +104,17 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Hand over a record; waits only for room in the buffer. Awaiting the result waits for the broker."""
-        found = self.cluster.cached_topic(topic) or await self.cluster.topic(topic, create=self._create_topics)
+        """Queue a record, waiting only for buffer space. Awaiting the returned delivery waits for the broker."""
+        target = self.cluster.cached_topic(topic) or await self.cluster.topic(topic, create=self._create_topics)
         size = record_bytes(key, value, headers)
         while self._buffered_bytes and self._buffered_bytes + size > self._buffer_bytes:
             self._room.clear()
             await self._room.wait()
         if partition is None:
-            partition = self._choose(found, key, size)
-        elif partition not in found.partitions:
+            partition = self._choose(target, key, size)
+        elif partition not in target.partitions:
             raise UnknownTopicOrPartition(
-                f"topic {topic!r} has {len(found.partitions)} partitions; {partition} is none"
+                f"topic {topic!r} has no partition {partition}; it has {len(target.partitions)}"
             )
         timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         batch = self._batch_for(topic, partition, size)
@@ -121,11 +122,11 @@ class Producer:
         self._buffered_bytes += size
         number = batch.add(timestamp, key, value, headers)
         if number == 0:
-            await asyncio.sleep(0)  # the batch before it may be full: let it go
+            await asyncio.sleep(0)  # let the sender send the previous batch, which may be full
         return Delivery(topic, partition, batch, number)
 
     async def flush(self) -> None:
-        """Return when everything that was handed over is settled; raises the first failure since the last flush."""
+        """Wait until all queued records are delivered or failed. Raise the first error since the last flush."""
         while self._unsettled:
             for batch in self._unsettled:
                 batch.is_due = True
@@ -136,14 +137,14 @@ class Producer:
             raise failure
 
     async def close(self) -> None:
-        """Flush, and stop."""
+        """Flush and stop."""
         try:
             await self.flush()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Stop at once: what is not settled never will be."""
+        """Stop at once. Records that are not delivered fail."""
         for task in self._tasks:
             task.cancel()
         if self._sender is not None:
@@ -161,32 +162,32 @@ class Producer:
         return self._sticky[topic.name].choose(topic, size)
 
     def _batch_for(self, topic: str, partition: int, size: int) -> Batch:
-        """The batch that is being filled, or a new one if that is full or on its way."""
-        lane = self._lanes.get((topic, partition))
-        if lane is None:
-            lane = self._lanes[topic, partition] = PartitionQueue(topic, partition)
-        if (filling := lane.open_batch(size, self._batch_bytes)) is not None:
+        """Return the open batch of a partition, or a new one if it is full or in flight."""
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._queues[topic, partition] = PartitionQueue(topic, partition)
+        if (filling := queue.open_batch(size, self._batch_bytes)) is not None:
             return filling
         batch = Batch(time.monotonic(), Deadline(self._timeout_s))
-        lane.queue.append(batch)
+        queue.queue.append(batch)
         self._unsettled.add(batch)
-        if not lane.is_busy:
-            self._waiting.add(lane)
+        if not queue.is_busy:
+            self._waiting.add(queue)
             self._work.set()
         if self._sender is None:
             self._sender = asyncio.ensure_future(self._run())
         return batch
 
     async def _run(self) -> None:
-        """Send what is ready, then sleep until something is."""
+        """Send batches that are ready, and sleep until the next is ready."""
         while True:
             self._work.clear()
             now_s = time.monotonic()
             ready, next_s = [], now_s + 60.0
-            for lane in self._waiting:
-                at_s = lane.ready_at_s(self._linger_s, self._batch_bytes)
+            for queue in self._waiting:
+                at_s = queue.ready_at_s(self._linger_s, self._batch_bytes)
                 if at_s <= now_s:
-                    ready.append(lane)
+                    ready.append(queue)
                 else:
                     next_s = min(next_s, at_s)
             if ready:
@@ -198,49 +199,49 @@ class Producer:
             except TimeoutError:
                 continue
 
-    def _dispatch(self, lanes: list[PartitionQueue]) -> None:
-        for lane in lanes:
-            lane.is_busy = True
-            self._waiting.discard(lane)
-        task = asyncio.ensure_future(self._deliver(lanes))
+    def _dispatch(self, queues: list[PartitionQueue]) -> None:
+        for queue in queues:
+            queue.is_busy = True
+            self._waiting.discard(queue)
+        task = asyncio.ensure_future(self._deliver(queues))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, lanes: list[PartitionQueue]) -> None:
-        """Send the first batch of each lane to its leader, all of a node in one request."""
+    async def _deliver(self, queues: list[PartitionQueue]) -> None:
+        """Send the first batch of each queue to its leader, with one request per node."""
         by_node: dict[int, list[PartitionQueue]] = {}
         identity = None
-        for lane in lanes:
+        for queue in queues:
             try:
                 identity = await self._identify()
-                leader = await self.cluster.leader_of(lane.topic, lane.partition)
+                leader = await self.cluster.leader_of(queue.topic, queue.partition)
             except ApiError as error:
-                self._fail(lane, error)
+                self._fail(queue, error)
             else:
-                by_node.setdefault(leader.leader, []).append(lane)
+                by_node.setdefault(leader.leader, []).append(queue)
         await asyncio.gather(*(self._deliver_to(node, part, identity) for node, part in by_node.items()))
 
-    async def _deliver_to(self, node: int, lanes: list[PartitionQueue], identity: ProducerIdentity | None) -> None:
+    async def _deliver_to(self, node: int, queues: list[PartitionQueue], identity: ProducerIdentity | None) -> None:
         payloads = {}
-        for lane in lanes:
-            # Numbered and built in one step: nothing may be added to a batch that has its place in the sequence.
-            lane.assign_sequence(lane.queue[0], identity)
+        for queue in queues:
+            # Without an await in between: a batch with a sequence must not grow.
+            queue.assign_sequence(queue.queue[0], identity)
             try:
-                payloads[lane.topic, lane.partition] = lane.queue[0].build(self._compression, self._level)
+                payloads[queue.topic, queue.partition] = queue.queue[0].build(self._compression, self._level)
             except ProtocolError as error:
-                self._fail(lane, InvalidRecord(str(error)))
-        sent = [lane for lane in lanes if (lane.topic, lane.partition) in payloads]
+                self._fail(queue, InvalidRecord(str(error)))
+        sent = [queue for queue in queues if (queue.topic, queue.partition) in payloads]
         answers: Mapping[TopicPartition, BatchAnswer]
         try:
             answers = await send_batches(self.cluster, node, payloads, self.acks) if payloads else {}
         except ApiError as error:
             answers = dict.fromkeys(payloads, (error, False))
-        for lane in sent:
-            match answers[lane.topic, lane.partition]:
+        for queue in sent:
+            match answers[queue.topic, queue.partition]:
                 case BatchResult() as settled:
-                    self._settle(lane, settled)
+                    self._settle(queue, settled)
                 case (refused, moved):
-                    self._fail(lane, refused, moved=moved)
+                    self._fail(queue, refused, moved=moved)
 
     async def _identify(self) -> ProducerIdentity | None:
         async with self._identifying:
@@ -249,41 +250,41 @@ class Producer:
                 self._idempotent = self._identity is not None
             return self._identity
 
-    def _settle(self, lane: PartitionQueue, settled: BatchResult) -> None:
-        batch = lane.queue.popleft()
+    def _settle(self, queue: PartitionQueue, settled: BatchResult) -> None:
+        batch = queue.queue.popleft()
         batch.done.set_result(settled)
         self.records_sent += len(batch.records)
         self._drop(batch)
-        self._resume(lane)
+        self._resume(queue)
 
-    def _fail(self, lane: PartitionQueue, error: ApiError, *, moved: bool = False) -> None:
-        """Try the lane's first batch again, in halves if it is too large, or give it up."""
-        batch = lane.queue[0]
+    def _fail(self, queue: PartitionQueue, error: ApiError, *, moved: bool = False) -> None:
+        """Retry the first batch of a queue, in two halves if it is too large, or give it up."""
+        batch = queue.queue[0]
         if isinstance(error, DuplicateSequenceNumber):
-            self._settle(lane, BatchResult(-1, -1))  # written before, and too long ago for the broker to know where
+            self._settle(queue, BatchResult(-1, -1))  # already written, but the broker no longer knows its offset
             return
         pause_s = 0.0 if moved and not batch.attempts else backoff_s(batch.attempts)
         batch.attempts += 1
         if error.retriable and pause_s < batch.deadline.left_s:
             if not moved:
-                self.cluster.forget(lane.topic)
-            lane.not_before_s = time.monotonic() + pause_s
+                self.cluster.forget(queue.topic)
+            queue.not_before_s = time.monotonic() + pause_s
         elif isinstance(error, MessageTooLarge) and len(batch.records) > 1:
             self._unsettled.discard(batch)
-            self._unsettled.update(lane.split_first())
+            self._unsettled.update(queue.split_first())
         else:
-            self._give_up(lane, error)
-        self._resume(lane)
+            self._give_up(queue, error)
+        self._resume(queue)
 
-    def _give_up(self, lane: PartitionQueue, error: ApiError) -> None:
-        batch = lane.queue.popleft()
+    def _give_up(self, queue: PartitionQueue, error: ApiError) -> None:
+        batch = queue.queue.popleft()
         if batch.identity is not None and batch.identity == self._identity:
-            # It may have been written or not, and the next sequence with it: brokers start afresh with a new id.
+            # The batch may have been written, so the next sequence is unknown. A new producer id starts a new sequence.
             self._identity = None
-        told = add_location(error, partition_label(lane.topic, lane.partition))
-        batch.done.set_exception(told)
-        batch.done.exception()  # nobody need wait for it: flush will tell
-        self._failure = self._failure or told
+        error = add_location(error, partition_label(queue.topic, queue.partition))
+        batch.done.set_exception(error)
+        batch.done.exception()  # marks it as retrieved: flush raises it too
+        self._failure = self._failure or error
         self._drop(batch)
 
     def _drop(self, batch: Batch) -> None:
@@ -291,8 +292,8 @@ class Producer:
         self._buffered_bytes -= batch.payload_bytes
         self._room.set()
 
-    def _resume(self, lane: PartitionQueue) -> None:
-        lane.is_busy = False
-        if lane.queue:
-            self._waiting.add(lane)
+    def _resume(self, queue: PartitionQueue) -> None:
+        queue.is_busy = False
+        if queue.queue:
+            self._waiting.add(queue)
             self._work.set()

@@ -1,7 +1,7 @@
-"""What a producer has yet to deliver: records in batches, batches in a lane for each partition.
+"""The undelivered records of a producer, in batches that are queued per partition.
 
-A lane sends one batch at a time and the next when that is settled, so that records stay in order whatever fails. A
-batch that is sent again is the same bytes with the same sequence: a broker that has it already recognizes it.
+A queue has one batch in flight at a time, so that records stay in order even after errors. A retry sends the same bytes
+with the same sequence, so that a broker recognizes a batch that it already has.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
 
 _RECORD_OVERHEAD: Final = 21
-"""The most that the lengths and deltas of a record of less than 2 GiB take."""
+"""The largest size of the lengths and deltas of a record of less than 2 GiB."""
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now; the offset is -1 where the broker was not asked to answer (acks=0)."""
+    """The partition, offset and timestamp of a delivered record. With acks=0 the offset is -1."""
 
     topic: str
     partition: int
@@ -28,21 +28,21 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """What a broker said of a batch: its first offset, and its time if that is what records carry."""
+    """A broker's result for a batch: its first offset, and its append time with LogAppendTime, else -1."""
 
     base_offset: int
     append_time_ms: int
 
 
 class ProducerIdentity(NamedTuple):
-    """Who a producer is to the brokers, which lets them drop what they have already."""
+    """The producer id and epoch, with which brokers recognize duplicates."""
 
     producer_id: int
     epoch: int
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """At most what a record takes before compression."""
+    """Return an upper bound for the size of a record before compression."""
     size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + 4 * len(name) + len(content or b"")
@@ -50,7 +50,7 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple
 
 
 class Batch:
-    """Records that go out together, with one future for all of them."""
+    """Records that are sent together, with one future for all of them."""
 
     __slots__ = (
         "attempts",
@@ -69,7 +69,7 @@ class Batch:
     def __init__(self, now_s: float, deadline: Deadline) -> None:
         self.records: list[Record] = []
         self.payload_bytes = 0
-        """What the records take, at most, before compression; counted by whoever adds them."""
+        """An upper bound for the size of the records before compression. The code that adds records updates it."""
         self.started_s = now_s
         self.deadline = deadline
         self.done: asyncio.Future[BatchResult | None] = asyncio.get_running_loop().create_future()
@@ -83,13 +83,13 @@ class Batch:
     def add(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
     ) -> int:
-        """The record's number in the batch."""
+        """Add a record and return its number in the batch."""
         number = len(self.records)
         self.records.append(Record(number, timestamp, key, value, headers))
         return number
 
     def build(self, compression: Compression, level: int | None) -> bytearray:
-        """The batch as bytes, made once."""
+        """Return the batch as bytes, which are built once."""
         if self.payload is None:
             identity = self.identity or ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
             self.payload = build_batch(
@@ -103,7 +103,7 @@ class Batch:
         return self.payload
 
     def split(self) -> tuple["Batch", "Batch"]:
-        """Two batches in place of one that was too large for the broker."""
+        """Split a batch that is too large for the broker into two."""
         middle = len(self.records) // 2
         halves = Batch(self.started_s, self.deadline), Batch(self.started_s, self.deadline)
         for half, records in zip(halves, (self.records[:middle], self.records[middle:]), strict=True):
@@ -117,7 +117,7 @@ class Batch:
 
 
 class Delivery:
-    """A record on its way. Awaiting it gives where the record is, or raises why it is nowhere."""
+    """A record in delivery. Awaiting it returns the record's metadata, or raises the error of the delivery."""
 
     __slots__ = ("_batch", "_number", "_partition", "_topic")
 
@@ -130,14 +130,14 @@ class Delivery:
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch, number = self._batch, self._number
         while True:
-            # Whoever gives up waiting must not take the batch from the other records in it.
-            settled = yield from asyncio.shield(batch.done).__await__()
+            # Cancelling one waiter must not cancel the future for the other records of the batch.
+            result = yield from asyncio.shield(batch.done).__await__()
             if batch.halves is None:
                 break
             first, second = batch.halves
             batch, number = (first, number) if number < len(first.records) else (second, number - len(first.records))
-        assert settled is not None, "only a batch that was split ends without a result"
-        base, append_time_ms = settled
+        assert result is not None, "only a batch that was split ends without a result"
+        base, append_time_ms = result
         timestamp = append_time_ms if append_time_ms >= 0 else batch.records[number].timestamp
         return RecordMetadata(self._topic, self._partition, base + number if base >= 0 else -1, timestamp)
 
@@ -157,21 +157,21 @@ class PartitionQueue:
         self.next_sequence = 0
 
     def open_batch(self, size: int, batch_bytes: int) -> Batch | None:
-        """The last batch, if it takes another record: it is not full, and was not sent."""
+        """Return the last batch if it can take another record: it is not full and was not sent."""
         if not self.queue or (self.is_busy and len(self.queue) == 1):
             return None
         last = self.queue[-1]
         return last if last.payload is None and last.payload_bytes + size <= batch_bytes else None
 
     def ready_at_s(self, linger_s: float, batch_bytes: int) -> float:
-        """When the first batch may go: at once if it is full, else when it has lingered."""
+        """Return when the first batch may be sent: at once if it is full, else after it has lingered."""
         first = self.queue[0]
         full = len(self.queue) > 1 or first.payload_bytes >= batch_bytes
         at_once = full or first.is_due or first.attempts > 0
         return self.not_before_s if at_once else max(self.not_before_s, first.started_s + linger_s)
 
     def assign_sequence(self, batch: Batch, identity: ProducerIdentity | None) -> None:
-        """Give the batch its place in the producer's sequence, the first time it is sent."""
+        """Assign the batch its sequence before it is sent for the first time."""
         if batch.payload is not None or identity is None:
             return
         if self.identity != identity:
@@ -181,7 +181,7 @@ class PartitionQueue:
         self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_INT32
 
     def split_first(self) -> tuple[Batch, Batch]:
-        """Put two halves in the place of the first batch, which no broker has written."""
+        """Replace the first batch, which no broker has written, by two halves."""
         whole = self.queue.popleft()
         if whole.identity is not None:
             self.next_sequence = whole.sequence

@@ -1,10 +1,10 @@
-"""The two requests of a producer: who am I (InitProducerId), and here are batches (Produce)."""
+"""The two requests of a producer: InitProducerId and Produce."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from ottla.client.cluster import Cluster
-from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
+from ottla.client.metadata import TopicPartition, nodes_by_id, partition_label
 from ottla.client.producer_batches import BatchResult, ProducerIdentity
 from ottla.client.retries import error_from_code, raise_for_code
 from ottla.protocol.errors import ApiError, AuthorizationError, NetworkFailed, UnsupportedVersion
@@ -22,11 +22,11 @@ from ottla.protocol.wire.types import ZERO_UUID
 _LAST_WITH_NAMES: Final = 12
 
 BatchAnswer: TypeAlias = BatchResult | tuple[ApiError, bool]
-"""What became of a batch, or why nothing did and whether the broker said who leads now."""
+"""The result of a batch, or its error and whether the response named a new leader."""
 
 
 async def init_producer_id(cluster: Cluster, *, insists: bool) -> ProducerIdentity | None:
-    """A new producer id; None if the cluster gives none and nobody insists."""
+    """Get a new producer id. Return None if the cluster refuses one, unless `insists` is set."""
 
     async def attempt() -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -45,13 +45,13 @@ async def init_producer_id(cluster: Cluster, *, insists: bool) -> ProducerIdenti
 async def send_batches(
     cluster: Cluster, node: int, payloads: Mapping[TopicPartition, bytearray], acks: int
 ) -> dict[TopicPartition, BatchAnswer]:
-    """Send batches to the leader of their partitions; what became of each."""
+    """Send batches to the leader of their partitions. Return the result of each."""
     names: dict[bytes, str] = {}
     topics: dict[str, TopicProduceData] = {}
     for (name, partition), payload in payloads.items():
         if name not in topics:
-            known = cluster.cached_topic(name)
-            topic_id = ZERO_UUID if known is None else known.id
+            cached = cluster.cached_topic(name)
+            topic_id = ZERO_UUID if cached is None else cached.id
             names[topic_id] = name
             topics[name] = TopicProduceData(name=name, topic_id=topic_id)
         topics[name].partition_data.append(PartitionProduceData(index=partition, records=payload))
@@ -64,29 +64,29 @@ async def send_batches(
         await connection.post(request, version=version)
         return dict.fromkeys(payloads, BatchResult(-1, -1))
     answer: ProduceResponse = await connection.send(request, version=version, timeout_s=cluster.request_timeout_s + 5)
-    nodes = endpoints_of(answer.node_endpoints)
+    nodes = nodes_by_id(answer.node_endpoints)
     answers: dict[TopicPartition, BatchAnswer] = {}
     for topic in answer.responses:
         name = names.get(topic.topic_id, "") if version > _LAST_WITH_NAMES else topic.name
-        for each in topic.partition_responses:
-            if not each.error_code:
-                answers[name, each.index] = BatchResult(each.base_offset, each.log_append_time_ms)
+        for result in topic.partition_responses:
+            if not result.error_code:
+                answers[name, result.index] = BatchResult(result.base_offset, result.log_append_time_ms)
                 continue
-            hint, moved = each.current_leader, False
+            hint, moved = result.current_leader, False
             if hint is not None:
-                moved = cluster.note_leader(name, each.index, hint.leader_id, hint.leader_epoch, nodes)
-            answers[name, each.index] = _error(each, name, connection.address), moved
+                moved = cluster.note_leader(name, result.index, hint.leader_id, hint.leader_epoch, nodes)
+            answers[name, result.index] = _error(result, name, connection.address), moved
     for key in payloads:
         if key not in answers:
             answers[key] = (
-                NetworkFailed(f"{connection.address} left out {partition_label(*key)} from its answer"),
+                NetworkFailed(f"{connection.address} left out {partition_label(*key)} in its response"),
                 False,
             )
     return answers
 
 
 def _error(answer: PartitionProduceResponse, topic: str, address: str) -> ApiError:
-    said = answer.error_message
+    message = answer.error_message
     if answer.record_errors and (first := answer.record_errors[0].batch_index_error_message):
-        said = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
-    return error_from_code(answer.error_code, said, f"{partition_label(topic, answer.index)} at {address}")
+        message = f"record {answer.record_errors[0].batch_index} of the batch: {first}"
+    return error_from_code(answer.error_code, message, f"{partition_label(topic, answer.index)} at {address}")

@@ -1,4 +1,4 @@
-"""Trying again: until when, how soon, and after which errors."""
+"""Retries: deadlines, backoff, and which errors are transient."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ _FINAL: Final = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId, E
 
 
 class Deadline:
-    """A moment until which something may be tried again."""
+    """The time until which retries are allowed."""
 
     __slots__ = ("_end",)
 
@@ -40,14 +40,15 @@ class Deadline:
 
 
 def backoff_s(attempt: int) -> float:
-    """How long to wait after so many attempts: twice as long each time, and never the same for many clients at once."""
+    """Return the backoff after a number of attempts: it doubles with each, and jitter spreads many clients."""
     return min(_FIRST_WAIT_S * 2.0 ** min(attempt, 10), _LONGEST_WAIT_S) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 def is_transient(error: ApiError) -> bool:
-    """Whether an error is likely to go away by itself.
+    """Return whether a retry is likely to succeed.
 
-    Kafka calls an unknown topic retriable, because a broker may yet hear of it; who mistyped a name should not wait.
+    Kafka calls an unknown topic retriable, because a broker may learn of it later. Here it is not, so that a mistyped
+    name fails at once.
     """
     return error.retriable and not isinstance(error, _FINAL)
 
@@ -55,7 +56,7 @@ def is_transient(error: ApiError) -> bool:
 async def retry(
     attempt: Callable[[], Awaitable[T]], *, timeout_s: float, should_retry: Callable[[ApiError], bool] = is_transient
 ) -> T:
-    """What `attempt` returns once it succeeds; raises its last error when that stays, or when the time is up."""
+    """Return the result of `attempt`, retrying after transient errors. Raise its last error at the time limit."""
     deadline = Deadline(timeout_s)
     attempts = 0
     while True:
@@ -70,17 +71,17 @@ async def retry(
 
 
 def error_from_code(code: int, message: str | None, where: str) -> ApiError:
-    """The error of a wire code, with what it is about and what the broker had to say."""
-    kind = by_code(code)
-    return kind(f"{where}: {message or kind().message}")
+    """Return the error of an error code, with its location and the broker's message."""
+    error = by_code(code)
+    return error(f"{where}: {message or error().message}")
 
 
 def add_location(error: ApiError, where: str) -> ApiError:
-    """The same error, with what it is about."""
+    """Return the error with its location."""
     return error if error.message.startswith(where) else type(error)(f"{where}: {error.message}")
 
 
 def raise_for_code(code: int, message: str | None, where: str) -> None:
-    """Raise the error of a wire code, unless it says that all went well."""
+    """Raise the error of an error code. Return if the code means success."""
     if code:
         raise error_from_code(code, message, where)

@@ -1,4 +1,4 @@
-"""Admin calls about topics: make, look at, delete, give more partitions, move, elect."""
+"""Admin calls about topics: create, describe, delete, add partitions, elect leaders, reassign replicas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ BROKER_DEFAULT = -1
 
 
 class CreatedTopic(NamedTuple):
-    """A topic as the cluster made it; counts are -1 where the broker does not say."""
+    """A topic as the cluster created it. Counts are -1 if the broker does not report them."""
 
     name: str
     id: bytes
@@ -47,7 +47,7 @@ class CreatedTopic(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A partition whose replicas are moving."""
+    """The reassignment of a partition's replicas."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -55,16 +55,16 @@ class Reassignment(NamedTuple):
 
 
 class TopicCalls:
-    """The part of `Admin` that is about topics."""
+    """The calls of `Admin` about topics."""
 
     cluster: Cluster
 
     async def topics(self) -> list[Topic]:
-        """All topics, internal ones too, by name."""
+        """Return all topics, including internal ones, sorted by name."""
         return await self.cluster.retry(self.cluster.topics)
 
     async def topic(self, name: str) -> Topic:
-        """A topic as it is now; raises UnknownTopicOrPartition."""
+        """Return the current state of a topic. Raise UnknownTopicOrPartition."""
         self.cluster.forget(name)
         return await self.cluster.topic(name)
 
@@ -78,8 +78,8 @@ class TopicCalls:
         settings: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Make a topic. `assignment` gives the brokers of each partition, and then says how many there are."""
-        wanted = CreatableTopic(
+        """Create a topic. `assignment` lists the brokers of each partition, in place of `partitions` and `replicas`."""
+        topic = CreatableTopic(
             name=name,
             num_partitions=BROKER_DEFAULT if assignment else partitions,
             replication_factor=BROKER_DEFAULT if assignment else replicas,
@@ -91,11 +91,11 @@ class TopicCalls:
         )
 
         async def attempt() -> CreatedTopic:
-            request = CreateTopicsRequest(topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer: CreateTopicsResponse = await self.cluster.send(request)
-            (made,) = answer.topics
-            _check_topic(name, made.error_code, made.error_message)
-            return CreatedTopic(name, made.topic_id, made.num_partitions, made.replication_factor)
+            (created,) = answer.topics
+            _check_topic(name, created.error_code, created.error_message)
+            return CreatedTopic(name, created.topic_id, created.num_partitions, created.replication_factor)
 
         self.cluster.forget(name)
         return await self.cluster.retry(attempt)
@@ -117,15 +117,15 @@ class TopicCalls:
     async def add_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] = (), validate_only: bool = False
     ) -> None:
-        """Give a topic more partitions, so that it has `total` of them. Keys then fall into other partitions."""
-        brokers = [CreatePartitionsAssignment(broker_ids=list(each)) for each in assignment]
-        wanted = CreatePartitionsTopic(name=name, count=total, assignments=brokers or None)
+        """Add partitions to a topic until it has `total`. This changes the partition of many keys."""
+        brokers = [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignment]
+        topic = CreatePartitionsTopic(name=name, count=total, assignments=brokers or None)
 
         async def attempt() -> None:
-            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only)
+            request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer: CreatePartitionsResponse = await self.cluster.send(request)
-            (made,) = answer.results
-            _check_topic(name, made.error_code, made.error_message)
+            (result,) = answer.results
+            _check_topic(name, result.error_code, result.error_message)
 
         await self.cluster.retry(attempt)
         self.cluster.forget(name)
@@ -133,7 +133,7 @@ class TopicCalls:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, ApiError | None]:
-        """Elect the preferred leader of partitions, or of all; the error of each, and None where it went well."""
+        """Elect the preferred leaders of partitions, or of all. Return the error of each, or None for success."""
         wanted = None
         if partitions is not None:
             wanted = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in _by_topic(partitions)]
@@ -145,15 +145,15 @@ class TopicCalls:
             answer: ElectLeadersResponse = await self.cluster.send(request)
             raise_for_code(answer.error_code, None, "leader election")
             return {
-                (topic.topic, each.partition_id): (
+                (topic.topic, result.partition_id): (
                     error_from_code(
-                        each.error_code, each.error_message, partition_label(topic.topic, each.partition_id)
+                        result.error_code, result.error_message, partition_label(topic.topic, result.partition_id)
                     )
-                    if each.error_code not in (0, ElectionNotNeeded.code)
+                    if result.error_code not in (0, ElectionNotNeeded.code)
                     else None
                 )
                 for topic in answer.replica_election_results
-                for each in topic.partition_result
+                for result in topic.partition_result
             }
 
         return await self.cluster.retry(attempt)
@@ -161,7 +161,7 @@ class TopicCalls:
     async def reassign(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, ApiError | None]:
-        """Move partitions to these brokers; None cancels a move. The error of each, and None where it began."""
+        """Move partitions to these brokers; None cancels a move. Return the error of each, or None for success."""
         topics: dict[str, ReassignableTopic] = {}
         for (name, index), brokers in replicas.items():
             wanted = ReassignablePartition(partition_index=index, replicas=None if brokers is None else list(brokers))
@@ -172,15 +172,15 @@ class TopicCalls:
             answer: AlterPartitionReassignmentsResponse = await self.cluster.send(request)
             raise_for_code(answer.error_code, answer.error_message, "reassignment")
             return {
-                (topic.name, each.partition_index): (
+                (topic.name, result.partition_index): (
                     error_from_code(
-                        each.error_code, each.error_message, partition_label(topic.name, each.partition_index)
+                        result.error_code, result.error_message, partition_label(topic.name, result.partition_index)
                     )
-                    if each.error_code
+                    if result.error_code
                     else None
                 )
                 for topic in answer.responses
-                for each in topic.partitions
+                for result in topic.partitions
             }
 
         return await self.cluster.retry(attempt)
@@ -188,7 +188,7 @@ class TopicCalls:
     async def reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The moves that are under way, of all partitions or of these."""
+        """Return the reassignments in progress, of these partitions or of all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -201,11 +201,11 @@ class TopicCalls:
             answer: ListPartitionReassignmentsResponse = await self.cluster.send(request)
             raise_for_code(answer.error_code, answer.error_message, "reassignments")
             return {
-                (topic.name, each.partition_index): Reassignment(
-                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                (topic.name, result.partition_index): Reassignment(
+                    tuple(result.replicas), tuple(result.adding_replicas), tuple(result.removing_replicas)
                 )
                 for topic in answer.topics
-                for each in topic.partitions
+                for result in topic.partitions
             }
 
         return await self.cluster.retry(attempt)
@@ -216,7 +216,7 @@ class TopicCalls:
 
 
 def _check_topic(name: str, code: int, message: str | None) -> None:
-    # Brokers speak of themselves here ("does not host this topic-partition"), where a name was mistyped.
+    # The broker's own message ("This server does not host this topic-partition.") does not help with a mistyped name.
     if code == UnknownTopicOrPartition.code:
         message = "there is no such topic"
     elif code and message and repr(name) in message:

@@ -1,4 +1,4 @@
-"""Admin calls about transactions: which there are, what each is about, and how one is ended whose producer is gone."""
+"""Admin calls about transactions: list and describe them, and abort those whose producer is gone."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ _FENCING_TIMEOUT_MS: Final = 60_000
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id, and where it is coordinated."""
+    """A transactional id and its coordinator."""
 
     transactional_id: str
     coordinator: int
@@ -55,12 +55,12 @@ class DescribedTransaction(NamedTuple):
     state: str
     timeout_ms: int
     start_ms: int
-    """-1 where none is open."""
+    """-1 if no transaction is open."""
     partitions: tuple[TopicPartition, ...]
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as a partition knows it."""
+    """The state of a producer in a partition."""
 
     producer_id: int
     epoch: int
@@ -68,11 +68,11 @@ class ActiveProducer(NamedTuple):
     last_sequence: int
     last_timestamp_ms: int
     open_since_offset: int
-    """Where its open transaction begins; -1 if it has none."""
+    """The first offset of its open transaction, or -1."""
 
 
 class TransactionCalls:
-    """The part of `Admin` that is about transactions."""
+    """The calls of `Admin` about transactions."""
 
     cluster: Cluster
 
@@ -84,7 +84,7 @@ class TransactionCalls:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[ListedTransaction]:
-        """All transactional ids that pass the filters, by name."""
+        """Return the transactional ids that pass the filters, sorted by name."""
         request = ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -96,64 +96,64 @@ class TransactionCalls:
             answer: ListTransactionsResponse = await self.cluster.send(request, node=node)
             raise_for_code(answer.error_code, None, f"transactions of broker {node}")
             return [
-                ListedTransaction(each.transactional_id, node, each.producer_id, each.transaction_state)
-                for each in answer.transaction_states
+                ListedTransaction(state.transactional_id, node, state.producer_id, state.transaction_state)
+                for state in answer.transaction_states
             ]
 
         await self.cluster.retry(self.cluster.refresh)
         nodes = sorted(self.cluster.nodes)
         answers = await asyncio.gather(*(self.cluster.retry(partial(ask, node)) for node in nodes))
-        return sorted(each for answer in answers for each in answer)
+        return sorted(transaction for transactions in answers for transaction in transactions)
 
     async def transaction(self, transactional_id: str) -> DescribedTransaction:
-        """One transaction; raises TransactionalIdNotFound if its coordinator does not know it."""
+        """Describe a transaction. Raise TransactionalIdNotFound if its coordinator does not know it."""
 
         async def attempt() -> DescribedTransaction:
             node = await self._coordinator(transactional_id)
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             answer: DescribeTransactionsResponse = await self.cluster.send(request, node=node)
-            (found,) = answer.transaction_states
-            raise_for_code(found.error_code, None, f"transactional id {transactional_id!r}")
-            partitions = [(topic.topic, number) for topic in found.topics for number in topic.partitions]
+            (state,) = answer.transaction_states
+            raise_for_code(state.error_code, None, f"transactional id {transactional_id!r}")
+            partitions = [(topic.topic, number) for topic in state.topics for number in topic.partitions]
             return DescribedTransaction(
                 transactional_id,
                 node,
-                found.producer_id,
-                found.producer_epoch,
-                found.transaction_state,
-                found.transaction_timeout_ms,
-                found.transaction_start_time_ms,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_state,
+                state.transaction_timeout_ms,
+                state.transaction_start_time_ms,
                 tuple(sorted(partitions)),
             )
 
         return await self.cluster.retry(attempt, should_retry=_may_succeed_later)
 
     async def producers(self, topic: str, partition: int) -> list[ActiveProducer]:
-        """The producers that the leader of a partition knows, by id."""
+        """Return the active producers of a partition, sorted by id."""
 
         async def attempt() -> list[ActiveProducer]:
             node = (await self.cluster.leader_of(topic, partition)).leader
             request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
             answer: DescribeProducersResponse = await self.cluster.send(request, node=node)
-            found = answer.topics[0].partitions[0]
-            raise_for_code(found.error_code, found.error_message, partition_label(topic, partition))
+            entry = answer.topics[0].partitions[0]
+            raise_for_code(entry.error_code, entry.error_message, partition_label(topic, partition))
             return sorted(
                 ActiveProducer(
-                    each.producer_id,
-                    each.producer_epoch,
-                    each.coordinator_epoch,
-                    each.last_sequence,
-                    each.last_timestamp,
-                    each.current_txn_start_offset,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.coordinator_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp,
+                    producer.current_txn_start_offset,
                 )
-                for each in found.active_producers
+                for producer in entry.active_producers
             )
 
         return await self.cluster.retry(attempt)
 
     async def abort_transaction(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id; what it has open is aborted."""
-        await self.transaction(transactional_id)  # else it would come into being by this
+        """Fence the producer of a transactional id, which aborts its open transaction."""
+        await self.transaction(transactional_id)  # raises if it does not exist: InitProducerId would create it
 
         async def attempt() -> None:
             node = await self._coordinator(transactional_id)
@@ -166,16 +166,17 @@ class TransactionCalls:
         await self.cluster.retry(attempt, should_retry=_may_succeed_later)
 
     async def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> int:
-        """Abort the transaction that a partition has open from an offset on and whose coordinator forgot it.
+        """Abort a hanging transaction: one that a partition has open, but that its coordinator does not know.
 
-        Answers the id of its producer.
+        Returns the id of its producer.
         """
-        found = [each for each in await self.producers(topic, partition) if each.open_since_offset == start_offset]
-        if not found:
+        producers = await self.producers(topic, partition)
+        matching = [producer for producer in producers if producer.open_since_offset == start_offset]
+        if not matching:
             raise InvalidTxnState(
-                f"{partition_label(topic, partition)}: no transaction is open from offset {start_offset} on"
+                f"{partition_label(topic, partition)}: no open transaction starts at offset {start_offset}"
             )
-        (producer,) = found
+        (producer,) = matching
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
@@ -203,12 +204,12 @@ class TransactionCalls:
             key_type=_TRANSACTION, key=transactional_id, coordinator_keys=[transactional_id]
         )
         answer: FindCoordinatorResponse = await connection.send(request, version=version)
-        found: Sequence[tuple[int, str | None, int]] = (
-            [(each.error_code, each.error_message, each.node_id) for each in answer.coordinators]
+        answers: Sequence[tuple[int, str | None, int]] = (
+            [(entry.error_code, entry.error_message, entry.node_id) for entry in answer.coordinators]
             if version >= _FIRST_OF_MANY
             else [(answer.error_code, answer.error_message, answer.node_id)]
         )
-        code, message, node = found[0]
+        code, message, node = answers[0]
         raise_for_code(code, message, f"coordinator of {transactional_id!r}")
         return node
 

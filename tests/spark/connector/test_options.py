@@ -55,7 +55,7 @@ def test_settings_of_the_java_client_are_accepted() -> None:
     ("given", "message"),
     [
         ({"kafka.bootstrap.servers": None}, "kafka.bootstrap.servers: is missing"),
-        ({"kafka.bootstrap.servers": "host:port"}, "kafka.bootstrap.servers: 'host:port' is not a host and a port"),
+        ({"kafka.bootstrap.servers": "host:port"}, "kafka.bootstrap.servers: 'host:port' is not an address"),
         (
             {"subscribe": None},
             "subscribe: nothing says which topics to read; set exactly one of assign, subscribe, subscribePattern",

@@ -34,10 +34,10 @@ def test_a_transaction_that_hangs_is_ended_on_its_partition(server: str, topic: 
     says("topic", "create", topic, "-p", "1", server=server)
     leave_open(server, topic, f"{topic}-writer")
     where = ("--topic", topic, "--partition", "0", "--start-offset")
-    assert "no transaction is open from offset 5 on" in refuses("transaction", "abort", *where, "5", server=server)
+    assert "no open transaction starts at offset 5" in refuses("transaction", "abort", *where, "5", server=server)
     said = says("transaction", "abort", *where, "0", server=server)
     assert said.startswith("Aborted the transaction of producer ")
-    assert "no transaction is open" in refuses("transaction", "abort", *where, "0", server=server)
+    assert "no open transaction starts" in refuses("transaction", "abort", *where, "0", server=server)
 
 
 def test_what_is_not_known_or_not_understood(server: str) -> None:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import Final
 
-from ottla.client.metadata import TopicPartition, endpoints_of, partition_label
+from ottla.client.metadata import TopicPartition, nodes_by_id, partition_label
 from ottla.client.producer_batches import ProducerIdentity
 from ottla.client.retries import Deadline, add_location, backoff_s, error_from_code, is_transient
 from ottla.protocol.errors import ApiError, DuplicateSequenceNumber, NetworkFailed, UnknownTopicOrPartition
@@ -157,7 +157,7 @@ class Sender:
             self._retry_later(keys, error)
             return
         self._cluster.return_connection(node, connection)
-        nodes = endpoints_of(answer.node_endpoints)
+        nodes = nodes_by_id(answer.node_endpoints)
         unanswered = set(keys)
         for topic in answer.responses:
             for result in topic.partition_responses:

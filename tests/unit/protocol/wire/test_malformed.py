@@ -122,7 +122,7 @@ def test_four_million_topics_are_refused_before_they_are_made() -> None:
     read_in_vain(MetadataRequest, 0)
     tracemalloc.start()
     try:
-        with pytest.raises(ProtocolError, match="4000000 elements, at most 262144 are taken"):
+        with pytest.raises(ProtocolError, match="4000000 elements, at most 262144 are allowed"):
             decode(MetadataRequest, 0, body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
