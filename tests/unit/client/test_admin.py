@@ -138,7 +138,7 @@ def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> N
             await asyncio.sleep(0.1)
         assert found[1:3] == ("777000", ConfigSource.CLUSTER)
         await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.UNSET, None)])
-        with pytest.raises(BrokerNotAvailable, match="no broker 9"):
+        with pytest.raises(BrokerNotAvailable, match="broker 9 is not running"):
             await admin.settings(ConfigResource(ResourceType.BROKER, "9"))
 
     ask(address, work)

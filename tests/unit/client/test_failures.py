@@ -157,7 +157,7 @@ def test_topics_and_partitions_that_are_not_there_are_told_when_sending(address:
                 await producer.send(topic, b"")
             assert time.monotonic() - began < 3
             await Admin(cluster).create_topic(topic)
-            with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}' has 1 partitions; 3 is none"):
+            with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}' has no partition 3; it has 1"):
                 await producer.send(topic, b"", partition=3)
 
     asyncio.run(main())
