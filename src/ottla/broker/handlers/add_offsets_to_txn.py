@@ -13,7 +13,7 @@ from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordi
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.shards import partition_for
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
-from ottla.coordinators.transactions.partitions import add
+from ottla.coordinators.transactions.partitions import add_partitions
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.apis import ApiKey
@@ -37,7 +37,7 @@ def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) 
     return submit_to_coordinator(
         transactions.shards.of(request.transactional_id),
         CallTicket(call, request),
-        lambda state: add(
+        lambda state: add_partitions(
             state,
             transactions.context(),
             request.transactional_id,

@@ -16,7 +16,7 @@ from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.transactions.marker_writing import GROUPS_TOPIC
-from ottla.coordinators.transactions.partitions import add, verify
+from ottla.coordinators.transactions.partitions import add_partitions, verify_partitions
 from ottla.coordinators.transactions.records import TOPIC
 from ottla.coordinators.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState
 from ottla.protocol.errors import (
@@ -96,9 +96,9 @@ def _handle(
         transactional_id = transaction.transactional_id
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
         if transaction.verify_only:
-            verified = verify(state, transactional_id, producer_id, epoch, partitions)
+            verified = verify_partitions(state, transactional_id, producer_id, epoch, partitions)
             return Decision((), _result(transaction, verified.get, version))
-        return add(
+        return add_partitions(
             state,
             call.node.transactions.context(),
             transactional_id,

@@ -7,7 +7,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.gathering import Gathering
-from ottla.coordinators.transactions.describing import describe
+from ottla.coordinators.transactions.describing import describe_transaction
 from ottla.coordinators.transactions.state import TransactionsState
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.apis import ApiKey
@@ -42,7 +42,7 @@ def describe_transactions(call: Call[BrokerNode], request: DescribeTransactionsR
 
 def _submit(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[TransactionState], number: int) -> None:
     def decide(state: TransactionsState) -> Decision[TransactionState]:
-        return Decision((), describe(state, transactional_id))
+        return Decision((), describe_transaction(state, transactional_id))
 
     part = gathering.part(number, lambda error: _failed(transactional_id, error))
     try:

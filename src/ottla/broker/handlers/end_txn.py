@@ -14,7 +14,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.transactions.ending import end
+from ottla.coordinators.transactions.ending import end_transaction
 from ottla.coordinators.transactions.state import EPOCH_BUMPING
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.apis import ApiKey
@@ -37,7 +37,7 @@ def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
     return submit_to_coordinator(
         transactions.shards.of(request.transactional_id),
         CallTicket(call, request),
-        lambda state: end(
+        lambda state: end_transaction(
             state,
             transactions.context(),
             request.transactional_id,

@@ -15,7 +15,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.transactions.producing import Expected, check_init, init
+from ottla.coordinators.transactions.init_producer_id import ExpectedProducer, check_init, initialize_producer
 from ottla.protocol.errors import ApiError, InvalidRequest
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -73,9 +73,9 @@ async def _wait_and_decide(
 
 def _decide(call: Call[BrokerNode], request: InitProducerIdRequest, transactional_id: str, timeout_ms: int) -> Later:
     transactions = call.node.transactions
-    expected = None if request.producer_id == _NONE else Expected(request.producer_id, request.producer_epoch)
+    expected = None if request.producer_id == _NONE else ExpectedProducer(request.producer_id, request.producer_epoch)
     return submit_to_coordinator(
         transactions.shards.of(transactional_id),
         CallTicket(call, request),
-        lambda state: init(state, transactions.context(), transactional_id, timeout_ms, expected),
+        lambda state: initialize_producer(state, transactions.context(), transactional_id, timeout_ms, expected),
     )

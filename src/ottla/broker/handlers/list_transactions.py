@@ -10,7 +10,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.consumer.regexes import compile_regex
-from ottla.coordinators.transactions.describing import find, unknown_states
+from ottla.coordinators.transactions.describing import find_transactions, unknown_states
 from ottla.protocol.errors import CoordinatorLoading
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.list_transactions import (
@@ -30,7 +30,7 @@ def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) 
     for shard in call.node.transactions.shards:
         if not shard.is_active:
             raise CoordinatorLoading(f"{shard} is being loaded")
-        found += find(
+        found += find_transactions(
             shard.state,
             call.node.now_ms(),
             states=request.state_filters,

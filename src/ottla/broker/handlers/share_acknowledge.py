@@ -17,8 +17,8 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.share.heartbeat import check_member_id
-from ottla.coordinators.share.acknowledging import Ack, check_acks
-from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, Where
+from ottla.coordinators.share.acknowledging import AcknowledgementBatch, check_acks
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, TopicIdPartition
 from ottla.protocol.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -44,7 +44,7 @@ MOVED: Final = (NotLeader.code, FencedLeaderEpoch.code)
 Outcome = tuple[int, str | None]
 """An error's code and message; 0 if all went well."""
 WELL: Final[Outcome] = (0, None)
-Outcomes = dict[Where, Outcome]
+Outcomes = dict[TopicIdPartition, Outcome]
 
 
 def session_key(call: Call[BrokerNode], group_id: str | None, member_id: str | None) -> SessionKey:
@@ -78,10 +78,10 @@ def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) 
     sharing = call.node.sharing
     if request.share_session_epoch == INITIAL_EPOCH:
         raise InvalidShareSessionEpoch("a session begins with a fetch")
-    session = sharing.sessions.at(key, request.share_session_epoch)
+    session = sharing.sessions.find(key, request.share_session_epoch)
     is_final = request.share_session_epoch == FINAL_EPOCH
     if not is_final:
-        session.go_on()
+        session.advance_epoch()
 
     def finish(outcomes: Outcomes) -> None:
         if is_final:
@@ -97,13 +97,13 @@ def acknowledge_all(call: Call[BrokerNode], key: SessionKey, request: Any, finis
     image, outcomes = call.node.image, Outcomes()
     names = {topic.topic_id: found.name for topic in request.topics if (found := image.topic_by_id(topic.topic_id))}
     may_read = readable(call, names.values())
-    taken: dict[Where, list[Ack]] = {}
-    silent: list[Where] = []
+    taken: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
+    silent: list[TopicIdPartition] = []
     for topic in request.topics:
         for part in topic.partitions:
             where = topic.topic_id, part.partition_index
             acks = [
-                Ack(each.first_offset, each.last_offset, each.acknowledge_types)
+                AcknowledgementBatch(each.first_offset, each.last_offset, each.acknowledge_types)
                 for each in part.acknowledgement_batches
             ]
             try:
@@ -132,13 +132,13 @@ def acknowledge_all(call: Call[BrokerNode], key: SessionKey, request: Any, finis
 def _acknowledge_each(
     call: Call[BrokerNode],
     key: SessionKey,
-    taken: Mapping[Where, list[Ack]],
+    taken: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
     outcomes: Outcomes,
     finish: Callable[[Outcomes], None],
 ) -> None:
     missing = set(taken)
 
-    def done(where: Where, error: ApiError | None) -> None:
+    def done(where: TopicIdPartition, error: ApiError | None) -> None:
         outcomes[where] = WELL if error is None else (error.code, error.message)
         missing.discard(where)
         if not missing:
@@ -156,7 +156,7 @@ def _check(
     call: Call[BrokerNode],
     name: str | None,
     index: int,
-    acks: Iterable[Ack],
+    acks: Iterable[AcknowledgementBatch],
     may_read: Collection[str],
     *,
     is_renewal: bool,

@@ -24,8 +24,8 @@ from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.runtime.share.fetching import Part
 from ottla.coordinators.runtime.share.reader import ShareReader
-from ottla.coordinators.share.acquiring import Asked
-from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, Where
+from ottla.coordinators.share.acquiring import AcquireRequest
+from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, TopicIdPartition
 from ottla.protocol.errors import (
     ApiError,
     InvalidRequest,
@@ -98,11 +98,11 @@ def _session(call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey
     if epoch == INITIAL_EPOCH:
         has_acks = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
         return sharing.begin_session(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
-    session = sharing.sessions.at(key, epoch)
+    session = sharing.sessions.find(key, epoch)
     if epoch != FINAL_EPOCH:
         forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
         sharing.update_session(session, wanted, forgotten)
-        session.go_on()
+        session.advance_epoch()
     return session
 
 
@@ -117,8 +117,8 @@ class _Fetching:
         self.epoch = session.epoch
         """As it is now: another request that came meanwhile has raised it."""
         self.outcomes: Outcomes | None = None
-        self.parts: dict[Where, Part] | None = None
-        self.refused: dict[Where, ApiError] = {}
+        self.parts: dict[TopicIdPartition, Part] | None = None
+        self.refused: dict[TopicIdPartition, ApiError] = {}
 
     def run(self, *, is_renewal: bool) -> None:
         has_acks = any(part.acknowledgement_batches for topic in self.request.topics for part in topic.partitions)
@@ -141,7 +141,7 @@ class _Fetching:
         self._refuse(reader)
         sharing.fetch(
             reader,
-            Asked(
+            AcquireRequest(
                 self.key.member_id,
                 request.max_records,
                 request.batch_size,
@@ -156,7 +156,7 @@ class _Fetching:
 
     def _refuse(self, reader: ShareReader) -> None:
         """Find out what is wrong with partitions that cannot be fetched; they are looked at with each fetch."""
-        image, targets = self.call.node.image, self.session.targets
+        image, targets = self.call.node.image, self.session.partitions
         changed = {watch.where: targets[watch.where].name for watch in reader.changed_in_order()}
         may_read = readable(self.call, {name for name in changed.values() if name is not None})
         for where, name in changed.items():
@@ -171,7 +171,7 @@ class _Fetching:
         self.outcomes = outcomes
         self._finish()
 
-    def _fetched(self, parts: dict[Where, Part]) -> None:
+    def _fetched(self, parts: dict[TopicIdPartition, Part]) -> None:
         self.parts = parts
         self._finish()
 
@@ -186,7 +186,7 @@ class _Fetching:
         else:
             self.call.answer(response)
 
-    def _outcome(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
+    def _outcome(self, outcomes: Outcomes, parts: dict[TopicIdPartition, Part]) -> ShareFetchResponse:
         epoch = self.request.share_session_epoch
         if epoch == FINAL_EPOCH:
             self.call.node.sharing.end_session(self.key)
@@ -194,13 +194,13 @@ class _Fetching:
             raise InvalidShareSessionEpoch
         return self._response(outcomes, parts)
 
-    def _response(self, outcomes: Outcomes, parts: dict[Where, Part]) -> ShareFetchResponse:
+    def _response(self, outcomes: Outcomes, parts: dict[TopicIdPartition, Part]) -> ShareFetchResponse:
         call = self.call
         response = ShareFetchResponse(acquisition_lock_timeout_ms=call.node.sharing.limits(self.key.group_id).lock_ms)
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         leaders: list[int] = []
 
-        def tell(where: Where, answer: PartitionData) -> None:
+        def tell(where: TopicIdPartition, answer: PartitionData) -> None:
             topic = topics.get(where[0])
             if topic is None:
                 topic = topics[where[0]] = ShareFetchableTopicResponse(topic_id=where[0])
@@ -217,12 +217,12 @@ class _Fetching:
         response.node_endpoints = endpoints_of(call.node.image, leaders, call.client.listener, NodeEndpoint)
         return response
 
-    def _must_tell(self, where: Where, part: Part) -> bool:
+    def _must_tell(self, where: TopicIdPartition, part: Part) -> bool:
         if self.request.share_session_epoch <= INITIAL_EPOCH:
             return True
-        return self.session.must_tell(where, has_records=bool(part.acquired), has_error=part.error is not None)
+        return self.session.must_report(where, has_records=bool(part.acquired), has_error=part.error is not None)
 
-    def _answer(self, where: Where, part: Part, outcomes: Outcomes, leaders: list[int]) -> PartitionData:
+    def _answer(self, where: TopicIdPartition, part: Part, outcomes: Outcomes, leaders: list[int]) -> PartitionData:
         answer = PartitionData(
             partition_index=where[1],
             error_code=0 if part.error is None else part.error.code,

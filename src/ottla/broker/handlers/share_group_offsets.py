@@ -18,7 +18,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.coordinators.groups.share.partitions import PartitionsByTopic
-from ottla.coordinators.share.sessions import Where
+from ottla.coordinators.share.sessions import TopicIdPartition
 from ottla.coordinators.share.state import NO_COUNT, NO_START
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, InvalidGroupId
@@ -121,7 +121,7 @@ async def _described(
 
 
 def _partition(
-    where: Where, summaries: dict[Where, Any], ends: dict[Where, int | ApiError]
+    where: TopicIdPartition, summaries: dict[TopicIdPartition, Any], ends: dict[TopicIdPartition, int | ApiError]
 ) -> DescribeShareGroupOffsetsResponsePartition:
     summary, end = summaries[where], ends.get(where)
     answer = DescribeShareGroupOffsetsResponsePartition(partition_index=where[1])

@@ -16,7 +16,7 @@ from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import Failed, Handler, endpoint
 from ottla.broker.requests.gathering import Gathering
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
-from ottla.coordinators.share.state import Key, ShareStates
+from ottla.coordinators.share.state import SharePartitionKey, ShareStates
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import ApiKey
 from ottla.storage.state_machine.decision import Decision
@@ -44,7 +44,7 @@ def _handler_of(step: Step) -> Handler:
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
             return step.response()
         asked = [
-            (Key(request.group_id, topic.topic_id, part.partition), part)
+            (SharePartitionKey(request.group_id, topic.topic_id, part.partition), part)
             for topic in request.topics
             for part in topic.partitions
         ]
@@ -53,7 +53,7 @@ def _handler_of(step: Step) -> Handler:
     return handle
 
 
-def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[Key, Any]]) -> Later:
+def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[SharePartitionKey, Any]]) -> Later:
     sharing = call.node.sharing
 
     def finish(parts: Sequence[Any]) -> None:
@@ -69,15 +69,15 @@ def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[Key, Any]
     gathering: Gathering[Any] = Gathering(len(asked), finish)
     for number, (key, data) in enumerate(asked):
 
-        def refused(error: ApiError, key: Key = key) -> Any:
+        def refused(error: ApiError, key: SharePartitionKey = key) -> Any:
             return _refused(step, key.partition, error)
 
-        def decide(state: ShareStates, key: Key = key, data: Any = data) -> Decision[Any]:
+        def decide(state: ShareStates, key: SharePartitionKey = key, data: Any = data) -> Decision[Any]:
             return step.decide(state, key, data, sharing.context())
 
         part = gathering.part(number, refused)
         try:
-            sharing.shards.of(key.text).submit(step.name, decide, part)
+            sharing.shards.of(key.coordinator_key).submit(step.name, decide, part)
         except ApiError as error:
             part.fail(error)
     return gathering.all_requested()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ottla.coordinators.share.acquiring import Acquired, Span
+from ottla.coordinators.share.acquiring import AcquiredRecords, BatchRange
 from ottla.protocol.wire.batch import NO_PRODUCER_ID, BatchHeader
 from ottla.protocol.wire.control import ControlType, control_type
 from ottla.protocol.wire.records import read_records
@@ -20,7 +20,9 @@ class _Aborted(Protocol):
     def first_offset(self) -> int: ...
 
 
-def aborted_spans(data: Buffer, headers: Iterable[tuple[int, BatchHeader]], aborted: Iterable[_Aborted]) -> list[Span]:
+def aborted_ranges(
+    data: Buffer, headers: Iterable[tuple[int, BatchHeader]], aborted: Iterable[_Aborted]
+) -> list[BatchRange]:
     """The batches of transactions that were aborted, by the list of those that a read gave."""
     coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     if not coming:
@@ -37,11 +39,11 @@ def aborted_spans(data: Buffer, headers: Iterable[tuple[int, BatchHeader]], abor
             if first is not None and control_type(first) is ControlType.ABORT:
                 producers.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in producers:
-            found.append(Span(header.base_offset, header.last_offset))
+            found.append(BatchRange(header.base_offset, header.last_offset))
     return found
 
 
-def without_spans(acquired: Iterable[Acquired], spans: Sequence[Span]) -> list[Acquired]:
+def without_ranges(acquired: Iterable[AcquiredRecords], spans: Sequence[BatchRange]) -> list[AcquiredRecords]:
     """What is left of acquired records without some batches."""
     left = []
     for first, last, count in acquired:
@@ -49,8 +51,8 @@ def without_spans(acquired: Iterable[Acquired], spans: Sequence[Span]) -> list[A
             if span.last < first or span.base > last:
                 continue
             if first < span.base:
-                left.append(Acquired(first, span.base - 1, count))
+                left.append(AcquiredRecords(first, span.base - 1, count))
             first = span.last + 1
         if first <= last:
-            left.append(Acquired(first, last, count))
+            left.append(AcquiredRecords(first, last, count))
     return left

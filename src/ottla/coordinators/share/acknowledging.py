@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.coordinators.share.delivery import NOBODY, Batch, Delivery, State
-from ottla.coordinators.share.partition import Change, Limits, SharePartition
+from ottla.coordinators.share.delivery import NO_MEMBER, Delivery, InFlightBatch, RecordState
+from ottla.coordinators.share.partition import ShareLimits, SharePartition, StateChange
 from ottla.protocol.errors import ApiError, InvalidRecordState, InvalidRequest
 
 
-class AckType(IntEnum):
+class AcknowledgeType(IntEnum):
     """What became of a record."""
 
     GAP = 0
@@ -24,30 +24,30 @@ class AckType(IntEnum):
 
 
 _STATES: Final = {
-    AckType.GAP: State.ARCHIVED,
-    AckType.ACCEPT: State.ACKNOWLEDGED,
-    AckType.RELEASE: State.AVAILABLE,
-    AckType.REJECT: State.ARCHIVED,
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
 _NOT_ACQUIRED: Final = "The batch cannot be acknowledged. The batch is not in the acquired state."
 _CHANGING: Final = "The record state is invalid. The acknowledgement of delivery could not be completed."
 
 
-class Ack(NamedTuple):
+class AcknowledgementBatch(NamedTuple):
     """What became of records between two offsets: the same of all, or of each."""
 
     first: int
     last: int
     types: Sequence[int]
 
-    def type_of(self, offset: int) -> AckType:
-        return AckType(self.types[0] if len(self.types) == 1 else self.types[offset - self.first])
+    def type_of(self, offset: int) -> AcknowledgeType:
+        return AcknowledgeType(self.types[0] if len(self.types) == 1 else self.types[offset - self.first])
 
 
-def check_acks(acks: Iterable[Ack], *, knows_renewal: bool, is_renewal: bool) -> None:
+def check_acks(acks: Iterable[AcknowledgementBatch], *, knows_renewal: bool, is_renewal: bool) -> None:
     """Raise InvalidRequest unless they are well formed and in order."""
     end = -1
-    most = AckType.RENEW if knows_renewal else AckType.REJECT
+    most = AcknowledgeType.RENEW if knows_renewal else AcknowledgeType.REJECT
     for first, last, types in acks:
         if (
             first > last
@@ -55,35 +55,37 @@ def check_acks(acks: Iterable[Ack], *, knows_renewal: bool, is_renewal: bool) ->
             or not types
             or (len(types) > 1 and last - first != len(types) - 1)
             or not all(0 <= each <= most for each in types)
-            or (AckType.RENEW in types and not is_renewal)
+            or (AcknowledgeType.RENEW in types and not is_renewal)
         ):
             raise InvalidRequest
         end = last
 
 
-def acknowledge(share: SharePartition, member: str, acks: Iterable[Ack], limits: Limits, now_ms: int) -> list[Change]:
+def acknowledge(
+    share: SharePartition, member: str, acks: Iterable[AcknowledgementBatch], limits: ShareLimits, now_ms: int
+) -> list[StateChange]:
     """Begin what a member says; all of it, or raise and do nothing."""
-    turn = _Acknowledgement(share, member, limits, now_ms)
+    acknowledgement = _Acknowledgement(share, member, limits, now_ms)
     try:
         for ack in acks:
-            turn.take(ack)
+            acknowledgement.take(ack)
     except ApiError:
-        share.settle(turn.changes, now_ms, written=False)
+        share.settle(acknowledgement.changes, now_ms, written=False)
         raise
-    return turn.changes
+    return acknowledgement.changes
 
 
 class _Acknowledgement:
     """One request of one member."""
 
-    def __init__(self, share: SharePartition, member: str, limits: Limits, now_ms: int) -> None:
+    def __init__(self, share: SharePartition, member: str, limits: ShareLimits, now_ms: int) -> None:
         self.share = share
         self.member = member
         self.limits = limits
         self.until_ms = now_ms + limits.lock_ms
-        self.changes: list[Change] = []
+        self.changes: list[StateChange] = []
 
-    def take(self, ack: Ack) -> None:
+    def take(self, ack: AcknowledgementBatch) -> None:
         """One run of records."""
         if ack.last < self.share.start:
             return  # the log's start has moved on: it makes no difference any more
@@ -96,41 +98,41 @@ class _Acknowledgement:
             if batch.whole is None or not fits or len(ack.types) > 1 or self.share.starts_within(batch):
                 self._take_some(ack, batch)
             else:
-                if batch.whole.state is not State.ACQUIRED:
+                if batch.whole.state is not RecordState.ACQUIRED:
                     raise InvalidRecordState(_NOT_ACQUIRED)
                 self._apply(ack.type_of(ack.first), batch.first, batch.last, batch.whole)
 
-    def _batches(self, ack: Ack) -> list[Batch]:
-        share, flight = self.share, self.share.flight
-        floor = flight.floor(ack.first)
+    def _batches(self, ack: AcknowledgementBatch) -> list[InFlightBatch]:
+        share, in_flight_batches = self.share, self.share.in_flight_batches
+        floor = in_flight_batches.floor(ack.first)
         if floor is None and ack.first < share.start <= ack.last:
-            floor = flight.floor(share.start)
+            floor = in_flight_batches.floor(share.start)
         if floor is None:
             raise InvalidRecordState("Batch record not found. The request batch offsets are not found in the cache.")
-        found = flight.beginning_in(floor.first, ack.last)
+        found = in_flight_batches.beginning_in(floor.first, ack.last)
         if found[-1].last < ack.first:
             raise InvalidRequest("Batch record not found. The first offset in request is past acquired records.")
         if ack.last > found[-1].last:
             raise InvalidRequest("Batch record not found. The last offset in request is past acquired records.")
         return found
 
-    def _check(self, whole: Delivery, batch: Batch) -> None:
-        if whole.member == NOBODY:
+    def _check(self, whole: Delivery, batch: InFlightBatch) -> None:
+        if whole.member == NO_MEMBER:
             raise InvalidRecordState(_NOT_ACQUIRED)
         if whole.member != self.member:
             raise InvalidRecordState("Member is not the owner of batch record")
         if whole.is_changing:
             raise InvalidRecordState(_CHANGING)
 
-    def _take_some(self, ack: Ack, batch: Batch) -> None:
+    def _take_some(self, ack: AcknowledgementBatch, batch: InFlightBatch) -> None:
         if batch.whole is not None:
-            if batch.whole.state is not State.ACQUIRED:
+            if batch.whole.state is not RecordState.ACQUIRED:
                 raise InvalidRecordState(
                     "The batch cannot be acknowledged. The subset batch is not in the acquired state."
                 )
             batch.split()
         for offset, delivery in batch.within(max(ack.first, self.share.start), ack.last):
-            if delivery.state is not State.ACQUIRED:
+            if delivery.state is not RecordState.ACQUIRED:
                 raise InvalidRecordState("The offset cannot be acknowledged. The offset is not acquired.")
             if delivery.is_changing:
                 raise InvalidRecordState(_CHANGING)
@@ -138,8 +140,8 @@ class _Acknowledgement:
                 raise InvalidRecordState("Member is not the owner of offset")
             self._apply(ack.type_of(offset), offset, offset, delivery)
 
-    def _apply(self, kind: AckType, first: int, last: int, delivery: Delivery) -> None:
-        if kind is AckType.RENEW:
+    def _apply(self, kind: AcknowledgeType, first: int, last: int, delivery: Delivery) -> None:
+        if kind is AcknowledgeType.RENEW:
             if not self.limits.may_renew:
                 raise InvalidRecordState("Renewing acquisition locks is not enabled for the group.")
             delivery.until_ms = self.until_ms

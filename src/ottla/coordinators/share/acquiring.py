@@ -10,29 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.coordinators.share.delivery import Batch, Delivery, State
-from ottla.coordinators.share.partition import Limits, SharePartition
+from ottla.coordinators.share.delivery import Delivery, InFlightBatch, RecordState
+from ottla.coordinators.share.partition import ShareLimits, SharePartition
 
 _LEAST_THROTTLED: Final = 2
 
 
-class Span(NamedTuple):
+class BatchRange(NamedTuple):
     """A record batch of the log."""
 
     base: int
     last: int
 
 
-class Acquired(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """Records that a member got."""
 
     first: int
     last: int
-    times: int
+    delivery_count: int
     """How often they were delivered, with this one."""
 
 
-class Asked(NamedTuple):
+class AcquireRequest(NamedTuple):
     """Who fetches, and how much."""
 
     member: str
@@ -43,13 +43,18 @@ class Asked(NamedTuple):
 
 
 def acquire(
-    share: SharePartition, asked: Asked, offset: int, spans: Sequence[Span], limits: Limits, now_ms: int
-) -> list[Acquired]:
+    share: SharePartition,
+    asked: AcquireRequest,
+    offset: int,
+    spans: Sequence[BatchRange],
+    limits: ShareLimits,
+    now_ms: int,
+) -> list[AcquiredRecords]:
     """What a member gets of the batches that were read from an offset on."""
     if asked.max_records <= 0 or not spans or spans[-1].last < share.start:
         return []
     last = spans[-1].last
-    most = min(asked.max_records, limits.max_locks - share.in_flight)
+    most = min(asked.max_records, limits.max_locks - share.in_flight_count)
     if most <= 0 and offset <= share.end:
         # There is no room for more in flight, but for what is in flight and free.
         most, last = min(asked.max_records, share.end - offset + 1), min(last, share.end)
@@ -61,27 +66,34 @@ def acquire(
 class _Acquisition:
     """One fetch."""
 
-    def __init__(self, share: SharePartition, asked: Asked, spans: Sequence[Span], limits: Limits, now_ms: int) -> None:
+    def __init__(
+        self,
+        share: SharePartition,
+        asked: AcquireRequest,
+        spans: Sequence[BatchRange],
+        limits: ShareLimits,
+        now_ms: int,
+    ) -> None:
         self.share = share
         self.asked = asked
         self.spans = spans
         self.limits = limits
         self.until_ms = now_ms + limits.lock_ms
         self.throttled_from = max(_LEAST_THROTTLED, -(-limits.max_deliveries // 2))
-        self.found: list[Acquired] = []
+        self.found: list[AcquiredRecords] = []
         self.count = 0
 
-    def run(self, offset: int, last: int, most: int) -> list[Acquired]:
+    def run(self, offset: int, last: int, most: int) -> list[AcquiredRecords]:
         share, first = self.share, self.spans[0].base
-        if offset < first and share.archive(offset, first - 1, State.AVAILABLE):
+        if offset < first and share.archive(offset, first - 1, RecordState.AVAILABLE):
             share.may_have_free = True  # compaction took them
         base = first
-        floor = share.flight.floor(first)
+        floor = share.in_flight_batches.floor(first)
         if floor is None:
             base = max(base, share.start)
         elif floor.last >= base:
             base = floor.first
-        batches = share.flight.beginning_in(min(first, base), last)
+        batches = share.in_flight_batches.beginning_in(min(first, base), last)
         if not batches:
             self._acquire_new(base, last, most)
             return self.found
@@ -93,7 +105,7 @@ class _Acquisition:
             self._note_gap(self.found[-1].last + 1)
         return self.found
 
-    def _acquire_known(self, batches: Sequence[Batch], base: int, first: int, last: int, most: int) -> int:
+    def _acquire_known(self, batches: Sequence[InFlightBatch], base: int, first: int, last: int, most: int) -> int:
         """Acquire what is free among batches in flight; returns how many there may be at all."""
         gap_start = base
         for batch in batches:
@@ -120,35 +132,35 @@ class _Acquisition:
                     return 0
                 continue
             whole.acquire(self.asked.member, self.until_ms)
-            self.found.append(Acquired(batch.first, batch.last, whole.count))
+            self.found.append(AcquiredRecords(batch.first, batch.last, whole.count))
             self.count += batch.size
         return most
 
-    def _is_throttled(self, batch: Batch, first: int, last: int) -> bool:
+    def _is_throttled(self, batch: InFlightBatch, first: int, last: int) -> bool:
         """Whether records that are free have failed so often that fewer of them are given at a time."""
         if batch.whole is not None:
             return batch.whole.is_free and batch.whole.count >= self.throttled_from
         counts = (delivery.count for _, delivery in batch.within(first, last) if delivery.is_free)
         return max(counts, default=0) >= self.throttled_from
 
-    def _acquire_some(self, batch: Batch, first: int, last: int, most: int) -> int:
+    def _acquire_some(self, batch: InFlightBatch, first: int, last: int, most: int) -> int:
         """Acquire what is free of a batch whose records stand differently; returns how many they are."""
         limit, taken = self.limits.max_deliveries, 0
         portion: int | None = None
-        runs: list[Acquired] = []
+        runs: list[AcquiredRecords] = []
         for offset, delivery in batch.within(first, last):
             if not delivery.is_free:
                 continue
             if limit > 2 and delivery.count == limit - 1 and taken:
                 break  # its last time it goes alone
             if delivery.count >= self.throttled_from and portion is None:
-                portion = max(1, len(batch.each) >> (delivery.count - self.throttled_from + 1))
+                portion = max(1, len(batch.deliveries_by_offset) >> (delivery.count - self.throttled_from + 1))
             delivery.acquire(self.asked.member, self.until_ms)
             taken += 1
-            if runs and runs[-1].last + 1 == offset and runs[-1].times == delivery.count:
+            if runs and runs[-1].last + 1 == offset and runs[-1].delivery_count == delivery.count:
                 runs[-1] = runs[-1]._replace(last=offset)
             else:
-                runs.append(Acquired(offset, offset, delivery.count))
+                runs.append(AcquiredRecords(offset, offset, delivery.count))
             if limit > 2 and delivery.count == limit:
                 break
             if (self.asked.is_strict and taken == most) or taken == portion:
@@ -160,7 +172,7 @@ class _Acquisition:
     def _acquire_new(self, first: int, last: int, most: int) -> None:
         """Acquire records that are not in flight yet."""
         share = self.share
-        if not share.flight and share.end > first:
+        if not share.in_flight_batches and share.end > first:
             first = share.end
         if most < last - first + 1:
             end = self._end_of_batch(first + most - 1)
@@ -168,16 +180,16 @@ class _Acquisition:
         if last < first:
             return
         if self.asked.is_strict and last - first + 1 > most:
-            batch = Batch(first, last, self._locked())
+            batch = InFlightBatch(first, last, self._locked())
             batch.split_acquired(first + most - 1)
-            share.flight.add(batch)
+            share.in_flight_batches.add(batch)
             share.may_have_free = True
-            new = [Acquired(first, first + most - 1, 1)]
+            new = [AcquiredRecords(first, first + most - 1, 1)]
         else:
             new = self._cut(first, last)
             for acquired in new:
-                share.flight.add(Batch(acquired.first, acquired.last, self._locked()))
-        if share.flight.first.first == first:
+                share.in_flight_batches.add(InFlightBatch(acquired.first, acquired.last, self._locked()))
+        if share.in_flight_batches.first.first == first:
             share.start = first
         share.end = max(share.end, last)
         self.found += new
@@ -185,9 +197,9 @@ class _Acquisition:
         self._note_gap(new[-1].last + 1)
 
     def _locked(self) -> Delivery:
-        return Delivery(State.ACQUIRED, 1, self.asked.member, self.until_ms)
+        return Delivery(RecordState.ACQUIRED, 1, self.asked.member, self.until_ms)
 
-    def _cut(self, first: int, last: int) -> list[Acquired]:
+    def _cut(self, first: int, last: int) -> list[AcquiredRecords]:
         """Batches of about the size that the member wants, cut where batches of the log begin."""
         cuts = []
         if not self.asked.is_strict and last - first + 1 > self.asked.batch_size:
@@ -195,9 +207,9 @@ class _Acquisition:
                 if span.base > last:
                     break
                 if span.base - first >= self.asked.batch_size:
-                    cuts.append(Acquired(first, span.base - 1, 1))
+                    cuts.append(AcquiredRecords(first, span.base - 1, 1))
                     first = span.base
-        return [*cuts, Acquired(first, last, 1)]
+        return [*cuts, AcquiredRecords(first, last, 1)]
 
     def _end_of_batch(self, offset: int) -> int:
         """The end of the batch that has an offset; the offset if none has."""

@@ -17,11 +17,11 @@ class StateBatch(NamedTuple):
     first: int
     last: int
     state: int
-    times: int
+    delivery_count: int
     """How often they were delivered."""
 
 
-def combined(batches: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
+def combine(batches: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
     """Runs that do not overlap, in order, without what lies before a start offset (-1: nothing does)."""
     kept = [
         batch if batch.first >= start else batch._replace(first=start)
@@ -31,10 +31,10 @@ def combined(batches: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...
     if len(kept) < 2:
         return tuple(kept)
     kept.sort()
-    return tuple(_merged(_pieces(kept)))
+    return tuple(_merge(_split(kept)))
 
 
-def _pieces(batches: Sequence[StateBatch]) -> Iterable[StateBatch]:
+def _split(batches: Sequence[StateBatch]) -> Iterable[StateBatch]:
     """The runs cut wherever one begins or ends; of those that cover a piece the furthest is taken."""
     edges = sorted({edge for batch in batches for edge in (batch.first, batch.last + 1)})
     covering: list[tuple[int, int, int]] = []
@@ -42,16 +42,16 @@ def _pieces(batches: Sequence[StateBatch]) -> Iterable[StateBatch]:
     for first, end in pairwise(edges):
         while next_batch < len(batches) and batches[next_batch].first <= first:
             batch = batches[next_batch]
-            heappush(covering, (-batch.times, -batch.state, batch.last))
+            heappush(covering, (-batch.delivery_count, -batch.state, batch.last))
             next_batch += 1
         while covering and covering[0][2] < first:
             heappop(covering)
         if covering:
-            times, state, _ = covering[0]
-            yield StateBatch(first, end - 1, -state, -times)
+            delivery_count, state, _ = covering[0]
+            yield StateBatch(first, end - 1, -state, -delivery_count)
 
 
-def _merged(pieces: Iterable[StateBatch]) -> Iterable[StateBatch]:
+def _merge(pieces: Iterable[StateBatch]) -> Iterable[StateBatch]:
     last: StateBatch | None = None
     for piece in pieces:
         if last is not None and last.last + 1 == piece.first and last[2:] == piece[2:]:

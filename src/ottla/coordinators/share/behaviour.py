@@ -49,7 +49,7 @@ class ShareStatesBehaviour:
         context = self._context()
         if key == COLD:
             return Decision(snapshot_cold(state, context), None, timers=((COLD, now_ms + context.cold_ms),))
-        needed = state.first_needed()
+        needed = state.first_needed_offset()
         answers: list[tuple[Ticket, Any]] = []
         if needed is not None:
             answers.append((context.prune, (next(iter(state.partitions)), needed)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.coordinators.share.batches import StateBatch, combined
+from ottla.coordinators.share.batches import StateBatch, combine
 from ottla.coordinators.share.context import Context
 from ottla.coordinators.share.records import snapshot_record, tombstone, update_record
-from ottla.coordinators.share.state import NO_COUNT, NO_EPOCH, NO_START, Key, ShareState, ShareStates
+from ottla.coordinators.share.state import NO_COUNT, NO_EPOCH, NO_START, SharePartitionKey, ShareState, ShareStates
 from ottla.protocol.errors import FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc import delete_share_group_state as deleting
 from ottla.protocol.messages.rpc import initialize_share_group_state as initializing
@@ -27,7 +27,7 @@ _FENCED_STATE: Final = "The share coordinator rejected the request because the s
 
 
 def initialize(
-    states: ShareStates, key: Key, asked: initializing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, asked: initializing.PartitionData, context: Context
 ) -> Decision[initializing.PartitionResult]:
     """Begin a state, or begin it anew."""
     _check_number(key)
@@ -48,7 +48,7 @@ def initialize(
 
 
 def read(
-    states: ShareStates, key: Key, asked: reading.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, asked: reading.PartitionData, context: Context
 ) -> Decision[reading.PartitionResult]:
     """Tell all of a state to the leader of a partition; its epoch is written down if it is a new one."""
     _check_number(key)
@@ -66,14 +66,14 @@ def read(
             for first, last, state, count in known.batches
         ],
     )
-    if asked.leader_epoch in (NO_EPOCH, known.known_leader_epoch):
+    if asked.leader_epoch in (NO_EPOCH, known.highest_leader_epoch):
         return Decision((), result)
     changed = known._replace(leader_epoch=asked.leader_epoch, batches=())
     return Decision([_next_record(key, known, changed, context)], result)
 
 
 def write(
-    states: ShareStates, key: Key, asked: writing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, asked: writing.PartitionData, context: Context
 ) -> Decision[writing.PartitionResult]:
     """Take in what a partition's leader says of its records."""
     _check_number(key)
@@ -86,13 +86,13 @@ def write(
     changed = known._replace(
         start_offset=asked.start_offset,
         complete_count=asked.delivery_complete_count,
-        batches=combined(_batches(asked.state_batches), asked.start_offset),
+        batches=combine(_batches(asked.state_batches), asked.start_offset),
     )
     return Decision([_next_record(key, known, changed, context)], writing.PartitionResult(partition=key.partition))
 
 
 def delete(
-    states: ShareStates, key: Key, asked: deleting.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, asked: deleting.PartitionData, context: Context
 ) -> Decision[deleting.PartitionResult]:
     """Forget a state; there need not be one."""
     _check_number(key)
@@ -102,7 +102,7 @@ def delete(
 
 
 def summarize(
-    states: ShareStates, key: Key, asked: summarizing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, asked: summarizing.PartitionData, context: Context
 ) -> Decision[summarizing.PartitionResult]:
     """Tell where a share partition starts; -1 if it has no state."""
     _check_number(key)
@@ -135,7 +135,7 @@ def forget_topics(states: ShareStates, topic_ids: Iterable[bytes]) -> list[Any]:
     return [tombstone(key) for key in sorted(states.partitions) if key.topic_id in gone] if gone else []
 
 
-def _next_record(key: Key, known: ShareState, changed: ShareState, context: Context) -> Any:
+def _next_record(key: SharePartitionKey, known: ShareState, changed: ShareState, context: Context) -> Any:
     """What changed, or all of it if it has changed often enough since the last snapshot."""
     if known.updates < context.updates_per_snapshot:
         return update_record(key, changed)
@@ -145,7 +145,7 @@ def _next_record(key: Key, known: ShareState, changed: ShareState, context: Cont
         changed._replace(
             snapshot_epoch=known.snapshot_epoch + 1,
             start_offset=start,
-            batches=combined((*known.batches, *changed.batches), start),
+            batches=combine((*known.batches, *changed.batches), start),
             created_ms=context.now_ms,
             written_ms=context.now_ms,
         ),
@@ -158,22 +158,22 @@ def _batches(batches: Iterable[Any]) -> list[StateBatch]:
     ]
 
 
-def _check_number(key: Key) -> None:
+def _check_number(key: SharePartitionKey) -> None:
     if key.partition < 0:
         raise InvalidRequest("The partition id cannot be a negative number.")
 
 
-def _check_exists(key: Key, context: Context) -> None:
+def _check_exists(key: SharePartitionKey, context: Context) -> None:
     topic = context.image.topic_by_id(key.topic_id)
     if topic is None or key.partition >= len(topic.partitions):
         raise UnknownTopicOrPartition(_UNKNOWN)
 
 
 def _check_leader_epoch(known: ShareState, epoch: int) -> None:
-    if epoch != NO_EPOCH and known.known_leader_epoch > epoch:
+    if epoch != NO_EPOCH and known.highest_leader_epoch > epoch:
         raise FencedLeaderEpoch(_FENCED_LEADER)
 
 
 def _check_state_epoch(known: ShareState | None, epoch: int) -> None:
-    if known is not None and epoch != NO_EPOCH and known.known_state_epoch > epoch:
+    if known is not None and epoch != NO_EPOCH and known.highest_state_epoch > epoch:
         raise FencedStateEpoch(_FENCED_STATE)

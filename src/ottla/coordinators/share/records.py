@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.coordinators.share.batches import StateBatch, combined
-from ottla.coordinators.share.state import NO_EPOCH, NO_START, Key, ShareState, ShareStates
+from ottla.coordinators.share.batches import StateBatch, combine
+from ottla.coordinators.share.state import NO_EPOCH, NO_START, SharePartitionKey, ShareState, ShareStates
 from ottla.protocol.messages.records.share_state_records import (
     ShareSnapshotKey,
     ShareSnapshotValue,
@@ -21,7 +21,7 @@ _NO_TIME: Final = 0
 _FIRST_EPOCH: Final = 0
 
 
-def snapshot_record(key: Key, state: ShareState) -> Stored:
+def snapshot_record(key: SharePartitionKey, state: ShareState) -> Stored:
     """All of a share partition."""
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
@@ -38,7 +38,7 @@ def snapshot_record(key: Key, state: ShareState) -> Stored:
     )
 
 
-def update_record(key: Key, state: ShareState) -> Stored:
+def update_record(key: SharePartitionKey, state: ShareState) -> Stored:
     """What changed; of `state` only that is taken."""
     value = ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
@@ -50,13 +50,13 @@ def update_record(key: Key, state: ShareState) -> Stored:
     return Stored(ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value, VERSION)
 
 
-def tombstone(key: Key) -> Stored:
+def tombstone(key: SharePartitionKey) -> Stored:
     return Stored(ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), None)
 
 
 def replay(states: ShareStates, entry: Stored, offset: int, updates_per_snapshot: int) -> ShareStates:
     """The state after a record at an offset."""
-    key = Key(entry.key.group_id, entry.key.topic_id, entry.key.partition)
+    key = SharePartitionKey(entry.key.group_id, entry.key.topic_id, entry.key.partition)
     known = states.partitions.get(key)
     if entry.value is None:
         return states if known is None else ShareStates(states.partitions.delete(key))
@@ -79,9 +79,9 @@ def _after_snapshot(known: ShareState | None, value: ShareSnapshotValue, offset:
         created_ms=value.create_timestamp,
         written_ms=value.write_timestamp,
         updates=updates,
-        known_leader_epoch=max(value.leader_epoch, NO_EPOCH if known is None else known.known_leader_epoch),
-        known_state_epoch=max(value.state_epoch, NO_EPOCH if known is None else known.known_state_epoch),
-        snapshot_at=offset,
+        highest_leader_epoch=max(value.leader_epoch, NO_EPOCH if known is None else known.highest_leader_epoch),
+        highest_state_epoch=max(value.state_epoch, NO_EPOCH if known is None else known.highest_state_epoch),
+        snapshot_offset=offset,
     )
 
 
@@ -90,16 +90,16 @@ def _after_update(known: ShareState | None, value: ShareUpdateValue, offset: int
     if known is None:  # its snapshot is gone: what is left counts from here on
         return ShareState(
             value.snapshot_epoch, _FIRST_EPOCH, value.leader_epoch, value.start_offset, value.delivery_complete_count,
-            batches, _NO_TIME, _NO_TIME, updates=1, known_leader_epoch=value.leader_epoch, snapshot_at=offset,
+            batches, _NO_TIME, _NO_TIME, updates=1, highest_leader_epoch=value.leader_epoch, snapshot_offset=offset,
         )  # fmt: skip
     start = known.start_offset if value.start_offset == NO_START else value.start_offset
     return known._replace(
         start_offset=start,
         complete_count=value.delivery_complete_count,
         leader_epoch=known.leader_epoch if value.leader_epoch == NO_EPOCH else value.leader_epoch,
-        batches=combined((*known.batches, *batches), start),
+        batches=combine((*known.batches, *batches), start),
         updates=known.updates + 1,
-        known_leader_epoch=max(known.known_leader_epoch, value.leader_epoch),
+        highest_leader_epoch=max(known.highest_leader_epoch, value.leader_epoch),
     )
 
 

@@ -20,7 +20,7 @@ from ottla.protocol.wire.batch import MAX_INT32
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
-Where = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
@@ -31,53 +31,55 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
-class Target:
+class SessionPartition:
     """A partition of a session."""
 
-    __slots__ = ("must_tell", "name")
+    __slots__ = ("must_report", "name")
 
-    def __init__(self, name: str | None, *, must_tell: bool) -> None:
+    def __init__(self, name: str | None, *, must_report: bool) -> None:
         self.name = name
         """The topic's, as it was when the member named the partition; None if there was none."""
-        self.must_tell = must_tell
+        self.must_report = must_report
         """Whether the next answer tells of it, also if there is nothing new."""
 
 
 class Session:
     """What one member reads here."""
 
-    __slots__ = ("client", "epoch", "key", "targets")
+    __slots__ = ("client", "epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, targets: dict[Where, Target], client: Hashable) -> None:
+    def __init__(self, key: SessionKey, partitions: dict[TopicIdPartition, SessionPartition], client: Hashable) -> None:
         self.key = key
-        self.targets = targets
+        self.partitions = partitions
         self.client = client
         self.epoch = 1
 
-    def update(self, wanted: Iterable[tuple[Where, str | None]], forgotten: Iterable[Where]) -> None:
+    def update(
+        self, wanted: Iterable[tuple[TopicIdPartition, str | None]], forgotten: Iterable[TopicIdPartition]
+    ) -> None:
         """Take in what a request adds and drops."""
         for where, name in wanted:
-            if where not in self.targets:
-                self.targets[where] = Target(name, must_tell=True)
+            if where not in self.partitions:
+                self.partitions[where] = SessionPartition(name, must_report=True)
         for where in forgotten:
-            self.targets.pop(where, None)
+            self.partitions.pop(where, None)
 
-    def go_on(self) -> None:
+    def advance_epoch(self) -> None:
         self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
-    def must_tell(self, where: Where, *, has_records: bool, has_error: bool) -> bool:
+    def must_report(self, where: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether an answer must tell of a partition. One that brought records goes to the end: all get their turn."""
-        target = self.targets.get(where)
+        target = self.partitions.get(where)
         if target is None:
             return True
-        tells = has_records or has_error or target.must_tell
-        target.must_tell = has_error
+        tells = has_records or has_error or target.must_report
+        target.must_report = has_error
         if has_records:
-            self.targets[where] = self.targets.pop(where)
+            self.partitions[where] = self.partitions.pop(where)
         return tells
 
 
-class _Link:
+class _Connection:
     """The session that was begun on a connection."""
 
     __slots__ = ("is_stale", "key")
@@ -92,12 +94,12 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self.sessions: dict[SessionKey, Session] = {}
-        self._links: dict[Hashable, _Link] = {}
+        self._links: dict[Hashable, _Connection] = {}
 
     def begin(
         self,
         key: SessionKey,
-        wanted: Iterable[tuple[Where, str | None]],
+        wanted: Iterable[tuple[TopicIdPartition, str | None]],
         client: Hashable,
         *,
         has_acks: bool,
@@ -109,12 +111,12 @@ class ShareSessions:
         self.remove(key)
         if len(self.sessions) >= slots:
             raise ShareSessionLimitReached("there are too many share sessions")
-        targets = {where: Target(name, must_tell=False) for where, name in wanted}
-        session = self.sessions[key] = Session(key, targets, client)
-        self._links[client] = _Link(key)
+        partitions = {where: SessionPartition(name, must_report=False) for where, name in wanted}
+        session = self.sessions[key] = Session(key, partitions, client)
+        self._links[client] = _Connection(key)
         return session
 
-    def at(self, key: SessionKey, epoch: int) -> Session:
+    def find(self, key: SessionKey, epoch: int) -> Session:
         """The session of a request, if it is at that epoch; the final one is always right."""
         session = self.sessions.get(key)
         if session is None:
@@ -132,7 +134,7 @@ class ShareSessions:
                 link.is_stale = True
         return session
 
-    def disconnected(self, client: Hashable) -> tuple[SessionKey | None, str | None]:
+    def on_disconnect(self, client: Hashable) -> tuple[SessionKey | None, str | None]:
         """A connection ended: the session that ends with it, and the group that nobody here reads for any more."""
         link = self._links.pop(client, None)
         if link is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinators.share.partition import Limits
+from ottla.coordinators.share.partition import ShareLimits
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import ResourceType
 
@@ -20,7 +20,7 @@ _duration = re.compile(
 _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
-class Beginning(NamedTuple):
+class StartOffsetPolicy(NamedTuple):
     """Where a group begins to read a partition for the first time."""
 
     is_latest: bool
@@ -28,7 +28,7 @@ class Beginning(NamedTuple):
     """So long ago, if it is neither the log's start nor its end."""
 
 
-def limits_of(image: Image, settings: Settings, group_id: str) -> Limits:
+def share_limits(image: Image, settings: Settings, group_id: str) -> ShareLimits:
     """How many records may be in flight, how often, for how long."""
     own = image.config(ResourceType.GROUP, group_id)
 
@@ -39,7 +39,7 @@ def limits_of(image: Image, settings: Settings, group_id: str) -> Limits:
         # The bounds may have changed since it was set.
         return max(int(settings(f"group.share.min.{name}")), min(int(value), int(settings(f"group.share.max.{name}"))))
 
-    return Limits(
+    return ShareLimits(
         max_locks=number("partition.max.record.locks"),
         max_deliveries=number("delivery.count.limit"),
         lock_ms=number("record.lock.duration.ms"),
@@ -53,16 +53,20 @@ def reads_committed(image: Image, group_id: str) -> bool:
     return level.strip().lower() == _READ_COMMITTED
 
 
-def beginning_of(image: Image, group_id: str) -> Beginning:
+def start_offset_policy(image: Image, group_id: str) -> StartOffsetPolicy:
     """Where a group begins (share.auto.offset.reset)."""
     name = image.config(ResourceType.GROUP, group_id).get("share.auto.offset.reset", "latest").strip().lower()
     if name == "earliest":
-        return Beginning(is_latest=False)
+        return StartOffsetPolicy(is_latest=False)
     _, _, duration = name.partition(":")
-    return Beginning(is_latest=False, back_ms=duration_ms(duration)) if duration else Beginning(is_latest=True)
+    return (
+        StartOffsetPolicy(is_latest=False, back_ms=parse_duration_ms(duration))
+        if duration
+        else StartOffsetPolicy(is_latest=True)
+    )
 
 
-def duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
     """An ISO 8601 duration as Java reads it (PnDTnHnMn.nS)."""
     found = _duration(text)
     if found is None:

@@ -17,7 +17,7 @@ NO_COUNT: Final = -1
 NO_EPOCH: Final = -1
 
 
-class Key(NamedTuple):
+class SharePartitionKey(NamedTuple):
     """A share partition."""
 
     group_id: str
@@ -25,7 +25,7 @@ class Key(NamedTuple):
     partition: int
 
     @property
-    def text(self) -> str:
+    def coordinator_key(self) -> str:
         """By which its coordinator is found."""
         topic = urlsafe_b64encode(self.topic_id).decode().rstrip("=")
         return f"{self.group_id}:{topic}:{self.partition}"
@@ -45,10 +45,10 @@ class ShareState(NamedTuple):
     written_ms: int
     updates: int = 0
     """Since the last snapshot."""
-    known_leader_epoch: int = NO_EPOCH
+    highest_leader_epoch: int = NO_EPOCH
     """The highest that was heard of: leaders of earlier ones may not write."""
-    known_state_epoch: int = NO_EPOCH
-    snapshot_at: int = -1
+    highest_state_epoch: int = NO_EPOCH
+    snapshot_offset: int = -1
     """The offset of the last snapshot; what lies before it is not needed for this share partition."""
 
 
@@ -56,8 +56,8 @@ class ShareState(NamedTuple):
 class ShareStates:
     """The state of the share coordinator on one partition."""
 
-    partitions: Map[Key, ShareState] = field(default_factory=Map)
+    partitions: Map[SharePartitionKey, ShareState] = field(default_factory=Map)
 
-    def first_needed(self) -> int | None:
+    def first_needed_offset(self) -> int | None:
         """The first offset of the log that is still needed; None if nothing is known."""
-        return min((state.snapshot_at for state in self.partitions.values()), default=None)
+        return min((state.snapshot_offset for state in self.partitions.values()), default=None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.ending import fence
+from ottla.coordinators.transactions.ending import abort_and_fence
 from ottla.coordinators.transactions.records import TOPIC, replay, tombstone
 from ottla.coordinators.transactions.state import Transaction, TransactionsState
 from ottla.metadata.image.changes import Changes
@@ -20,7 +20,7 @@ from ottla.storage.state_machine.entries import Entry, Kinds
 
 TIMEOUTS: Final = "timeouts"
 EXPIRATION: Final = "expiration"
-_AT_ONCE: Final = 500
+_MAX_RECORDS: Final = 500
 """Records of one decision: they are one batch, which must fit."""
 
 
@@ -47,7 +47,11 @@ class TransactionBehaviour:
         return Decision(
             (),
             None,
-            answers=[(context.ending(found), found) for found in state if found.status.is_being_ended],
+            answers=[
+                (context.marker_ticket(transaction), transaction)
+                for transaction in state
+                if transaction.status.is_being_ended
+            ],
             timers=(
                 (TIMEOUTS, now_ms + context.timeout_check_ms),
                 (EXPIRATION, now_ms + context.expiration_check_ms),
@@ -56,7 +60,7 @@ class TransactionBehaviour:
 
     def on_timer(self, state: TransactionsState, key: Hashable, now_ms: int) -> Decision[None]:
         context = self._context(now_ms)
-        return abort_late(state, context) if key == TIMEOUTS else forget_idle(state, context)
+        return abort_timed_out(state, context) if key == TIMEOUTS else expire_idle_ids(state, context)
 
     def on_metadata_changed(self, state: TransactionsState, changes: Changes) -> Decision[Any] | None:
         return None
@@ -65,28 +69,30 @@ class TransactionBehaviour:
         return ()
 
 
-def abort_late(state: TransactionsState, context: Context) -> Decision[None]:
+def abort_timed_out(state: TransactionsState, context: Context) -> Decision[None]:
     """Abort what has been open for longer than its producer allowed."""
-    late = [found for found in state if found.is_timed_out(context.now_ms)]
+    late = [transaction for transaction in state if transaction.is_timed_out(context.now_ms)]
     records: list[Any] = []
     answers: list[tuple[Ticket, Any]] = []
-    for found in late[:_AT_ONCE]:
-        aborted = fence(state, context, found, None)
+    for transaction in late[:_MAX_RECORDS]:
+        aborted = abort_and_fence(state, context, transaction, None)
         state = aborted.state
         records += aborted.records
         answers += aborted.answers
     return Decision(records, None, state=state, answers=answers, timers=((TIMEOUTS, _next(context, late)),))
 
 
-def forget_idle(state: TransactionsState, context: Context) -> Decision[None]:
+def expire_idle_ids(state: TransactionsState, context: Context) -> Decision[None]:
     """Forget the ids that were not used for long."""
     until_ms = context.now_ms - context.expiration_ms
-    idle = [found for found in state if found.status.is_over and found.updated_ms <= until_ms]
-    again_ms = context.now_ms if len(idle) > _AT_ONCE else context.now_ms + context.expiration_check_ms
+    idle = [transaction for transaction in state if transaction.status.is_over and transaction.updated_ms <= until_ms]
+    again_ms = context.now_ms if len(idle) > _MAX_RECORDS else context.now_ms + context.expiration_check_ms
     return Decision(
-        [tombstone(found.transactional_id) for found in idle[:_AT_ONCE]], None, timers=((EXPIRATION, again_ms),)
+        [tombstone(transaction.transactional_id) for transaction in idle[:_MAX_RECORDS]],
+        None,
+        timers=((EXPIRATION, again_ms),),
     )
 
 
 def _next(context: Context, late: list[Transaction]) -> int:
-    return context.now_ms if len(late) > _AT_ONCE else context.now_ms + context.timeout_check_ms
+    return context.now_ms if len(late) > _MAX_RECORDS else context.now_ms + context.timeout_check_ms

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.coordinators.transactions.records import record_of
+from ottla.coordinators.transactions.records import transaction_record
 from ottla.coordinators.transactions.state import EPOCH_BUMPING, Transaction, TransactionsState
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.storage.state_machine.decision import Decision, Ticket
@@ -21,7 +21,7 @@ class Context:
     """The cluster's level of the feature."""
     take_producer_id: Callable[[], int]
     """The next producer id that was never given to anyone; raises CoordinatorLoading if there is none at hand."""
-    ending: Callable[[Transaction], Ticket]
+    marker_ticket: Callable[[Transaction], Ticket]
     """Is answered with a transaction whose end is decided, once that is committed: its partitions are to be told."""
     max_timeout_ms: int = 900_000
     is_two_phase_enabled: bool = False
@@ -39,11 +39,11 @@ class Context:
         if client_version and not self.transaction_version:
             raise UnsupportedVersion(f"transaction.version is 0 here, and {client_version} is needed")
 
-    def decided(self, state: TransactionsState, transaction: Transaction, reply: Any) -> Decision[Any]:
+    def write(self, state: TransactionsState, transaction: Transaction, reply: Any) -> Decision[Any]:
         """Write a transaction's next state. One that is being ended goes to those who tell its partitions."""
         return Decision(
-            (record_of(transaction, self.transaction_version),),
+            (transaction_record(transaction, self.transaction_version),),
             reply,
-            state=state.remembering(transaction),
-            answers=((self.ending(transaction), transaction),) if transaction.status.is_being_ended else (),
+            state=state.with_unrecorded_fields(transaction),
+            answers=((self.marker_ticket(transaction), transaction),) if transaction.status.is_being_ended else (),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from ottla.coordinators.transactions.state import BY_LABEL, Status, TransactionsState
+from ottla.coordinators.transactions.state import STATUS_BY_LABEL, TransactionsState, TransactionStatus
 from ottla.protocol.errors import TransactionalIdNotFound
 from ottla.protocol.messages.rpc import describe_transactions, list_transactions
 
@@ -16,31 +16,31 @@ class Pattern(Protocol):
     def fullmatch(self, text: str, /) -> object | None: ...
 
 
-def describe(state: TransactionsState, transactional_id: str) -> describe_transactions.TransactionState:
+def describe_transaction(state: TransactionsState, transactional_id: str) -> describe_transactions.TransactionState:
     """All about one transaction."""
-    found = state.get(transactional_id)
-    if found is None or found.status is Status.DEAD:
+    transaction = state.get(transactional_id)
+    if transaction is None or transaction.status is TransactionStatus.DEAD:
         raise TransactionalIdNotFound(f"{transactional_id} is not known")
     topics: dict[str, list[int]] = {}
-    for topic, number in sorted(found.partitions):
+    for topic, number in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(number)
     return describe_transactions.TransactionState(
         transactional_id=transactional_id,
-        transaction_state=found.status.label,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.epoch,
+        transaction_state=transaction.status.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
         topics=[describe_transactions.TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
     )
 
 
 def unknown_states(names: Collection[str]) -> list[str]:
     """Which of the states that are asked for do not exist."""
-    return [name for name in names if name not in BY_LABEL]
+    return [name for name in names if name not in STATUS_BY_LABEL]
 
 
-def find(
+def find_transactions(
     state: TransactionsState,
     now_ms: int,
     *,
@@ -50,16 +50,16 @@ def find(
     pattern: Pattern | None = None,
 ) -> Iterator[list_transactions.TransactionState]:
     """The transactions that pass all filters that are given."""
-    for found in state:
+    for transaction in state:
         if (
-            (states and found.status.label not in states)
-            or (producer_ids and found.producer_id not in producer_ids)
-            or (longer_than_ms >= 0 and now_ms - found.start_ms <= longer_than_ms)
-            or (pattern is not None and not pattern.fullmatch(found.transactional_id))
+            (states and transaction.status.label not in states)
+            or (producer_ids and transaction.producer_id not in producer_ids)
+            or (longer_than_ms >= 0 and now_ms - transaction.start_ms <= longer_than_ms)
+            or (pattern is not None and not pattern.fullmatch(transaction.transactional_id))
         ):
             continue
         yield list_transactions.TransactionState(
-            transactional_id=found.transactional_id,
-            producer_id=found.producer_id,
-            transaction_state=found.status.label,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.status.label,
         )

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.coordinators.transactions.state import (
-    FORGOTTEN,
-    STATUSES,
-    Memory,
-    Status,
+    NOTHING_UNRECORDED,
+    STATUS_BY_NUMBER,
     TopicPartition,
     Transaction,
     TransactionsState,
+    TransactionStatus,
+    UnrecordedFields,
 )
 from ottla.protocol.messages.records.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ottla.storage.state_machine.entries import Entry, Marker, Stored
@@ -25,10 +25,10 @@ TOPIC: Final = "__transaction_state"
 _FLEXIBLE_RECORDS: Final = 1
 
 
-def record_of(transaction: Transaction, transaction_version: int) -> Stored:
+def transaction_record(transaction: Transaction, transaction_version: int) -> Stored:
     """A transaction as it is written at a level of transaction.version."""
     partitions: list[PartitionsSchema] | None = None
-    if transaction.status is not Status.EMPTY:
+    if transaction.status is not TransactionStatus.EMPTY:
         numbers: dict[str, list[int]] = {}
         for topic, number in sorted(transaction.partitions):
             numbers.setdefault(topic, []).append(number)
@@ -57,23 +57,23 @@ def tombstone(transactional_id: str) -> Stored:
 
 def replay(state: TransactionsState, entries: Iterable[Entry]) -> TransactionsState:
     """The state after records, for the one who wrote them and for one who loads them."""
-    transactions, memory = state.transactions, state.memory
+    transactions, unrecorded = state.transactions, state.unrecorded
     for entry in entries:
         assert not isinstance(entry, Marker), "no transaction writes to the log of transactions"
         transactional_id = entry.key.transactional_id
         if entry.value is not None:
-            found = transaction_of(
-                transactional_id, entry.value, entry.version, memory.get(transactional_id, FORGOTTEN)
+            found = transaction_from_record(
+                transactional_id, entry.value, entry.version, unrecorded.get(transactional_id, NOTHING_UNRECORDED)
             )
             transactions = transactions.set(transactional_id, found)
         elif transactional_id in transactions:
             transactions = transactions.delete(transactional_id)
-            memory = memory.delete(transactional_id) if transactional_id in memory else memory
-    return replace(state, transactions=transactions, memory=memory)
+            unrecorded = unrecorded.delete(transactional_id) if transactional_id in unrecorded else unrecorded
+    return replace(state, transactions=transactions, unrecorded=unrecorded)
 
 
-def transaction_of(
-    transactional_id: str, value: TransactionLogValue, version: int | None, memory: Memory
+def transaction_from_record(
+    transactional_id: str, value: TransactionLogValue, version: int | None, unrecorded: UnrecordedFields
 ) -> Transaction:
     """What a record tells, completed by what only its writer knows."""
     has_all = version is None or version >= _FLEXIBLE_RECORDS
@@ -82,7 +82,7 @@ def transaction_of(
         producer_id=value.producer_id,
         epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
-        status=STATUSES[value.transaction_status],
+        status=STATUS_BY_NUMBER[value.transaction_status],
         partitions=frozenset(
             TopicPartition(topic.topic, number)
             for topic in value.transaction_partitions or ()
@@ -90,8 +90,8 @@ def transaction_of(
         ),
         start_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
-        previous_producer_id=value.previous_producer_id if has_all else memory.previous_producer_id,
-        next_producer_id=value.next_producer_id if has_all else memory.next_producer_id,
-        client_version=value.client_transaction_version if has_all else memory.client_version,
-        last_epoch=memory.last_epoch,
+        previous_producer_id=value.previous_producer_id if has_all else unrecorded.previous_producer_id,
+        next_producer_id=value.next_producer_id if has_all else unrecorded.next_producer_id,
+        client_version=value.client_transaction_version if has_all else unrecorded.client_version,
+        last_epoch=unrecorded.last_epoch,
     )

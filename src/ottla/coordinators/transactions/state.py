@@ -24,7 +24,7 @@ EPOCH_BUMPING: Final = 2
 """The transaction.version from which on each end of a transaction raises the producer's epoch (KIP-890)."""
 
 
-class Status(Enum):
+class TransactionStatus(Enum):
     """Where a transaction stands: the number that records hold, and the name that people see."""
 
     EMPTY = 0, "Empty"
@@ -43,16 +43,20 @@ class Status(Enum):
     @property
     def is_being_ended(self) -> bool:
         """Whether the outcome is decided, and partitions are being told."""
-        return self is Status.PREPARE_COMMIT or self is Status.PREPARE_ABORT
+        return self is TransactionStatus.PREPARE_COMMIT or self is TransactionStatus.PREPARE_ABORT
 
     @property
     def is_over(self) -> bool:
         """Whether there is nothing to end."""
-        return self is Status.EMPTY or self is Status.COMPLETE_COMMIT or self is Status.COMPLETE_ABORT
+        return (
+            self is TransactionStatus.EMPTY
+            or self is TransactionStatus.COMPLETE_COMMIT
+            or self is TransactionStatus.COMPLETE_ABORT
+        )
 
 
-STATUSES: Final = {status.number: status for status in Status}
-BY_LABEL: Final = {status.label: status for status in Status}
+STATUS_BY_NUMBER: Final = {status.number: status for status in TransactionStatus}
+STATUS_BY_LABEL: Final = {status.label: status for status in TransactionStatus}
 
 
 class TopicPartition(NamedTuple):
@@ -70,7 +74,7 @@ class Transaction:
     producer_id: int
     epoch: int
     timeout_ms: int
-    status: Status = Status.EMPTY
+    status: TransactionStatus = TransactionStatus.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     updated_ms: int = NO_TIME
@@ -96,7 +100,7 @@ class Transaction:
     def is_timed_out(self, now_ms: int) -> bool:
         """Whether it has been open for longer than its producer allowed."""
         return (
-            self.status is Status.ONGOING
+            self.status is TransactionStatus.ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS
             and self.start_ms + self.timeout_ms < now_ms
         )
@@ -107,7 +111,7 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= MAX_EPOCH - 1
 
 
-class Memory(NamedTuple):
+class UnrecordedFields(NamedTuple):
     """Of a transaction, what the record that was last written does not hold."""
 
     last_epoch: int = NO_EPOCH
@@ -116,7 +120,7 @@ class Memory(NamedTuple):
     client_version: int = 0
 
 
-FORGOTTEN: Final = Memory()
+NOTHING_UNRECORDED: Final = UnrecordedFields()
 """What is left of it for one who takes over."""
 
 
@@ -125,7 +129,7 @@ class TransactionsState:
     """The state of the transaction coordinator on one partition."""
 
     transactions: Map[str, Transaction] = field(default_factory=Map)
-    memory: Map[str, Memory] = field(default_factory=Map)
+    unrecorded: Map[str, UnrecordedFields] = field(default_factory=Map)
     """By transactional id. Set by decisions, so that replaying their records gives back what they decided."""
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -134,12 +138,12 @@ class TransactionsState:
     def get(self, transactional_id: str) -> Transaction | None:
         return self.transactions.get(transactional_id)
 
-    def remembering(self, transaction: Transaction) -> TransactionsState:
+    def with_unrecorded_fields(self, transaction: Transaction) -> TransactionsState:
         """With what the record that is about to be written will not hold."""
-        memory = Memory(
+        unrecorded = UnrecordedFields(
             transaction.last_epoch,
             transaction.previous_producer_id,
             transaction.next_producer_id,
             transaction.client_version,
         )
-        return replace(self, memory=self.memory.set(transaction.transactional_id, memory))
+        return replace(self, unrecorded=self.unrecorded.set(transaction.transactional_id, unrecorded))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.coordinators.share.batches import StateBatch, combined
+from ottla.coordinators.share.batches import StateBatch, combine
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -13,7 +13,7 @@ def test_the_furthest_state_of_each_record_counts(seed: int) -> None:
     chance = random.Random(seed)
     batches = [_any_batch(chance) for _ in range(chance.randrange(12))]
     start = chance.choice([-1, 0, 5, 20])
-    found = combined(batches, start)
+    found = combine(batches, start)
     expected: dict[int, tuple[int, int]] = {}
     for first, last, state, times in batches:
         for offset in range(max(first, start), last + 1):

@@ -10,7 +10,7 @@ from ottla.coordinators.share.batches import StateBatch
 from ottla.coordinators.share.behaviour import COLD, PRUNE, ShareStatesBehaviour
 from ottla.coordinators.share.context import Context
 from ottla.coordinators.share.coordinator import delete, initialize, read, write
-from ottla.coordinators.share.state import Key, ShareStates
+from ottla.coordinators.share.state import SharePartitionKey, ShareStates
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
 from ottla.metadata.image.values import Partition, Topic
@@ -28,7 +28,7 @@ TOPIC_ID = bytes(range(16))
 PARTITION = Partition((1,), (1,), (), (), 1, 0, 0, (bytes(16),), 0, (), ())
 TOPIC = Topic("t", TOPIC_ID, (PARTITION, PARTITION))
 IMAGE = Image(topics=Map({"t": TOPIC}), topics_by_id=Map({TOPIC_ID: TOPIC}))
-KEY, OTHER = Key("g", TOPIC_ID, 0), Key("g", TOPIC_ID, 1)
+KEY, OTHER = SharePartitionKey("g", TOPIC_ID, 0), SharePartitionKey("g", TOPIC_ID, 1)
 
 
 class Pruned:
@@ -78,11 +78,13 @@ class World:
                 state = self.behaviour.replay(state, entries, self.now_ms, offset)
         return state
 
-    def initialize(self, key: Key = KEY, epoch: int = 1, start: int = 0) -> None:
+    def initialize(self, key: SharePartitionKey = KEY, epoch: int = 1, start: int = 0) -> None:
         asked = initializing.PartitionData(partition=key.partition, state_epoch=epoch, start_offset=start)
         self.apply(initialize(self.state, key, asked, self.context()))
 
-    def write(self, *runs: StateBatch, key: Key = KEY, epoch: int = 1, leader_epoch: int = 0, start: int = -1) -> Any:
+    def write(
+        self, *runs: StateBatch, key: SharePartitionKey = KEY, epoch: int = 1, leader_epoch: int = 0, start: int = -1
+    ) -> Any:
         asked = writing.PartitionData(
             partition=key.partition,
             state_epoch=epoch,
@@ -137,7 +139,7 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         world.write()
     with pytest.raises(UnknownTopicOrPartition):
-        world.initialize(Key("g", TOPIC_ID, 9))
+        world.initialize(SharePartitionKey("g", TOPIC_ID, 9))
     asked = deleting.PartitionData(partition=0)
     assert not delete(world.state, KEY, asked, world.context()).records
 

@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from ottla.coordinators.share.acknowledging import Ack, AckType, acknowledge
-from ottla.coordinators.share.acquiring import Acquired, Asked, Span, acquire
-from ottla.coordinators.share.batches import StateBatch, combined
-from ottla.coordinators.share.delivery import State
-from ottla.coordinators.share.partition import Change, Limits, SharePartition
+from ottla.coordinators.share.acknowledging import AcknowledgementBatch, AcknowledgeType, acknowledge
+from ottla.coordinators.share.acquiring import AcquiredRecords, AcquireRequest, BatchRange, acquire
+from ottla.coordinators.share.batches import StateBatch, combine
+from ottla.coordinators.share.delivery import RecordState
+from ottla.coordinators.share.partition import ShareLimits, SharePartition, StateChange
 from ottla.protocol.errors import ApiError
 
 MEMBERS = ("a", "b", "c")
@@ -23,10 +23,10 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.limits = Limits(
+        self.limits = ShareLimits(
             max_locks=self.chance.choice([4, 15, 100]), max_deliveries=self.chance.choice([2, 3, 5]), lock_ms=100
         )
-        self.spans: list[Span] = []
+        self.spans: list[BatchRange] = []
         self.end = 0
         self.now_ms = 1000
         self.start = 0
@@ -34,13 +34,13 @@ class World:
         self.share = SharePartition(0)
         self.held: dict[int, tuple[str, int]] = {}
         """Who has a record, and until when."""
-        self.done: dict[int, AckType] = {}
-        self.times: dict[int, int] = {}
-        self.writing: list[tuple[list[Change], dict[int, AckType]]] = []
+        self.done: dict[int, AcknowledgeType] = {}
+        self.delivery_count: dict[int, int] = {}
+        self.writing: list[tuple[list[StateChange], dict[int, AcknowledgeType]]] = []
 
     def produce(self) -> None:
         size = self.chance.randrange(1, 7)
-        self.spans.append(Span(self.end, self.end + size - 1))
+        self.spans.append(BatchRange(self.end, self.end + size - 1))
         self.end += size
 
     def fetch(self) -> None:
@@ -49,7 +49,7 @@ class World:
             return
         offset = self.share.next_offset()
         spans = [span for span in self.spans if span.last >= offset][: self.chance.randrange(1, 4)]
-        asked = Asked(
+        asked = AcquireRequest(
             member, self.chance.randrange(1, 12), self.chance.randrange(1, 12), self.chance.choice([False, True])
         )
         found = acquire(self.share, asked, offset, spans, self.limits, self.now_ms)
@@ -60,14 +60,17 @@ class World:
         if asked.is_strict:
             assert count <= asked.max_records
 
-    def check_run(self, run: Acquired, member: str) -> None:
+    def check_run(self, run: AcquiredRecords, member: str) -> None:
         for offset in range(run.first, run.last + 1):
             assert offset < self.end
             assert offset not in self.held, f"{offset} is with {self.held[offset]}, and goes to {member}"
             assert offset not in self.done, f"{offset} was {self.done[offset]}, and is delivered again"
-            assert run.times <= self.limits.max_deliveries
-            assert run.times >= self.times.get(offset, 0) or self.times[offset] >= run.times
-            self.times[offset] = run.times
+            assert run.delivery_count <= self.limits.max_deliveries
+            assert (
+                run.delivery_count >= self.delivery_count.get(offset, 0)
+                or self.delivery_count[offset] >= run.delivery_count
+            )
+            self.delivery_count[offset] = run.delivery_count
             self.held[offset] = member, self.now_ms + self.limits.lock_ms
 
     def answer(self) -> None:
@@ -82,13 +85,15 @@ class World:
         while last + 1 in mine and self.chance.random() < 0.7:
             last += 1
         kinds = [
-            self.chance.choice([AckType.ACCEPT, AckType.ACCEPT, AckType.RELEASE, AckType.REJECT])
+            self.chance.choice(
+                [AcknowledgeType.ACCEPT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT]
+            )
             for _ in range(first, last + 1)
         ]
         if self.chance.random() < 0.5:
             kinds = kinds[:1]
-        changes = acknowledge(self.share, member, [Ack(first, last, kinds)], self.limits, self.now_ms)
-        said = {offset: Ack(first, last, kinds).type_of(offset) for offset in range(first, last + 1)}
+        changes = acknowledge(self.share, member, [AcknowledgementBatch(first, last, kinds)], self.limits, self.now_ms)
+        said = {offset: AcknowledgementBatch(first, last, kinds).type_of(offset) for offset in range(first, last + 1)}
         self.writing.append((changes, said))
 
     def answer_wrongly(self) -> None:
@@ -98,7 +103,9 @@ class World:
         if others:
             before = (self.share.start, self.share.complete_count)
             with pytest.raises(ApiError):
-                acknowledge(self.share, member, [Ack(others[0], others[0], [1])], self.limits, self.now_ms)
+                acknowledge(
+                    self.share, member, [AcknowledgementBatch(others[0], others[0], [1])], self.limits, self.now_ms
+                )
             assert (self.share.start, self.share.complete_count) == before
 
     def write(self) -> None:
@@ -113,15 +120,15 @@ class World:
         for offset, kind in said.items():
             if written:
                 self.held.pop(offset, None)
-                is_over = kind is AckType.RELEASE and self.times[offset] >= self.limits.max_deliveries
-                if kind is not AckType.RELEASE or is_over:
+                is_over = kind is AcknowledgeType.RELEASE and self.delivery_count[offset] >= self.limits.max_deliveries
+                if kind is not AcknowledgeType.RELEASE or is_over:
                     self.done[offset] = kind
             elif offset in self.held and self.held[offset][1] <= self.now_ms:
                 self.expired(offset)
 
     def persist(self, batches: list[StateBatch]) -> None:
         self.start = self.share.start
-        self.batches = combined((*self.batches, *batches), self.start)
+        self.batches = combine((*self.batches, *batches), self.start)
 
     def wait(self) -> None:
         self.now_ms += self.chance.randrange(80)
@@ -137,13 +144,15 @@ class World:
 
     def expired(self, offset: int) -> None:
         del self.held[offset]
-        if self.times[offset] >= self.limits.max_deliveries:
-            self.done[offset] = AckType.REJECT
+        if self.delivery_count[offset] >= self.limits.max_deliveries:
+            self.done[offset] = AcknowledgeType.REJECT
 
     def leave(self) -> None:
         member = self.chance.choice(MEMBERS)
         changes = self.share.release(member, self.limits)
-        said = {offset: AckType.RELEASE for _, batch in changes for offset in range(batch.first, batch.last + 1)}
+        said = {
+            offset: AcknowledgeType.RELEASE for _, batch in changes for offset in range(batch.first, batch.last + 1)
+        }
         if changes:
             self.writing.append((changes, said))
 
@@ -154,15 +163,15 @@ class World:
         self.writing.clear()
         written = {offset: state for first, last, state, _ in self.batches for offset in range(first, last + 1)}
         for offset in list(self.done):
-            if offset >= self.start and written.get(offset) not in (State.ACKNOWLEDGED, State.ARCHIVED):
-                assert self.done[offset] is AckType.REJECT, "what was accepted is written down"
+            if offset >= self.start and written.get(offset) not in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED):
+                assert self.done[offset] is AcknowledgeType.REJECT, "what was accepted is written down"
                 del self.done[offset]
-        self.times = {}
+        self.delivery_count = {}
 
     def check(self) -> None:
         share = self.share
         finished = 0
-        for batch in share.flight:
+        for batch in share.in_flight_batches:
             for first, last, delivery in batch.deliveries():
                 assert 0 <= delivery.count <= self.limits.max_deliveries
                 if delivery.state.is_final:
@@ -197,28 +206,30 @@ def _drain(world: World) -> None:
         for step in (world.fetch, world.answer, world.write, world.write, world.wait):
             step()
             world.check()
-    raise AssertionError(f"stuck at {world.share.start} of {world.end}: {list(world.share.flight)}")
+    raise AssertionError(f"stuck at {world.share.start} of {world.end}: {list(world.share.in_flight_batches)}")
 
 
 def test_a_gap_that_an_earlier_leader_left_is_delivered() -> None:
-    share = SharePartition(0, [StateBatch(2, 3, State.ACKNOWLEDGED, 1), StateBatch(6, 7, State.AVAILABLE, 1)])
-    asked = Asked("a", 100, 100)
-    found: list[Acquired] = []
+    share = SharePartition(
+        0, [StateBatch(2, 3, RecordState.ACKNOWLEDGED, 1), StateBatch(6, 7, RecordState.AVAILABLE, 1)]
+    )
+    asked = AcquireRequest("a", 100, 100)
+    found: list[AcquiredRecords] = []
     while share.next_offset() < 10:
         offset = share.next_offset()
-        spans = [span for span in (Span(0, 4), Span(5, 9)) if span.last >= offset]
-        found += acquire(share, asked, offset, spans, Limits(), 0)
-    times = {offset: run.times for run in found for offset in range(run.first, run.last + 1)}
+        spans = [span for span in (BatchRange(0, 4), BatchRange(5, 9)) if span.last >= offset]
+        found += acquire(share, asked, offset, spans, ShareLimits(), 0)
+    times = {offset: run.delivery_count for run in found for offset in range(run.first, run.last + 1)}
     assert times == {**dict.fromkeys((0, 1, 4, 5, 8, 9), 1), 6: 2, 7: 2}
 
 
 def test_a_record_that_fails_again_and_again_goes_alone_at_last() -> None:
-    share, limits = SharePartition(0), Limits(max_deliveries=5)
+    share, limits = SharePartition(0), ShareLimits(max_deliveries=5)
     sizes = []
     for _ in range(40):
         if share.start == 8:
             break
-        found = acquire(share, Asked("a", 100, 100), share.next_offset(), [Span(0, 7)], limits, 0)
+        found = acquire(share, AcquireRequest("a", 100, 100), share.next_offset(), [BatchRange(0, 7)], limits, 0)
         sizes.append(sum(run.last - run.first + 1 for run in found))
         changes = share.release("a", limits)
         share.settle(changes, 0, written=True)
@@ -227,23 +238,28 @@ def test_a_record_that_fails_again_and_again_goes_alone_at_last() -> None:
 
 
 def test_where_the_log_begins_later_records_before_it_are_gone() -> None:
-    share, limits = SharePartition(0), Limits()
-    acquire(share, Asked("a", 6, 100), 0, [Span(0, 2), Span(3, 5), Span(6, 9)], limits, 0)
+    share, limits = SharePartition(0), ShareLimits()
+    acquire(share, AcquireRequest("a", 6, 100), 0, [BatchRange(0, 2), BatchRange(3, 5), BatchRange(6, 9)], limits, 0)
     share.settle(share.release("a", limits), 0, written=True)
     share.move_start(4)
     assert share.next_offset() == 4
-    assert [run[:2] for run in acquire(share, Asked("b", 100, 100), 4, [Span(3, 5), Span(6, 9)], limits, 0)] == [
+    assert [
+        run[:2]
+        for run in acquire(share, AcquireRequest("b", 100, 100), 4, [BatchRange(3, 5), BatchRange(6, 9)], limits, 0)
+    ] == [
         (4, 5),
         (6, 9),
     ]
 
 
 def test_a_lock_can_be_renewed() -> None:
-    share, limits = SharePartition(0), Limits(lock_ms=100)
-    acquire(share, Asked("a", 100, 100), 0, [Span(0, 3)], limits, 0)
-    assert not acknowledge(share, "a", [Ack(1, 2, [AckType.RENEW])], limits, 50)
+    share, limits = SharePartition(0), ShareLimits(lock_ms=100)
+    acquire(share, AcquireRequest("a", 100, 100), 0, [BatchRange(0, 3)], limits, 0)
+    assert not acknowledge(share, "a", [AcknowledgementBatch(1, 2, [AcknowledgeType.RENEW])], limits, 50)
     assert [(batch.first, batch.last) for batch in share.expire(100, limits)] == [(0, 0), (3, 3)]
     assert [(batch.first, batch.last) for batch in share.expire(150, limits)] == [(1, 1), (2, 2)]
-    acquire(share, Asked("a", 100, 100), 0, [Span(0, 3)], limits, 200)
+    acquire(share, AcquireRequest("a", 100, 100), 0, [BatchRange(0, 3)], limits, 200)
     with pytest.raises(ApiError, match="not enabled"):
-        acknowledge(share, "a", [Ack(0, 0, [AckType.RENEW])], limits._replace(may_renew=False), 200)
+        acknowledge(
+            share, "a", [AcknowledgementBatch(0, 0, [AcknowledgeType.RENEW])], limits._replace(may_renew=False), 200
+        )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.coordinators.transactions.state import Status
+from ottla.coordinators.transactions.state import TransactionStatus
 from tests.unit.coordinators.transactions.world import Attempt, World
 
 
@@ -32,7 +32,7 @@ def test_transactions_are_whole_or_nothing(seed: int, version: int) -> None:
             assert {where: values for where, values in seen.items() if values} == dict(attempt.values)
     for found in world.coordinator.machine.state:
         assert found.status.is_over, found
-        assert found.status is Status.EMPTY or not found.partitions
+        assert found.status is TransactionStatus.EMPTY or not found.partitions
 
 
 def test_the_model_does_what_it_is_for() -> None:

@@ -7,16 +7,16 @@ import pytest
 
 from ottla.coordinators.transactions.behaviour import EXPIRATION, TIMEOUTS, TransactionBehaviour
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.ending import complete, end
-from ottla.coordinators.transactions.partitions import add
-from ottla.coordinators.transactions.producing import Expected, check_init, init
+from ottla.coordinators.transactions.ending import complete_transaction, end_transaction
+from ottla.coordinators.transactions.init_producer_id import ExpectedProducer, check_init, initialize_producer
+from ottla.coordinators.transactions.partitions import add_partitions
 from ottla.coordinators.transactions.state import (
     MAX_EPOCH,
     NO_TIMEOUT_MS,
-    Status,
     TopicPartition,
     Transaction,
     TransactionsState,
+    TransactionStatus,
 )
 from ottla.protocol.errors import (
     ApiError,
@@ -49,11 +49,11 @@ class Rules:
         self.behaviour = TransactionBehaviour(lambda now_ms: self.context)
         self.state: TransactionsState = self.behaviour.empty_state()
         for transaction in transactions:
-            self.do(self.context.decided(self.state, transaction, None))
+            self.do(self.context.write(self.state, transaction, None))
 
     @property
     def context(self) -> Context:
-        return Context(now_ms=self.now_ms, ending=lambda _: self, **self._how)
+        return Context(now_ms=self.now_ms, marker_ticket=lambda _: self, **self._how)
 
     def answer(self, transaction: Transaction, /) -> None:
         self.ended.append(transaction)
@@ -81,7 +81,9 @@ def test_ids_are_forgotten_that_nobody_uses_but_not_while_a_transaction_is_open(
     rules = Rules(
         Transaction("idle", 1, 0, 60_000, updated_ms=0),
         Transaction("used", 2, 0, 60_000, updated_ms=6 * DAY_MS),
-        Transaction("open", 3, 0, NO_TIMEOUT_MS, Status.ONGOING, frozenset({WHERE}), start_ms=0, updated_ms=0),
+        Transaction(
+            "open", 3, 0, NO_TIMEOUT_MS, TransactionStatus.ONGOING, frozenset({WHERE}), start_ms=0, updated_ms=0
+        ),
     )
     rules.now_ms = 7 * DAY_MS
     rules.expire(EXPIRATION)
@@ -103,8 +105,8 @@ def test_many_idle_ids_are_forgotten_in_steps() -> None:
 def test_a_transaction_of_a_two_phase_commit_never_times_out() -> None:
     partitions = frozenset({WHERE})
     rules = Rules(
-        Transaction("two-phase", 1, 0, NO_TIMEOUT_MS, Status.ONGOING, partitions, start_ms=0, updated_ms=0),
-        Transaction("other", 2, 0, 60_000, Status.ONGOING, partitions, start_ms=0, updated_ms=0),
+        Transaction("two-phase", 1, 0, NO_TIMEOUT_MS, TransactionStatus.ONGOING, partitions, start_ms=0, updated_ms=0),
+        Transaction("other", 2, 0, 60_000, TransactionStatus.ONGOING, partitions, start_ms=0, updated_ms=0),
     )
     rules.now_ms = 60_000
     rules.expire(TIMEOUTS)
@@ -131,29 +133,29 @@ def test_what_a_producer_may_ask_for() -> None:
 def test_the_last_epoch_leads_to_another_producer_id() -> None:
     last = MAX_EPOCH - 1
     rules = Rules(Transaction("id", 7, last, 60_000))
-    rules.do(add(rules.state, rules.context, "id", 7, last, [WHERE], client_version=2, reply=None))
-    given = rules.do(end(rules.state, rules.context, "id", 7, last, commit=True, client_version=2))
+    rules.do(add_partitions(rules.state, rules.context, "id", 7, last, [WHERE], client_version=2, reply=None))
+    given = rules.do(end_transaction(rules.state, rules.context, "id", 7, last, commit=True, client_version=2))
     assert (given.producer_id, given.producer_epoch) == (500, 0)
     (prepared,) = rules.ended
     assert (prepared.producer_id, prepared.epoch) == (7, MAX_EPOCH)
     with pytest.raises(ConcurrentTransactions):
-        end(rules.state, rules.context, "id", 7, last, commit=True, client_version=2)
-    rules.do(complete(rules.state, rules.context, prepared))
-    again = rules.do(end(rules.state, rules.context, "id", 7, last, commit=True, client_version=2))
+        end_transaction(rules.state, rules.context, "id", 7, last, commit=True, client_version=2)
+    rules.do(complete_transaction(rules.state, rules.context, prepared))
+    again = rules.do(end_transaction(rules.state, rules.context, "id", 7, last, commit=True, client_version=2))
     assert (again.producer_id, again.producer_epoch) == (500, 0)
     with pytest.raises(InvalidTxnState):
-        end(rules.state, rules.context, "id", 7, last, commit=False, client_version=2)
+        end_transaction(rules.state, rules.context, "id", 7, last, commit=False, client_version=2)
 
 
 def test_a_producer_that_goes_on_gets_another_id_when_its_epochs_have_run_out() -> None:
     last = MAX_EPOCH - 1
     rules = Rules(Transaction("id", 7, last, 60_000))
-    given = rules.do(init(rules.state, rules.context, "id", 60_000, Expected(7, last)))
+    given = rules.do(initialize_producer(rules.state, rules.context, "id", 60_000, ExpectedProducer(7, last)))
     assert (given.producer_id, given.producer_epoch) == (500, 0)
-    again = rules.do(init(rules.state, rules.context, "id", 60_000, Expected(7, last)))
+    again = rules.do(initialize_producer(rules.state, rules.context, "id", 60_000, ExpectedProducer(7, last)))
     assert (again.producer_id, again.producer_epoch) == (500, 0)
     with pytest.raises(ProducerFenced):
-        init(rules.state, rules.context, "id", 60_000, Expected(7, 3))
+        initialize_producer(rules.state, rules.context, "id", 60_000, ExpectedProducer(7, 3))
 
 
 def test_a_late_answer_of_the_coordinator_opens_nothing() -> None:

@@ -15,11 +15,17 @@ from typing import Any
 
 from ottla.coordinators.transactions.behaviour import TransactionBehaviour
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.ending import complete, end, resume
-from ottla.coordinators.transactions.partitions import add, verify
-from ottla.coordinators.transactions.producing import init
-from ottla.coordinators.transactions.records import record_of
-from ottla.coordinators.transactions.state import MAX_EPOCH, Status, TopicPartition, Transaction, TransactionsState
+from ottla.coordinators.transactions.ending import complete_transaction, end_transaction, resume_ending
+from ottla.coordinators.transactions.init_producer_id import initialize_producer
+from ottla.coordinators.transactions.partitions import add_partitions, verify_partitions
+from ottla.coordinators.transactions.records import transaction_record
+from ottla.coordinators.transactions.state import (
+    MAX_EPOCH,
+    TopicPartition,
+    Transaction,
+    TransactionsState,
+    TransactionStatus,
+)
 from ottla.protocol.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -89,11 +95,11 @@ class Coordinator:
 
     def seed(self, transaction: Transaction) -> None:
         """Begin with a transaction in the log."""
-        self._log.append([record_of(transaction, self.version)])
+        self._log.append([transaction_record(transaction, self.version)])
 
     def context(self, now_ms: int) -> Context:
         return Context(
-            now_ms=now_ms, transaction_version=self.version, take_producer_id=self._take_id, ending=self._ending
+            now_ms=now_ms, transaction_version=self.version, take_producer_id=self._take_id, marker_ticket=self._ending
         )
 
     def submit(self, decide: Callable[[TransactionsState, Context], Decision[Any]], reply: Answer) -> None:
@@ -186,7 +192,9 @@ class Coordinator:
 
         def look_again() -> None:
             if self.machine is machine:
-                self.submit(lambda state, context: resume(state, context, transaction.transactional_id), lambda _: None)
+                self.submit(
+                    lambda state, context: resume_ending(state, context, transaction.transactional_id), lambda _: None
+                )
 
         return Replying(decided)
 
@@ -197,7 +205,7 @@ class Coordinator:
             world.partitions[where].append_marker(
                 producer_id=transaction.producer_id,
                 producer_epoch=transaction.epoch,
-                commit=transaction.status is Status.PREPARE_COMMIT,
+                commit=transaction.status is TransactionStatus.PREPARE_COMMIT,
                 coordinator_epoch=epoch,
                 transaction_version=transaction.client_version,
                 leader_epoch=0,
@@ -228,7 +236,7 @@ class Coordinator:
 
         def finish() -> None:
             if not left and self.machine is machine:
-                self.submit(lambda state, context: complete(state, context, transaction), completed)
+                self.submit(lambda state, context: complete_transaction(state, context, transaction), completed)
 
         def completed(result: Any) -> None:
             if isinstance(result, ApiError) and not isinstance(result, NotCoordinator):
@@ -395,8 +403,8 @@ class World:
     def _check(self, id_: str, producer_id: int, epoch: int, where: TopicPartition, reply: Answer) -> None:
         def decide(state: TransactionsState, context: Context) -> Decision[Any]:
             if self.version >= 2:
-                return add(state, context, id_, producer_id, epoch, [where], client_version=2, reply=None)
-            return Decision((), verify(state, id_, producer_id, epoch, [where])[where])
+                return add_partitions(state, context, id_, producer_id, epoch, [where], client_version=2, reply=None)
+            return Decision((), verify_partitions(state, id_, producer_id, epoch, [where])[where])
 
         self.coordinator.submit(decide, reply)
 
@@ -436,7 +444,9 @@ class Script:
 
     def run(self) -> Generator[Request, Any, None]:
         random = self._world.random
-        found = yield from self._until_told(lambda state, context: init(state, context, self._id, TIMEOUT_MS, None))
+        found = yield from self._until_told(
+            lambda state, context: initialize_producer(state, context, self._id, TIMEOUT_MS, None)
+        )
         if isinstance(found, ApiError):
             return
         self.producer_id, self.epoch = found.producer_id, found.producer_epoch
@@ -446,7 +456,7 @@ class Script:
             is_whole = yield from self._write(attempt)
             if is_whole is None or random.random() < 0.1:
                 return
-            ended = yield from self._end(attempt, is_whole and random.random() < 0.7)
+            ended = yield from self._end_transaction(attempt, is_whole and random.random() < 0.7)
             if not ended:
                 return
 
@@ -456,7 +466,7 @@ class Script:
         for number in range(random.randint(1, 5)):
             where = random.choice(list(self._world.partitions))
             if self._world.version < 2 and where not in added:
-                error = yield from self._until_told(self._add(where))
+                error = yield from self._until_told(self._add_partitions(where))
                 if error is not None:
                     return None
                 added.add(where)
@@ -470,17 +480,17 @@ class Script:
             attempt.values[where].append(value)
         return True
 
-    def _add(self, where: TopicPartition) -> Callable[[TransactionsState, Context], Decision[Any]]:
+    def _add_partitions(self, where: TopicPartition) -> Callable[[TransactionsState, Context], Decision[Any]]:
         producer_id, epoch = self.producer_id, self.epoch  # as sent, whenever it arrives
-        return lambda state, context: add(
+        return lambda state, context: add_partitions(
             state, context, self._id, producer_id, epoch, [where], client_version=0, reply=None
         )
 
-    def _end(self, attempt: Attempt, commit: bool) -> Generator[Request, Any, bool]:
+    def _end_transaction(self, attempt: Attempt, commit: bool) -> Generator[Request, Any, bool]:
         attempt.asked_to_commit = commit
         version, producer_id, epoch = self._world.version, self.producer_id, self.epoch
         found = yield from self._until_told(
-            lambda state, context: end(
+            lambda state, context: end_transaction(
                 state, context, self._id, producer_id, epoch, commit=commit, client_version=version
             )
         )

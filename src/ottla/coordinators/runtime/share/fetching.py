@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from ottla.coordinators.runtime.share.partition import FENCING, LedSharePartition
 from ottla.coordinators.runtime.share.reader import ShareReader, ShareWatch
-from ottla.coordinators.share.aborted import aborted_spans, without_spans
-from ottla.coordinators.share.acquiring import Acquired, Asked, Span, acquire
-from ottla.coordinators.share.delivery import State
-from ottla.coordinators.share.partition import Limits, SharePartition
-from ottla.coordinators.share.sessions import Where
+from ottla.coordinators.share.aborted import aborted_ranges, without_ranges
+from ottla.coordinators.share.acquiring import AcquiredRecords, AcquireRequest, BatchRange, acquire
+from ottla.coordinators.share.delivery import RecordState
+from ottla.coordinators.share.partition import ShareLimits, SharePartition
+from ottla.coordinators.share.sessions import TopicIdPartition
 from ottla.protocol.errors import ApiError, NotLeader, OffsetOutOfRange, StorageFailed
 from ottla.protocol.wire.batch import BatchHeader, read_batches
 from ottla.protocol.wire.varint import Buffer
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     """What a fetch brought of one share partition."""
 
     records: Buffer = _NOTHING
-    acquired: Sequence[Acquired] = ()
+    acquired: Sequence[AcquiredRecords] = ()
     error: ApiError | None = None
 
 
@@ -40,7 +40,7 @@ class _Read(NamedTuple):
 
     data: Buffer
     headers: Sequence[tuple[int, BatchHeader]]
-    aborted: Sequence[Span]
+    aborted: Sequence[BatchRange]
 
 
 class ShareFetch(Operation):
@@ -68,18 +68,18 @@ class ShareFetch(Operation):
     def __init__(
         self,
         reader: ShareReader,
-        asked: Asked,
+        asked: AcquireRequest,
         *,
-        refused: Collection[Where],
-        failed: dict[Where, ApiError],
+        refused: Collection[TopicIdPartition],
+        failed: dict[TopicIdPartition, ApiError],
         min_bytes: int,
         max_bytes: int,
         isolation: Isolation,
-        limits: Callable[[], Limits],
+        limits: Callable[[], ShareLimits],
         now_ms: Callable[[], int],
         is_wanted: Callable[[], bool],
         fence: Callable[[LedSharePartition], None],
-        done: Callable[[dict[Where, Part]], None],
+        done: Callable[[dict[TopicIdPartition, Part]], None],
     ) -> None:
         super().__init__()
         self._reader = reader
@@ -142,7 +142,7 @@ class ShareFetch(Operation):
                 before, watch.available_bytes = watch.available_bytes, self._available(watch, watch.led, limits)
                 self._total += watch.available_bytes - before
 
-    def _available(self, watch: ShareWatch, led: LedSharePartition, limits: Limits) -> int:
+    def _available(self, watch: ShareWatch, led: LedSharePartition, limits: ShareLimits) -> int:
         """How much could be read of a share partition, within its part of the answer."""
         if led.failure is not None:
             self._failed.setdefault(watch.where, led.failure)
@@ -181,7 +181,7 @@ class ShareFetch(Operation):
         reader = self._reader
         watches = reader.changed_in_order()
         able = self._rotated([watch for watch in watches if watch.is_able and watch.where not in self._refused])
-        parts: dict[Where, Part] = {}
+        parts: dict[TopicIdPartition, Part] = {}
         left, room, records = self._max_bytes, self._room, 0
         asked = self._asked
         for watch in able:
@@ -210,7 +210,7 @@ class ShareFetch(Operation):
         first = self._reader.session.epoch % len(watches) if watches else 0
         return watches[first:] + watches[:first]
 
-    def _is_quiet(self, watch: ShareWatch, limits: Limits) -> bool:
+    def _is_quiet(self, watch: ShareWatch, limits: ShareLimits) -> bool:
         """Whether a share partition gives nothing until something happens in it."""
         led = watch.led
         if led is None or led.is_fenced or watch.where in self._refused or watch.where in self._failed:
@@ -219,7 +219,7 @@ class ShareFetch(Operation):
             return True
         return led.share.next_offset() == led.partition.log.limit(self._isolation)
 
-    def _fetch(self, led: LedSharePartition, room: int, asked: Asked, *, whole_first: bool) -> Part:
+    def _fetch(self, led: LedSharePartition, room: int, asked: AcquireRequest, *, whole_first: bool) -> Part:
         share = led.share
         assert share is not None
         offset = share.next_offset()
@@ -237,7 +237,7 @@ class ShareFetch(Operation):
         except OSError as error:
             return Part(error=StorageFailed(str(error)))
         limits, now_ms = self._limits(), self._now_ms()
-        spans = [Span(header.base_offset, header.last_offset) for _, header in read.headers]
+        spans = [BatchRange(header.base_offset, header.last_offset) for _, header in read.headers]
         acquired = acquire(share, asked, offset, spans, limits, now_ms)
         if acquired:
             led.watch(now_ms + limits.lock_ms)
@@ -252,16 +252,18 @@ class ShareFetch(Operation):
         file = found.records
         data = log.environment.disk.pread(file.file.number, file.size, file.position)
         headers = list(read_batches(data, partial_tail=True))
-        return _Read(data, headers, aborted_spans(data, headers, found.aborted or ()))
+        return _Read(data, headers, aborted_ranges(data, headers, found.aborted or ()))
 
 
-def _committed(share: SharePartition, acquired: list[Acquired], aborted: Sequence[Span]) -> list[Acquired]:
+def _committed(
+    share: SharePartition, acquired: list[AcquiredRecords], aborted: Sequence[BatchRange]
+) -> list[AcquiredRecords]:
     """Without records of transactions that were aborted: those are done with."""
     if not aborted or not acquired:
         return acquired
     for span in aborted:
-        share.archive(span.base, span.last, State.ACQUIRED)
-    left = without_spans(acquired, aborted)
+        share.archive(span.base, span.last, RecordState.ACQUIRED)
+    left = without_ranges(acquired, aborted)
     if not left:
         share.advance()  # nobody will acknowledge anything that would
     return left

@@ -20,8 +20,8 @@ from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.share.sharing import Sharing
 from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, SUMMARIZE
-from ottla.coordinators.share.sessions import Where
-from ottla.coordinators.share.state import Key
+from ottla.coordinators.share.sessions import TopicIdPartition
+from ottla.coordinators.share.state import SharePartitionKey
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import ApiError, LeaderNotAvailable, by_code
 from ottla.protocol.messages.rpc import delete_share_group_state as deleting
@@ -78,10 +78,10 @@ class ShareGroups:
                     part.error_code, part.error_message = error.code, error.message
         return altered
 
-    async def _initialize(self, states: StatesToInitialize) -> dict[Where, ApiError]:
+    async def _initialize(self, states: StatesToInitialize) -> dict[TopicIdPartition, ApiError]:
         asked = [
             (
-                Key(states.group_id, topic_id, number),
+                SharePartitionKey(states.group_id, topic_id, number),
                 initializing.PartitionData(partition=number, state_epoch=states.epoch, start_offset=start),
             )
             for topic_id, offsets in states.offsets.items()
@@ -125,7 +125,9 @@ class ShareGroups:
         else:
             ticket.answer(result)
 
-    async def delete_offsets(self, group_id: str, names: Sequence[str]) -> tuple[rules.Deletion, dict[Where, ApiError]]:
+    async def delete_offsets(
+        self, group_id: str, names: Sequence[str]
+    ) -> tuple[rules.Deletion, dict[TopicIdPartition, ApiError]]:
         """Let a group without members forget topics; what went wrong with each partition."""
         context = self._context()
         deletion = await self._groups.of(group_id).ask(
@@ -139,8 +141,10 @@ class ShareGroups:
             )
         return deletion, failed
 
-    async def _delete_states(self, group_id: str, states: PartitionsByTopic) -> dict[Where, ApiError]:
-        keys = [Key(group_id, topic_id, number) for topic_id, numbers in states.items() for number in numbers]
+    async def _delete_states(self, group_id: str, states: PartitionsByTopic) -> dict[TopicIdPartition, ApiError]:
+        keys = [
+            SharePartitionKey(group_id, topic_id, number) for topic_id, numbers in states.items() for number in numbers
+        ]
         results = await self._sharing.states.ask_all(
             DELETE, [(key, deleting.PartitionData(partition=key.partition)) for key in keys]
         )
@@ -152,18 +156,20 @@ class ShareGroups:
         """The partitions of a group that have a state."""
         return rules.initialized_partitions(self._groups.of(group_id).state, group_id)
 
-    async def summaries(self, group_id: str, topics: PartitionsByTopic) -> dict[Where, Any]:
+    async def summaries(self, group_id: str, topics: PartitionsByTopic) -> dict[TopicIdPartition, Any]:
         """Where share partitions start: a summary or an ApiError for each."""
-        keys = [Key(group_id, topic_id, number) for topic_id, numbers in topics.items() for number in numbers]
+        keys = [
+            SharePartitionKey(group_id, topic_id, number) for topic_id, numbers in topics.items() for number in numbers
+        ]
         results = await self._sharing.states.ask_all(
             SUMMARIZE, [(key, summarizing.PartitionData(partition=key.partition)) for key in keys]
         )
         return {(key.topic_id, key.partition): result for key, result in zip(keys, results, strict=True)}
 
-    async def ends(self, image: Image, wanted: Iterable[Where]) -> dict[Where, int | ApiError]:
+    async def ends(self, image: Image, wanted: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int | ApiError]:
         """Where partitions end, asked of their leaders."""
-        ends: dict[Where, int | ApiError] = {}
-        elsewhere: dict[int, list[Where]] = {}
+        ends: dict[TopicIdPartition, int | ApiError] = {}
+        elsewhere: dict[int, list[TopicIdPartition]] = {}
         for topic_id, number in wanted:
             topic = image.topic_by_id(topic_id)
             leader = -1 if topic is None else topic.partitions[number].leader
@@ -183,7 +189,9 @@ class ShareGroups:
             ends.update(await self._ends_at(leader, asked, image))
         return ends
 
-    async def _ends_at(self, leader: int, asked: Sequence[Where], image: Image) -> dict[Where, int | ApiError]:
+    async def _ends_at(
+        self, leader: int, asked: Sequence[TopicIdPartition], image: Image
+    ) -> dict[TopicIdPartition, int | ApiError]:
         names = {topic.name: topic_id for topic_id, _ in asked if (topic := image.topic_by_id(topic_id)) is not None}
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -210,7 +218,7 @@ class ShareGroups:
         }
 
 
-def _failures(keys: Iterable[Key], results: Sequence[Any]) -> dict[Where, ApiError]:
+def _failures(keys: Iterable[SharePartitionKey], results: Sequence[Any]) -> dict[TopicIdPartition, ApiError]:
     return {
         (key.topic_id, key.partition): result
         for key, result in zip(keys, results, strict=True)

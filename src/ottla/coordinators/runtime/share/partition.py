@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from ottla.coordinators.runtime.share.reader import ShareReader, ShareWatch
 from ottla.coordinators.runtime.share.states import READ, WRITE, ShareStateClient
-from ottla.coordinators.share.acknowledging import Ack, acknowledge
+from ottla.coordinators.share.acknowledging import AcknowledgementBatch, acknowledge
 from ottla.coordinators.share.batches import StateBatch
-from ottla.coordinators.share.partition import Change, Limits, SharePartition
-from ottla.coordinators.share.state import NO_START, Key
+from ottla.coordinators.share.partition import ShareLimits, SharePartition, StateChange
+from ottla.coordinators.share.state import NO_START, SharePartitionKey
 from ottla.protocol.errors import (
     ApiError,
     CoordinatorLoading,
@@ -52,7 +52,7 @@ class Surroundings(NamedTuple):
 
     states: ShareStateClient
     runtime: Runtime
-    limits: Callable[[str], Limits]
+    limits: Callable[[str], ShareLimits]
     """The settings in force for a group."""
     first_offset: Callable[[str, Partition], Any]
     """A coroutine that finds where a group begins to read a partition that it has not read yet."""
@@ -62,7 +62,11 @@ class LedSharePartition:
     """A share partition of which this broker leads the partition."""
 
     def __init__(
-        self, key: Key, partition: Partition, around: Surroundings, on_fenced: Callable[[LedSharePartition], None]
+        self,
+        key: SharePartitionKey,
+        partition: Partition,
+        around: Surroundings,
+        on_fenced: Callable[[LedSharePartition], None],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -92,7 +96,7 @@ class LedSharePartition:
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ShareLimits:
         return self._around.limits(self.key.group_id)
 
     def fence(self) -> None:
@@ -135,7 +139,7 @@ class LedSharePartition:
 
     # -- what members do --
 
-    def acknowledge(self, member: str, acks: Iterable[Ack], done: Done) -> None:
+    def acknowledge(self, member: str, acks: Iterable[AcknowledgementBatch], done: Done) -> None:
         """Take what became of records; `done` is called when it is written."""
         share = self.share
         if share is None:
@@ -189,7 +193,7 @@ class LedSharePartition:
 
     # -- writing --
 
-    def _settle_when_written(self, share: SharePartition, changes: Sequence[Change], done: Done) -> None:
+    def _settle_when_written(self, share: SharePartition, changes: Sequence[StateChange], done: Done) -> None:
         if not changes:
             done(None)
             return

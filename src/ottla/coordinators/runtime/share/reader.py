@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from ottla.coordinators.share.sessions import Session, Where
+from ottla.coordinators.share.sessions import Session, TopicIdPartition
 from ottla.replication.fetch_watches import CONSUMER, Watch, WatchSet, position
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class ShareWatch(Watch):
 
     __slots__ = ("available_bytes", "is_able", "led", "where")
 
-    def __init__(self, reader: ShareReader, where: Where) -> None:
+    def __init__(self, reader: ShareReader, where: TopicIdPartition) -> None:
         super().__init__(reader)
         self.where = where
         self.led: LedSharePartition | None = None
@@ -53,7 +53,9 @@ class ShareReader(WatchSet):
     def __init__(self, session: Session, now_ms: int) -> None:
         super().__init__(CONSUMER, now_ms)
         self.session = session
-        self.watches: dict[Where, ShareWatch] = {where: ShareWatch(self, where) for where in session.targets}
+        self.watches: dict[TopicIdPartition, ShareWatch] = {
+            where: ShareWatch(self, where) for where in session.partitions
+        }
         self.able_count = 0
         """How many share partitions could give records: they share the room of an answer."""
         self.circumstances: object = None
@@ -64,7 +66,7 @@ class ShareReader(WatchSet):
         """Whether there are share partitions in which nothing happened, but may at any time."""
         return len(self.changed) < len(self.watches)
 
-    def update(self, wanted: Iterable[Where], forgotten: Iterable[Where]) -> None:
+    def update(self, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Take in which partitions the session has got and dropped."""
         for where in wanted:
             if where not in self.watches:

@@ -17,14 +17,14 @@ from ottla.coordinators.runtime.share.fetching import Part, ShareFetch
 from ottla.coordinators.runtime.share.partition import Done, LedSharePartition, Surroundings
 from ottla.coordinators.runtime.share.reader import ShareReader
 from ottla.coordinators.runtime.share.states import ShareStateClient
-from ottla.coordinators.share.acknowledging import Ack
-from ottla.coordinators.share.acquiring import Asked
+from ottla.coordinators.share.acknowledging import AcknowledgementBatch
+from ottla.coordinators.share.acquiring import AcquireRequest
 from ottla.coordinators.share.behaviour import ShareStatesBehaviour
 from ottla.coordinators.share.context import Context
-from ottla.coordinators.share.partition import Limits
-from ottla.coordinators.share.sessions import Session, SessionKey, ShareSessions, Where
-from ottla.coordinators.share.settings import beginning_of, limits_of, reads_committed
-from ottla.coordinators.share.state import Key, ShareStates
+from ottla.coordinators.share.partition import ShareLimits
+from ottla.coordinators.share.sessions import Session, SessionKey, ShareSessions, TopicIdPartition
+from ottla.coordinators.share.settings import reads_committed, share_limits, start_offset_policy
+from ottla.coordinators.share.state import SharePartitionKey, ShareStates
 from ottla.metadata.image.changes import Changes
 from ottla.protocol.errors import ApiError, NotLeader, OffsetNotAvailable, UnknownTopicOrPartition
 from ottla.protocol.metadata_versions import SHARE_VERSION
@@ -88,8 +88,8 @@ class Sharing:
             context=self.context,
         )
         self.sessions = ShareSessions()
-        self.led: dict[Key, LedSharePartition] = {}
-        self._led_of: dict[Where, list[LedSharePartition]] = {}
+        self.led: dict[SharePartitionKey, LedSharePartition] = {}
+        self._led_of: dict[TopicIdPartition, list[LedSharePartition]] = {}
         """The same by partition, which several groups may share."""
         self._readers: dict[Session, ShareReader] = {}
         self._around = Surroundings(self.states, runtime, self.limits, self._first_offset)
@@ -111,9 +111,9 @@ class Sharing:
             prune_ms=settings("share.coordinator.state.topic.prune.interval.ms"),
         )
 
-    def limits(self, group_id: str) -> Limits:
+    def limits(self, group_id: str) -> ShareLimits:
         """The settings in force for a group."""
-        return limits_of(self._partitions.image, self._settings, group_id)
+        return share_limits(self._partitions.image, self._settings, group_id)
 
     def apply(self, changes: Changes) -> None:
         """Act on new metadata, after the replicas did."""
@@ -146,7 +146,7 @@ class Sharing:
     def begin_session(
         self,
         key: SessionKey,
-        wanted: Sequence[tuple[Where, str | None]],
+        wanted: Sequence[tuple[TopicIdPartition, str | None]],
         client: Hashable,
         *,
         has_acks: bool,
@@ -163,7 +163,10 @@ class Sharing:
         return session
 
     def update_session(
-        self, session: Session, wanted: Sequence[tuple[Where, str | None]], forgotten: Sequence[Where]
+        self,
+        session: Session,
+        wanted: Sequence[tuple[TopicIdPartition, str | None]],
+        forgotten: Sequence[TopicIdPartition],
     ) -> None:
         """Take in what a request adds to a session and drops from it."""
         session.update(wanted, forgotten)
@@ -193,13 +196,13 @@ class Sharing:
     def fetch(
         self,
         reader: ShareReader,
-        asked: Asked,
+        asked: AcquireRequest,
         *,
-        refused: Collection[Where],
+        refused: Collection[TopicIdPartition],
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-        done: Callable[[dict[Where, Part]], None],
+        done: Callable[[dict[TopicIdPartition, Part]], None],
     ) -> None:
         """Give a member records, now or when there are some; share partitions that nothing is known of are left out."""
         session, key = reader.session, reader.session.key
@@ -207,10 +210,10 @@ class Sharing:
         if not (watches or reader.has_quiet) or asked.max_records == 0 or max_bytes == 0:
             done({})
             return
-        failed: dict[Where, ApiError] = {}
+        failed: dict[TopicIdPartition, ApiError] = {}
         for watch in watches:
             try:
-                led = self._led(Key(key.group_id, *watch.where))
+                led = self._led(SharePartitionKey(key.group_id, *watch.where))
                 if watch.led is not led:
                     watch.bind(led)
             except ApiError as error:
@@ -236,9 +239,11 @@ class Sharing:
             reader.waiting = fetch
             self._timer.add(fetch, max(max_wait_ms, 0))
 
-    def acknowledge(self, key: SessionKey, where: Where, acks: Iterable[Ack], done: Done) -> None:
+    def acknowledge(
+        self, key: SessionKey, where: TopicIdPartition, acks: Iterable[AcknowledgementBatch], done: Done
+    ) -> None:
         """Take what a member says of records that it acquired."""
-        led = self.led.get(Key(key.group_id, *where))
+        led = self.led.get(SharePartitionKey(key.group_id, *where))
         if led is None:
             done(UnknownTopicOrPartition("This server does not host this topic-partition."))
         else:
@@ -249,14 +254,14 @@ class Sharing:
         session = self.sessions.remove(key)
         if session is not None:
             self._release(session)
-        for where in session.targets if session is not None else ():
-            led = self.led.get(Key(key.group_id, *where))
+        for where in session.partitions if session is not None else ():
+            led = self.led.get(SharePartitionKey(key.group_id, *where))
             if led is not None:
                 led.release(key.member_id)
 
     def disconnected(self, client: object) -> None:
         """A client's connection ended, and with it the session that was begun on it."""
-        ended, group_id = self.sessions.disconnected(client)
+        ended, group_id = self.sessions.on_disconnect(client)
         if ended is not None:
             self.end_session(ended)
         if group_id is not None:
@@ -276,7 +281,7 @@ class Sharing:
                 del self._led_of[where]
         led.fence()
 
-    def _led(self, key: Key) -> LedSharePartition:
+    def _led(self, key: SharePartitionKey) -> LedSharePartition:
         partition = self._partitions.get_by_id(key.topic_id, key.partition)
         if not partition.is_leader:
             raise NotLeader(f"{partition} is not the leader")
@@ -292,7 +297,7 @@ class Sharing:
 
     async def _first_offset(self, group_id: str, partition: Partition) -> int:
         """Where a group begins to read a partition that it has not read yet."""
-        beginning, log = beginning_of(self._partitions.image, group_id), partition.log
+        beginning, log = start_offset_policy(self._partitions.image, group_id), partition.log
         if beginning.is_latest:
             partition.check_readable(Isolation.HIGH_WATERMARK)
             return log.high_watermark
@@ -304,9 +309,9 @@ class Sharing:
                 return search.location.offset
         raise OffsetNotAvailable(f"{partition} has no record of the last {beginning.back_ms} ms")
 
-    def _prune(self, key: Key, offset: int) -> None:
+    def _prune(self, key: SharePartitionKey, offset: int) -> None:
         try:
-            partition = self.shards.of(key.text).partition
+            partition = self.shards.of(key.coordinator_key).partition
             if partition.log.log_start_offset < offset <= partition.log.high_watermark:
                 partition.delete_records(offset)
         except (ApiError, OSError) as error:
@@ -319,7 +324,7 @@ class _Prune:
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
 
-    def answer(self, response: tuple[Key, int], /) -> None:
+    def answer(self, response: tuple[SharePartitionKey, int], /) -> None:
         self._sharing._prune(*response)
 
     def fail(self, error: ApiError, /) -> None:

@@ -14,7 +14,7 @@ from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.share import coordinator
 from ottla.coordinators.share.context import Context
-from ottla.coordinators.share.state import TOPIC, Key, ShareStates
+from ottla.coordinators.share.state import TOPIC, SharePartitionKey, ShareStates
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     ApiError,
@@ -53,7 +53,7 @@ class Step(NamedTuple):
     """One of the five things that can be asked of a share coordinator."""
 
     name: str
-    decide: Callable[[ShareStates, Key, Any, Context], Decision[Any]]
+    decide: Callable[[ShareStates, SharePartitionKey, Any, Context], Decision[Any]]
     request: type[Any]
     topic: type[Any]
     response: type[Any]
@@ -115,7 +115,7 @@ class _Question(NamedTuple):
     """One share partition's part of a request, until it is answered."""
 
     step: Step
-    key: Key
+    key: SharePartitionKey
     data: Any
     done: Done
     until_ms: int
@@ -148,11 +148,11 @@ class ShareStateClient:
             for step in STEPS
         }
 
-    def ask(self, step: Step, key: Key, data: Any, done: Done) -> None:
+    def ask(self, step: Step, key: SharePartitionKey, data: Any, done: Done) -> None:
         """Let a share partition's coordinator decide; tried again for as long as it cannot be reached."""
         self._ask(_Question(step, key, data, done, self._now_ms() + _GIVE_UP_MS))
 
-    async def ask_all(self, step: Step, asked: Sequence[tuple[Key, Any]]) -> list[Any]:
+    async def ask_all(self, step: Step, asked: Sequence[tuple[SharePartitionKey, Any]]) -> list[Any]:
         """The results for some share partitions, in order; what went wrong is an ApiError in its place."""
         futures = []
         for key, data in asked:
@@ -171,7 +171,7 @@ class ShareStateClient:
             self.create_topic(TOPIC)
             self._failed(question, CoordinatorNotAvailable(f"{TOPIC} does not exist yet"))
             return
-        coordinator_of = topic.partitions[partition_for(question.key.text, len(topic.partitions))]
+        coordinator_of = topic.partitions[partition_for(question.key.coordinator_key, len(topic.partitions))]
         if coordinator_of.leader < 0:
             self._failed(question, CoordinatorNotAvailable(f"{question.key} has no coordinator"))
         elif coordinator_of.leader == self._node_id:
@@ -182,7 +182,7 @@ class ShareStateClient:
     def _ask_here(self, question: _Question) -> None:
         step, key, data, *_ = question
         try:
-            self._shards.of(key.text).submit(
+            self._shards.of(key.coordinator_key).submit(
                 step.name, lambda state: step.decide(state, key, data, self._context()), _Ticket(self, question)
             )
         except ApiError as error:
@@ -236,7 +236,7 @@ class _Ticket:
 def _request_of(step: Step, questions: Sequence[_Question]) -> tuple[Any, list[_Question], list[_Question]]:
     """One request with all that waits of one group, but for a second question about a share partition."""
     group_id = questions[0].key.group_id
-    taken: dict[Key, _Question] = {}
+    taken: dict[SharePartitionKey, _Question] = {}
     left = []
     for question in questions:
         if question.key.group_id == group_id and question.key not in taken:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.partitions import add, verify
+from ottla.coordinators.transactions.partitions import add_partitions, verify_partitions
 from ottla.coordinators.transactions.records import TOPIC
 from ottla.coordinators.transactions.state import EPOCH_BUMPING, TopicPartition, TransactionsState
 from ottla.metadata.image.image import Image
@@ -127,10 +127,10 @@ class TransactionChecks:
         def decide(state: TransactionsState) -> Decision[Refused]:
             id_, producer_id, epoch, partitions, *_ = question
             if question.is_check:
-                found = verify(state, id_, producer_id, epoch, partitions)
+                found = verify_partitions(state, id_, producer_id, epoch, partitions)
                 return Decision((), {where: error for where, error in found.items() if error is not None})
             nothing: Refused = {}
-            return add(
+            return add_partitions(
                 state,
                 self._context(),
                 id_,

@@ -16,8 +16,8 @@ from ottla.coordinators.runtime.shard import Shard
 from ottla.coordinators.runtime.shards import Shards
 from ottla.coordinators.runtime.transactions.marker_writing import Codes, MarkerWriter
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.ending import complete, resume
-from ottla.coordinators.transactions.state import Status, TopicPartition, Transaction, TransactionsState
+from ottla.coordinators.transactions.ending import complete_transaction, resume_ending
+from ottla.coordinators.transactions.state import TopicPartition, Transaction, TransactionsState, TransactionStatus
 from ottla.metadata.image.image import Image
 from ottla.protocol.errors import (
     NONE,
@@ -60,7 +60,7 @@ class _Sending:
         self.marker = Marker(
             transaction.producer_id,
             transaction.epoch,
-            transaction.status is Status.PREPARE_COMMIT,
+            transaction.status is TransactionStatus.PREPARE_COMMIT,
             shard.epoch,
             transaction.client_version,
         )
@@ -115,7 +115,9 @@ class MarkerSender:
         shard = self._shard(transactional_id)
         if shard is not None:
             ticket = _Retrying(lambda error: self.look_again(transactional_id, error))
-            shard.submit("ResumeTransaction", lambda state: resume(state, self._context(), transactional_id), ticket)
+            shard.submit(
+                "ResumeTransaction", lambda state: resume_ending(state, self._context(), transactional_id), ticket
+            )
 
     def _shard(self, transactional_id: str) -> Shard[TransactionsState] | None:
         """The coordinator, if it is still here."""
@@ -207,7 +209,7 @@ class MarkerSender:
 
         sending.shard.submit(
             "CompleteTransaction",
-            lambda state: complete(state, self._context(), sending.transaction),
+            lambda state: complete_transaction(state, self._context(), sending.transaction),
             _Retrying(failed),
         )
 

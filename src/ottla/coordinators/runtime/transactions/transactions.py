@@ -104,7 +104,7 @@ class Transactions:
             now_ms=now_ms,
             transaction_version=self._partitions.image.features.level(TRANSACTION_VERSION),
             take_producer_id=self._take_producer_id,
-            ending=self.sender.ticket,
+            marker_ticket=self.sender.ticket,
             max_timeout_ms=settings("transaction.max.timeout.ms"),
             is_two_phase_enabled=settings("transaction.two.phase.commit.enable"),
             expiration_ms=settings("transactional.id.expiration.ms"),

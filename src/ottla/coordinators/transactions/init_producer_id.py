@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.coordinators.transactions.context import Context
-from ottla.coordinators.transactions.ending import fence
+from ottla.coordinators.transactions.ending import abort_and_fence
 from ottla.coordinators.transactions.state import (
     NO_EPOCH,
     NO_TIME,
     NO_TIMEOUT_MS,
-    Status,
     Transaction,
     TransactionsState,
+    TransactionStatus,
     is_exhausted,
 )
 from ottla.protocol.errors import (
@@ -31,7 +31,7 @@ from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdResponse
 from ottla.storage.state_machine.decision import Decision
 
 
-class Expected(NamedTuple):
+class ExpectedProducer(NamedTuple):
     """What a producer says it has."""
 
     producer_id: int
@@ -53,53 +53,61 @@ def check_init(context: Context, timeout_ms: int, *, two_phase: bool, keep_prepa
     return timeout_ms
 
 
-def init(
-    state: TransactionsState, context: Context, transactional_id: str, timeout_ms: int, expected: Expected | None
+def initialize_producer(
+    state: TransactionsState,
+    context: Context,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ExpectedProducer | None,
 ) -> Decision[InitProducerIdResponse | ConcurrentTransactions]:
     """Give a producer its id and epoch."""
-    known = state.get(transactional_id)
-    if known is None:
-        known = Transaction(transactional_id, context.take_producer_id(), NO_EPOCH, timeout_ms)
-    if expected is not None and not _may_be(known, expected):
-        raise ProducerFenced(f"{transactional_id} belongs to producer {known.producer_id} by now")
-    if known.status.is_being_ended:
+    transaction = state.get(transactional_id)
+    if transaction is None:
+        transaction = Transaction(transactional_id, context.take_producer_id(), NO_EPOCH, timeout_ms)
+    if expected is not None and not _may_continue(transaction, expected):
+        raise ProducerFenced(f"{transactional_id} belongs to producer {transaction.producer_id} by now")
+    if transaction.status.is_being_ended:
         raise ConcurrentTransactions(f"the last transaction of {transactional_id} is being ended")
-    if known.status is Status.ONGOING:
+    if transaction.status is TransactionStatus.ONGOING:
         # The epoch that fences is given to nobody; the producer asks again, and gets one above it.
         reply = ConcurrentTransactions(f"the open transaction of {transactional_id} is aborted first")
-        return fence(state, context, known, reply)
-    if known.is_exhausted and (expected is None or expected.epoch == known.epoch):
-        chosen = known.changed(
-            producer_id=context.take_producer_id(), epoch=0, last_epoch=NO_EPOCH if expected is None else known.epoch
+        return abort_and_fence(state, context, transaction, reply)
+    if transaction.is_exhausted and (expected is None or expected.epoch == transaction.epoch):
+        chosen = transaction.changed(
+            producer_id=context.take_producer_id(),
+            epoch=0,
+            last_epoch=NO_EPOCH if expected is None else transaction.epoch,
         )
     else:
-        chosen = _with_next_epoch(known, expected)
+        chosen = _with_next_epoch(transaction, expected)
     chosen = chosen.changed(
-        previous_producer_id=known.producer_id,
-        status=Status.EMPTY,
+        previous_producer_id=transaction.producer_id,
+        status=TransactionStatus.EMPTY,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         start_ms=NO_TIME,
         updated_ms=context.now_ms,
     )
     response = InitProducerIdResponse(producer_id=chosen.producer_id, producer_epoch=chosen.epoch)
-    return context.decided(state, chosen, response)
+    return context.write(state, chosen, response)
 
 
-def _may_be(known: Transaction, expected: Expected) -> bool:
+def _may_continue(transaction: Transaction, expected: ExpectedProducer) -> bool:
     """Whether a producer can be the one that is known; its epoch is looked at when it is raised."""
     return (
-        known.epoch == NO_EPOCH
-        or expected.producer_id == known.producer_id
-        or (expected.producer_id == known.previous_producer_id and is_exhausted(expected.epoch))
+        transaction.epoch == NO_EPOCH
+        or expected.producer_id == transaction.producer_id
+        or (expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.epoch))
     )
 
 
-def _with_next_epoch(known: Transaction, expected: Expected | None) -> Transaction:
+def _with_next_epoch(transaction: Transaction, expected: ExpectedProducer | None) -> Transaction:
     if expected is None:
-        return known.changed(epoch=known.epoch + 1, last_epoch=NO_EPOCH)
-    if known.epoch == NO_EPOCH or (expected.epoch == known.epoch and not known.is_exhausted):
-        return known.changed(epoch=known.epoch + 1, last_epoch=known.epoch)
-    if expected.epoch == known.last_epoch:
-        return known  # the same request again: nobody else can have come, for that would have wiped the last epoch
-    raise ProducerFenced(f"{known.transactional_id} has epoch {known.epoch} by now, not {expected.epoch}")
+        return transaction.changed(epoch=transaction.epoch + 1, last_epoch=NO_EPOCH)
+    if transaction.epoch == NO_EPOCH or (expected.epoch == transaction.epoch and not transaction.is_exhausted):
+        return transaction.changed(epoch=transaction.epoch + 1, last_epoch=transaction.epoch)
+    if expected.epoch == transaction.last_epoch:
+        return (
+            transaction  # the same request again: nobody else can have come, for that would have wiped the last epoch
+        )
+    raise ProducerFenced(f"{transaction.transactional_id} has epoch {transaction.epoch} by now, not {expected.epoch}")

@@ -5,34 +5,34 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from ottla.coordinators.share.delivery import Batch
+from ottla.coordinators.share.delivery import InFlightBatch
 
 
-class Flight:
+class InFlightBatches:
     """Batches by their first offset; they do not overlap, but there may be gaps between them."""
 
     __slots__ = ("_by_first", "_firsts")
 
     def __init__(self) -> None:
-        self._by_first: dict[int, Batch] = {}
+        self._by_first: dict[int, InFlightBatch] = {}
         self._firsts: list[int] = []
 
     def __len__(self) -> int:
         return len(self._firsts)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[InFlightBatch]:
         by_first = self._by_first
         return iter([by_first[first] for first in self._firsts])
 
     @property
-    def first(self) -> Batch:
+    def first(self) -> InFlightBatch:
         return self._by_first[self._firsts[0]]
 
     @property
-    def last(self) -> Batch:
+    def last(self) -> InFlightBatch:
         return self._by_first[self._firsts[-1]]
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: InFlightBatch) -> None:
         assert batch.first not in self._by_first
         self._by_first[batch.first] = batch
         insort(self._firsts, batch.first)
@@ -41,22 +41,22 @@ class Flight:
         self._by_first.clear()
         self._firsts.clear()
 
-    def floor(self, offset: int) -> Batch | None:
+    def floor(self, offset: int) -> InFlightBatch | None:
         """The last batch that begins at an offset or before it."""
         at = bisect_right(self._firsts, offset)
         return self._by_first[self._firsts[at - 1]] if at else None
 
-    def higher(self, offset: int) -> Batch | None:
+    def higher(self, offset: int) -> InFlightBatch | None:
         """The first batch that begins behind an offset."""
         at = bisect_right(self._firsts, offset)
         return self._by_first[self._firsts[at]] if at < len(self._firsts) else None
 
-    def beginning_in(self, first: int, last: int) -> list[Batch]:
+    def beginning_in(self, first: int, last: int) -> list[InFlightBatch]:
         """The batches whose first offset lies between two offsets, both included."""
         firsts = self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
         return [self._by_first[each] for each in firsts]
 
-    def touching(self, first: int, last: int) -> list[Batch]:
+    def touching(self, first: int, last: int) -> list[InFlightBatch]:
         """The batches that have one of some offsets."""
         floor = self.floor(first)
         begin = floor.first if floor is not None and floor.last >= first else first
