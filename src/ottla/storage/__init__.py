@@ -1,4 +1,4 @@
-"""Logs on disk: segments and recovery, compaction, log directories, and state that a log of records keeps.
+"""Logs on disk: segments and recovery, compaction, log directories, and the core of replicated state machines.
 
-Imports `protocol` and `config`.
+Imports `protocol` and `config` only.
 """

@@ -1,10 +1,11 @@
-"""The file system as the log uses it, small enough that a test can put another in its place.
+"""The file system interface of the log, small enough for tests to replace.
 
-`Disk` is the operating system's: each call is the system call itself, with no Python between. Tests pass a disk that
-keeps files in memory, loses what was not synced and tears what was being written. Files are numbers, paths are text:
-objects for either would cost more than the calls they wrap.
+`SystemDisk` is the operating system's file system: each method is the system call itself, with no Python between. Tests
+pass a disk in memory that loses what was not synced and tears what was being written. Files are descriptors and paths
+are strings: objects would cost more than the calls that they wrap.
 
-A write is durable after `sync` of its file; a file's creation, new name or removal after `sync_dir` of its directory.
+A write is durable after `sync` of its file; the creation, renaming or removal of a file after `sync_dir` of its
+directory.
 """
 
 import errno
@@ -18,38 +19,38 @@ _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 _KEEP_SIZE: Final = 1
 """FALLOC_FL_KEEP_SIZE."""
 _RESERVE_FROM_BYTES: Final = 1 << 20
-"""A log that has grown to this gets room set aside ahead of what is written: an eighth of its size at a time, within
-these bounds. Finding room for 64 KiB is a quarter of what writing them takes, and the same for a megabyte."""
+"""From this size on, space for a log file is reserved ahead of writes: an eighth of its size at a time, within these
+bounds. Allocating 64 KiB takes a quarter of the time of writing them; allocating a megabyte takes no longer."""
 _RESERVE_MOST_BYTES: Final = 16 << 20
 
 
 class Disk(Protocol):
-    """What the log asks of a file system. Failures are OSErrors."""
+    """The file system operations that a log needs. Failures are OSErrors."""
 
     def open(self, path: str) -> int:
         """Open an existing file for reading and writing."""
         ...
 
     def create(self, path: str) -> int:
-        """Open a file for reading and writing, empty: what was there is gone."""
+        """Create an empty file, or empty an existing one, and open it for reading and writing."""
         ...
 
     def close(self, file: int, /) -> None: ...
 
     def pread(self, file: int, size: int, position: int, /) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Return up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def pwrite(self, file: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
-        """How many bytes were written: fewer than given when the disk is full. `write_all` goes on or raises."""
+        """Write bytes; return how many were written, fewer if the disk is full. `write_all` continues or raises."""
         ...
 
     def reserve(self, file: int, position: int, size: int, /) -> bool:
-        """Set room aside for what will be written there, if that is possible; the file's size stays what it is."""
+        """Reserve space in a file, if possible, without changing its size."""
         ...
 
     def sync(self, file: int, /) -> None:
-        """Return when what was written, and the file's size, would survive a crash."""
+        """Make a file's data and size durable."""
         ...
 
     def truncate(self, file: int, size: int, /) -> None: ...
@@ -59,23 +60,23 @@ class Disk(Protocol):
     def size_of(self, path: str, /) -> int: ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written to."""
+        """Return when the file was last modified."""
         ...
 
     def exists(self, path: str, /) -> bool: ...
 
     def names(self, directory: str, /) -> list[str]:
-        """The entries of a directory, in no order."""
+        """Return the entries of a directory, in any order."""
         ...
 
     def rename(self, path: str, new_path: str, /) -> None:
-        """Give a file or directory another name; a file of that name is replaced in one step."""
+        """Rename a file or directory; an existing file of the new name is replaced atomically."""
         ...
 
     def remove(self, path: str, /) -> None: ...
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and those above it, where they do not exist."""
+        """Create a directory and its parents if they do not exist."""
         ...
 
     def remove_dir(self, path: str, /) -> None:
@@ -83,7 +84,7 @@ class Disk(Protocol):
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Return when the names in the directory would survive a crash."""
+        """Make the names in a directory durable."""
         ...
 
 
@@ -138,7 +139,7 @@ class SystemDisk:
 
         @staticmethod
         def sync(file: int) -> None:
-            # fsync leaves data in the drive's cache there, and there is no fdatasync.
+            # On macOS fsync leaves data in the drive's cache, and there is no fdatasync.
             import fcntl
 
             fcntl.fcntl(file, fcntl.F_FULLFSYNC)
@@ -148,12 +149,12 @@ class SystemDisk:
 
 @functools.cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Linux's call, which Python has only in a form that makes the file larger; None where there is none."""
+    """Return Linux's fallocate, or None. Python's own posix_fallocate would make the file larger."""
     if sys.platform != "linux" or sys.maxsize < 2**32:
         return None
     try:
-        import ctypes  # takes a few milliseconds, which a node whose logs stay small need not spend
-    except ImportError:  # a Python that was built without libffi
+        import ctypes  # takes a few milliseconds, which a node with small logs saves
+    except ImportError:  # Python was built without libffi
         return None
     allocate = getattr(ctypes.CDLL(None), "fallocate", None)
     if allocate is not None:
@@ -162,7 +163,7 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
 
 
 def write_all(disk: Disk, file: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write every byte, or raise OSError."""
+    """Write all bytes, or raise OSError."""
     written = disk.pwrite(file, data, position)
     if written == len(data):
         return
@@ -175,7 +176,7 @@ def write_all(disk: Disk, file: int, data: bytes | bytearray | memoryview, posit
 
 
 def read_file(disk: Disk, path: str) -> bytes:
-    """The whole content of a small file."""
+    """Return the content of a small file."""
     file = disk.open(path)
     try:
         return disk.pread(file, disk.size(file), 0)
@@ -184,7 +185,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
-    """Write a small file so that after a crash it holds either all of what it held before or all of the new content."""
+    """Replace a small file atomically: after a crash it has either the old content or the new one."""
     temporary = path + ".tmp"
     file = disk.create(temporary)
     try:
@@ -197,9 +198,9 @@ def replace_file(disk: Disk, path: str, content: bytes) -> None:
 
 
 class LogFile:
-    """An open file that closes itself when nobody refers to it any more.
+    """An open file that is closed when its last reference is gone.
 
-    A segment may be deleted or replaced while its bytes are on their way into a socket: the answer holds the file.
+    A segment may be deleted or replaced while its bytes are being sent: the response keeps the file open.
     """
 
     __slots__ = ("_disk", "number", "path", "reserved")
@@ -209,20 +210,20 @@ class LogFile:
         self.path = path
         self.number = number
         self.reserved = _RESERVE_FROM_BYTES
-        """Up to this position there is room in the file, or none need be looked for."""
+        """Up to this position space is reserved, or need not be."""
 
     @property
     def has_reserved(self) -> bool:
-        """Whether room was set aside, which `cut` gives back."""
+        """Whether space was reserved, which `cut` releases."""
         return self.reserved > _RESERVE_FROM_BYTES
 
     def reserve(self, size: int, end: int) -> None:
-        """Set room aside from a file's size up to a position and some more; where none is, writing finds it itself."""
+        """Reserve space from the file's size to a position and beyond. If that fails, writes allocate it."""
         self.reserved = end + min(max(end // 8, _RESERVE_FROM_BYTES), _RESERVE_MOST_BYTES)
         self._disk.reserve(self.number, size, self.reserved - size)
 
     def cut(self, size: int) -> None:
-        """Drop what is behind a position, and room that was set aside."""
+        """Cut the file at a position and release reserved space."""
         self.reserved = _RESERVE_FROM_BYTES
         self._disk.truncate(self.number, size)
 
@@ -234,7 +235,7 @@ class LogFile:
 
 
 class FileRange:
-    """Bytes of a file that need not pass through the process: `sendfile` takes them from `file.number`."""
+    """A range of a file that is sent without passing through the process, by `sendfile` from `file.number`."""
 
     __slots__ = ("file", "held", "position", "size")
 
@@ -243,7 +244,7 @@ class FileRange:
         self.position = position
         self.size = size
         self.held = held
-        """The bytes themselves, where they are at hand."""
+        """The bytes themselves, if they are in memory."""
 
     def __len__(self) -> int:
         return self.size

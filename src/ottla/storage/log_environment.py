@@ -1,4 +1,4 @@
-"""What a log needs from the place it lives in: a disk, a way to do slow work aside, and someone to tell of failures."""
+"""What a log needs from its surroundings: a disk, a background for slow work, and a callback for failures."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,19 +10,19 @@ T = TypeVar("T")
 
 
 class Background(Protocol):
-    """Runs slow work away from the thread that owns the logs."""
+    """Runs slow work outside of the thread that owns the logs."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
-        """Do the work in a thread; then, in the owner's thread, call `done` with its result, or `failed`."""
+        """Run the work in a thread; then, in the owner's thread, call `done` with its result, or `failed`."""
         ...
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call the action in the owner's thread after a while."""
+        """Call the action in the owner's thread after a delay."""
         ...
 
 
 class InlineBackground:
-    """Does everything at once, in the caller's thread: for tools, and for tests that want no threads."""
+    """Runs everything immediately in the caller's thread: for tools and tests."""
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
         try:
@@ -37,7 +37,7 @@ class InlineBackground:
 
 
 class LogEnvironment:
-    """The surroundings of the logs in one log directory."""
+    """The environment of the logs in one log directory."""
 
     __slots__ = ("background", "disk", "on_failure", "random")
 
@@ -51,7 +51,7 @@ class LogEnvironment:
     ) -> None:
         self.disk: Disk = disk or SystemDisk()
         self.background: Background = background or InlineBackground()
-        self.random = random or Random()  # noqa: S311 (spreads rolling over time; guards nothing)
+        self.random = random or Random()  # noqa: S311 (only spreads rolling over time)
         self.on_failure = on_failure or _raise
 
 

@@ -1,4 +1,4 @@
-"""Slow work in real threads, for a node whose event loop owns the logs."""
+"""A thread pool for slow work, for a node whose event loop owns the logs."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """A Background over a few threads. `call_soon` must be safe to call from any of them."""
+    """A Background on a thread pool. `call_soon` must be thread-safe."""
 
     def __init__(
         self,
@@ -24,9 +24,9 @@ class Threads:
         self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[OSError], None]) -> None:
-        """Do the work in a thread; then, in the owner's thread, call `done` with its result, or `failed`.
+        """Run the work in a thread; then, in the owner's thread, call `done` with its result, or `failed`.
 
-        Any other exception than an OSError is a bug: it is raised in the owner's thread.
+        Any exception other than an OSError is a bug and is raised in the owner's thread.
         """
 
         def settle(future: Future[T]) -> None:
@@ -37,15 +37,15 @@ class Threads:
         except RuntimeError:
             if not self._is_closed:
                 raise
-            return  # given up, as all that had not begun
+            return  # dropped, like all work that was not started
         future.add_done_callback(settle)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Call the action in the owner's thread after a while."""
+        """Call the action in the owner's thread after a delay."""
         self._call_later(delay_ms / 1000, action)
 
     def close(self) -> None:
-        """Wait for the work under way; what has not begun is given up."""
+        """Wait for running work; drop work that was not started."""
         self._is_closed = True
         self._executor.shutdown(cancel_futures=True)
 

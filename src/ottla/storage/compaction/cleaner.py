@@ -209,15 +209,15 @@ class _Pass:
 
     def _aborted(self) -> list[Aborted]:
         """The aborted transactions with records in the segments that are cleaned; their markers may be behind them."""
-        found: list[Aborted] = []
+        aborted: list[Aborted] = []
         end = self._plan.cleanable.end_offset
         for segment in (*self._plan.sources, *self._plan.later):
             entries, complete = segment.aborted.collect(0, end)
             segment.aborted.close()
-            found += entries
+            aborted += entries
             if complete:
                 break
-        return found
+        return aborted
 
     def _map(self, latest: OffsetMap, aborted: Sequence[Aborted]) -> None:
         """Take in the dirty records, as many as fit."""
@@ -228,14 +228,14 @@ class _Pass:
         for source, end in zip(sources, ends, strict=True):
             if end <= start:
                 continue
-            found = source.find(start) if source.base_offset < start else None
-            first = found.position if found else 0 if source.base_offset >= start else source.size
-            for position, header, block, at in self._batches(source, first):
+            first_batch = source.find(start) if source.base_offset < start else None
+            first = first_batch.position if first_batch else 0 if source.base_offset >= start else source.size
+            for position, header, block, pos in self._batches(source, first):
                 self._cleaned.mapped_bytes += header.size_bytes
                 try:
                     if header.is_control:
-                        transactions.end(header, kind_of(block, at, header))
-                    elif not transactions.is_aborted(header) and not latest.add(read_keys(block, at, header), start):
+                        transactions.end(header, kind_of(block, pos, header))
+                    elif not transactions.is_aborted(header) and not latest.add(read_keys(block, pos, header), start):
                         return
                 except ProtocolError as error:
                     raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error
@@ -251,11 +251,11 @@ class _Pass:
         last = next((source for source in reversed(group) if source.size), None)
         written, shapes = bytearray(), list[tuple[int, int, int]]()
         for source in group:
-            for position, header, block, at in self._batches(source, 0):
+            for position, header, block, pos in self._batches(source, 0):
                 self._cleaned.read_bytes += header.size_bytes
                 is_end = source is last and position + header.size_bytes == source.size
                 try:
-                    kept = batch_filter.filter_batch(header, block, at, keep_end=is_end)
+                    kept = batch_filter.filter_batch(header, block, pos, keep_end=is_end)
                 except ProtocolError as error:
                     raise CorruptLog(source.path(LOG_SUFFIX), position, str(error)) from error
                 if batch_filter.ended is not None:

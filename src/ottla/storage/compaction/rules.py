@@ -67,9 +67,9 @@ class Transactions:
             self._aborted.setdefault(entry.producer_id, (entry, False))
 
 
-def kind_of(block: bytes, at: int, header: BatchHeader) -> ControlType | None:
+def kind_of(block: bytes, pos: int, header: BatchHeader) -> ControlType | None:
     """What a control batch says; None if its record is gone."""
-    record = next(read_records(block, at, header), None)
+    record = next(read_records(block, pos, header), None)
     return None if record is None else control_type(record)
 
 
@@ -98,7 +98,7 @@ class CompactionFilter:
         """What the batch that `filter_batch` has seen last adds to the index of aborted transactions."""
 
     def filter_batch(
-        self, header: BatchHeader, block: bytes, at: int, *, keep_end: bool = False
+        self, header: BatchHeader, block: bytes, pos: int, *, keep_end: bool = False
     ) -> bytearray | memoryview | None:
         """What stays of the batch at a position: the same bytes, a smaller batch, only a header, or nothing.
 
@@ -108,34 +108,34 @@ class CompactionFilter:
         offsets: set[int] = set()
         wants_horizon = False
         if header.is_control:
-            goes, self.ended = self._transactions.end(header, kind_of(block, at, header))
+            goes, self.ended = self._transactions.end(header, kind_of(block, pos, header))
             horizon = header.delete_horizon
             drop = goes and horizon is not None and horizon <= self._now_ms
             kept = 0 if drop else header.record_count
             wants_horizon = goes
         else:
             if not self._transactions.is_aborted(header):
-                offsets, wants_horizon = self._retained(header, block, at)
+                offsets, wants_horizon = self._retained(header, block, pos)
             kept = len(offsets)
         if kept == 0:
             return self._emptied(header, keep_end)
         sets_horizon = wants_horizon and not header.has_delete_horizon
         if kept == header.record_count and not sets_horizon:
-            return memoryview(block)[at : at + header.batch_length + LENGTH_PREFIX_BYTES]
-        staying = list(read_records(block, at, header))
+            return memoryview(block)[pos : pos + header.batch_length + LENGTH_PREFIX_BYTES]
+        staying = list(read_records(block, pos, header))
         if kept < header.record_count:
             staying = [record for record in staying if record.offset in offsets]
         horizon = min(self._now_ms + self._delete_retention_ms, MAX_INT64) if sets_horizon else None
         return rebuild(header, staying, delete_horizon=horizon)
 
-    def _retained(self, header: BatchHeader, block: bytes, at: int) -> tuple[set[int], bool]:
+    def _retained(self, header: BatchHeader, block: bytes, pos: int) -> tuple[set[int], bool]:
         """The offsets of the records that stay, and whether a tombstone is among them."""
         newest, end = self._latest.get, self._latest.end_offset
         horizon = header.delete_horizon
         tombstones_stay = horizon is None or self._now_ms < horizon
         kept: set[int] = set()
         has_tombstones = False
-        for number, (offset, _, key, is_tombstone) in enumerate(read_keys(block, at, header)):
+        for number, (offset, _, key, is_tombstone) in enumerate(read_keys(block, pos, header)):
             # What the map does not reach is left to the next pass.
             if offset >= end or (key is not None and offset >= newest(key) and (tombstones_stay or not is_tombstone)):
                 kept.add(offset)

@@ -13,5 +13,5 @@ class Space(NamedTuple):
 
 def space_of(path: str) -> Space:
     """The room on the file system that a path is on."""
-    found = os.statvfs(path)
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    stats = os.statvfs(path)
+    return Space(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)

@@ -299,7 +299,9 @@ class LogDirectory:
 
     def checkpoint_cleaned(self, *, wait: bool = False) -> None:
         """Write down how far compaction has come."""
-        self._checkpoint(CLEANED, {key: at for key, at in self.cleaned_to.items() if key in self.logs}, wait=wait)
+        self._checkpoint(
+            CLEANED, {key: offset for key, offset in self.cleaned_to.items() if key in self.logs}, wait=wait
+        )
 
     def close(self, broker_epoch: int) -> None:
         """Make everything durable and say so: the next start need not look."""
@@ -374,9 +376,9 @@ class LogDirectory:
 
     def _forget(self, log: PartitionLog) -> None:
         key = log.topic, log.partition
-        for known in (self.logs, self.futures):
-            if known.get(key) is log:
-                del known[key]
+        for logs in (self.logs, self.futures):
+            if logs.get(key) is log:
+                del logs[key]
         self.cleaned_to.pop(key, None)
 
     def _unique(self) -> str:

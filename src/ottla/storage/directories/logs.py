@@ -129,8 +129,8 @@ class Logs:
     def delete(self, topic: str, partition: int) -> None:
         """Take the partition's log and its future log out of service, and delete their files after a while."""
         for directory in self.directories:
-            for known in (directory.logs, directory.futures):
-                log = known.get((topic, partition))
+            for logs in (directory.logs, directory.futures):
+                log = logs.get((topic, partition))
                 if log is not None and directory.is_online:
                     self.on_change(log)
                     directory.delete(log)

@@ -60,12 +60,12 @@ def read_meta(disk: Disk, directory: str) -> NodeMeta | None:
     """Whose directory this is, or None if it was not formatted yet; raises MalformedFile."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
-        found = parse_properties(read_file(disk, path))
+        properties = parse_properties(read_file(disk, path))
     except FileNotFoundError:
         return None
     except InvalidProperties as error:
         raise MalformedFile(path, str(error)) from None
-    values = {name: given.value for name, given in found.items()}
+    values = {name: given.value for name, given in properties.items()}
     if (version := values.pop("version", "0")) != "1":
         raise MalformedFile(path, f"version {version} instead of 1; version 0 was written by a broker with ZooKeeper")
     if missing := [name for name in ("cluster.id", "node.id") if name not in values]:
@@ -169,7 +169,9 @@ class DirectoryLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.release()
 
 

@@ -1,10 +1,10 @@
-"""The `.txnindex` files: which transactions a segment saw aborted, for consumers that read committed records.
+"""The `.txnindex` files: the aborted transactions of a segment, which read_committed consumers must skip.
 
     version i16 = 0 · producer id i64 · first offset i64 · last offset i64 · last stable offset i64
 
-An entry is in the segment of its marker, which is its last offset; its records may be in earlier segments. The last
-stable offset is that after the abort: transactions from there on are for later entries, so a search may end there.
-Most segments never have an entry, so a file is made only for the first, and opened only when it is needed.
+An entry is in the segment of its marker, whose offset is the last one; its records may be in earlier segments. The last
+stable offset is the one after the abort. Transactions from there on are in later entries, so a search may end there.
+Most segments have no entry: the file is created for the first one, and opened on first use.
 """
 
 import struct
@@ -30,7 +30,7 @@ class Aborted(NamedTuple):
 
 
 class AbortedTransactions:
-    """The aborted transactions of one segment. `exists` tells whether there is a file yet."""
+    """The aborted transactions of one segment. `exists` says whether there is a file."""
 
     __slots__ = ("_disk", "_file", "_last_offset", "_size", "base_offset", "exists", "path")
 
@@ -41,7 +41,7 @@ class AbortedTransactions:
         self.exists = exists
         self._file: LogFile | None = None
         self._size = 0
-        """In bytes, of whole entries: half of one, which a crash may leave, is overwritten by the next."""
+        """The size of the whole entries in bytes. A torn entry after a crash is overwritten by the next."""
         self._last_offset = -1
 
     @property
@@ -49,16 +49,18 @@ class AbortedTransactions:
         return self._opened() is None or self._size == 0
 
     def append(self, entry: Aborted) -> None:
-        """Add a transaction whose marker is behind those of all others here."""
+        """Add a transaction whose marker comes after all others here."""
         file = self._opened() or self._create()
         if entry.last_offset <= self._last_offset:
-            raise ValueError(f"aborted transaction ends at {entry.last_offset}, after one at {self._last_offset}")
+            raise ValueError(
+                f"aborted transaction ends at {entry.last_offset}, the previous one at {self._last_offset}"
+            )
         write_all(self._disk, file.number, _ENTRY.pack(_VERSION, *entry), self._size)
         self._size += ENTRY_BYTES
         self._last_offset = entry.last_offset
 
     def read(self) -> list[Aborted]:
-        """All of them, in the order of their markers."""
+        """Return all entries in the order of their markers."""
         file = self._opened()
         if file is None or self._size == 0:
             return []
@@ -66,40 +68,40 @@ class AbortedTransactions:
         entries: list[Aborted] = []
         for version, *fields in _ENTRY.iter_unpack(data):
             if version != _VERSION:
-                raise CorruptIndex(f"{self.path}: entry {len(entries)} is of version {version}, not {_VERSION}")
+                raise CorruptIndex(f"{self.path}: entry {len(entries)} has version {version}, not {_VERSION}")
             entries.append(Aborted(*fields))
         return entries
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[Aborted], bool]:
-        """Those with offsets from `fetch_offset` to below `upper_bound`, and whether later segments have no more."""
-        found: list[Aborted] = []
+        """Return the transactions that overlap a range of offsets, and whether later segments cannot have more."""
+        overlapping: list[Aborted] = []
         for entry in self.read():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
-                found.append(entry)
+                overlapping.append(entry)
             if entry.last_stable_offset >= upper_bound:
-                return found, True
-        return found, False
+                return overlapping, True
+        return overlapping, False
 
     def truncate(self, offset: int) -> None:
-        """Remove the transactions whose marker is at the offset or behind it."""
+        """Remove the transactions whose marker is at or after the offset."""
         entries = self.read()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._cut(len(kept) * ENTRY_BYTES, kept[-1].last_offset if kept else -1)
 
     def reset(self) -> None:
-        """Remove all; the file stays."""
+        """Remove all entries; the file stays."""
         if self._opened() is not None:
             self._cut(0, -1)
 
     def check(self) -> None:
-        """Raise CorruptIndex if an entry is of an unknown version, or ended before the segment began."""
+        """Raise CorruptIndex if an entry has an unknown version or ends before the segment begins."""
         for entry in self.read():
             if entry.last_offset < self.base_offset:
-                raise CorruptIndex(f"{self.path}: {entry} ended before the segment's {self.base_offset}")
+                raise CorruptIndex(f"{self.path}: {entry} ends before the segment's base offset {self.base_offset}")
 
     def sync(self) -> None:
-        """Return when all entries would survive a crash; a new file's name needs a sync of its directory too."""
+        """Sync the entries. The name of a new file also needs a sync of its directory."""
         if self._file is not None:
             self._disk.sync(self._file.number)
 
@@ -110,7 +112,7 @@ class AbortedTransactions:
         self.path = path
 
     def close(self) -> None:
-        """Give the file back; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         self._file = None
 
     def delete(self) -> None:

@@ -1,10 +1,10 @@
-"""Where in the log each leader began to write, by which replicas find the point from which they differ (KIP-101).
+"""The start offset of each leader epoch, from which replicas find the offset where they diverge (KIP-101).
 
-Entries rise both in epoch and in start offset. The file `leader-epoch-checkpoint` is text: the version 0, the number of
-entries, and an epoch and its start offset in each line. It is written by `flush` only. A crash before that loses no
-more than the log itself knows: every batch carries its epoch. Stale entries are cut when the log is loaded.
+Entries ascend both in epoch and in start offset. The file `leader-epoch-checkpoint` is text: the version 0, the number
+of entries, and then an epoch and its start offset in each line. Only `flush` writes it. A crash before that loses only
+what the log itself has: every batch carries its epoch. Stale entries are removed when the log is opened.
 
-Entries are a tuple that is replaced as a whole, so that `flush` may run in another thread.
+The entries are a tuple that is replaced as a whole, so that `flush` may run in another thread.
 """
 
 import logging
@@ -23,7 +23,7 @@ _VERSION: Final = "0"
 
 
 class CorruptEpochs(ValueError):
-    """The file is not what a broker writes."""
+    """The file is not a valid leader epoch checkpoint."""
 
 
 class LeaderEpoch(NamedTuple):
@@ -34,11 +34,11 @@ class LeaderEpoch(NamedTuple):
 
 
 UNDEFINED: Final = (NO_LEADER_EPOCH, -1)
-"""The answer to a question about an epoch of which nothing is known."""
+"""The answer for an unknown epoch."""
 
 
 class LeaderEpochs:
-    """The epochs of one partition. `latest` is a plain number, -1 for none: all that an append looks at."""
+    """The leader epochs of one partition. `latest` is a plain number, or -1: appends read nothing else."""
 
     __slots__ = ("entries", "is_dirty", "latest")
 
@@ -58,7 +58,7 @@ class LeaderEpochs:
         return self.entries[-2].epoch if len(self.entries) > 1 else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Let an epoch begin at an offset. It replaces entries that contradict it; the latest is not begun again."""
+        """Add an epoch that begins at an offset, unless it is the latest. It replaces conflicting entries."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start_offset}")
         entries = self.entries
@@ -68,16 +68,19 @@ class LeaderEpochs:
         while kept and (entries[kept - 1].epoch >= epoch or entries[kept - 1].start_offset >= start_offset):
             kept -= 1
         removed = entries[kept:]
-        # An epoch in which nothing was written gives way without a word.
+        # An epoch without records is replaced silently.
         if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
-            logger.warning("leader epoch %d at offset %d replaces %s", epoch, start_offset, removed)
+            replaced = ", ".join(f"{entry.epoch} at {entry.start_offset}" for entry in removed)
+            logger.warning(
+                "Leader epoch %d at offset %d replaces conflicting epochs: %s", epoch, start_offset, replaced
+            )
         self._replace((*entries[:kept], LeaderEpoch(epoch, start_offset)))
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest known epoch up to this one, and where it ended.
+        """Return the largest known epoch up to this one, and its end offset.
 
-        The latest ends where the log does. An epoch before the first ends where the first begins, under its own
-        number: its records are gone, and a replica should go on from there. One after the latest is undefined.
+        The latest epoch ends at the log end. An epoch before the first one keeps its number and ends where the first
+        one begins: its records are gone, and a replica should continue there. An epoch after the latest is undefined.
         """
         if epoch == NO_LEADER_EPOCH:
             return UNDEFINED
@@ -86,16 +89,16 @@ class LeaderEpochs:
         above = bisect_right(self.entries, epoch, key=_epoch)
         if above == len(self.entries):
             return UNDEFINED
-        found = self.entries[above - 1].epoch if above else epoch
-        return found, self.entries[above].start_offset
+        last_epoch = self.entries[above - 1].epoch if above else epoch
+        return last_epoch, self.entries[above].start_offset
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that an offset was written in, or -1 before the first."""
+        """Return the epoch of an offset; -1 before the first epoch."""
         above = bisect_right(self.entries, offset, key=_start_offset)
         return self.entries[above - 1].epoch if above else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends here now: epochs that begin at the offset or behind it go."""
+        """Apply a new log end: remove the epochs that begin at or after it."""
         if end_offset < 0:  # undefined
             return
         kept = bisect_left(self.entries, end_offset, key=_start_offset)
@@ -103,7 +106,7 @@ class LeaderEpochs:
             self._replace(self.entries[:kept])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins here now: the epoch of that offset begins with it, and those before go."""
+        """Apply a new log start: its epoch begins there, and earlier epochs are removed."""
         above = bisect_right(self.entries, start_offset, key=_start_offset)
         if above:
             first = LeaderEpoch(self.entries[above - 1].epoch, start_offset)
@@ -120,29 +123,29 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Entries that contradict each other are resolved as if they were assigned one by one."""
+        """Parse the file. Conflicting entries are resolved as if they were assigned one by one."""
         if not data:
             return cls()
         try:
             version, count, *lines = data.decode("ascii").splitlines()
             entries = [(int(epoch), int(offset)) for epoch, offset in map(str.split, lines)]
             if version != _VERSION or int(count) != len(entries):
-                raise ValueError(f"version {version}, {count} entries announced, {len(entries)} found")
+                raise ValueError(f"version {version}, {len(entries)} of {count} entries")
             return cls(entries)
         except ValueError as error:
-            raise CorruptEpochs(f"leader epochs cannot be read: {error}") from error
+            raise CorruptEpochs(f"cannot read the leader epochs: {error}") from error
 
     @classmethod
     def read(cls, disk: Disk, directory: str) -> Self:
-        """The epochs in the log's directory; none if there is no file."""
+        """Read the epochs in the log's directory; no file means no epochs."""
         path = f"{directory}/{EPOCHS_FILE}"
         return cls.decode(read_file(disk, path)) if disk.exists(path) else cls()
 
     def flush(self, disk: Disk, directory: str) -> None:
-        """Write the file if something changed. Calls must not overlap."""
+        """Write the file if the epochs changed. Calls must not overlap."""
         if not self.is_dirty:
             return
-        # Before the entries are taken: what changes while they are written is for the next flush.
+        # Reset before the entries are read: a change during the write is for the next flush.
         self.is_dirty = False
         try:
             replace_file(disk, f"{directory}/{EPOCHS_FILE}", self.encode())

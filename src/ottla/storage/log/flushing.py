@@ -1,8 +1,8 @@
-"""Makes a log durable without making anyone wait who did not ask for it: one sync at a time, in a thread.
+"""Syncs a log in the background, one sync at a time.
 
-Segments behind the active one are synced with all their files, once; of the active one only the log itself, because
-recovery walks through its batches anyway and builds the rest from them. Epochs go first: they are the one thing about
-synced batches that recovery does not read again. Names are synced once for each segment that begins.
+Closed segments are synced once, with all their files. Of the active segment only the log file is synced, because
+recovery rebuilds the rest from its batches. Leader epochs come first: they are the only data about synced batches that
+recovery does not read again. File names are synced once for each new segment.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class LogLocation(NamedTuple):
-    """The segment that is written to, and the log's directory."""
+    """The active segment and the log's directory."""
 
     active: Segment
     directory: str
 
 
 class Flush:
-    """What one sync takes: gathered by the log's owner, run in a thread, which touches nothing of the log."""
+    """One sync: prepared by the log's owner, and run in a thread, which touches nothing of the log."""
 
     def __init__(self, log: PartitionLog, *, names: bool = True) -> None:
         self._disk: Disk = log.environment.disk
@@ -36,14 +36,14 @@ class Flush:
         self.location = LogLocation(log.active, log.directory)
         self._epochs: LeaderEpochs = log.epochs
         self.end_offset = log.log_end_offset
-        # When the recovery point is a segment's base, the segment before may have got its last index entries since.
+        # If the recovery point is a segment's base offset, the segment before it may have new index entries.
         first = log.segment_at(log.recovery_point - 1)
         self._logs: list[LogFile] = [segment.file for segment in log.segments[first:]]
         self._others = [segment.path(suffix) for segment in log.segments[first:-1] for suffix in SUFFIXES[1:]]
         self._others += [f"{log.directory}/{snapshot_name(segment.base_offset)}" for segment in log.segments[first:]]
 
     def run(self) -> Flush:
-        """Return when everything is durable."""
+        """Sync everything."""
         try:
             self._epochs.flush(self._disk, self._directory)
             for log in self._logs:
@@ -55,14 +55,14 @@ class Flush:
                 # A new partition's directory must not be lost with all that is in it.
                 self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
         except FileNotFoundError:
-            # The directory was renamed, for the topic was deleted or moved: nobody needs the rest.
+            # The directory was renamed, because the topic was deleted or moved: no sync is needed.
             if self._disk.exists(self._directory):
                 raise
         return self
 
 
 class Flusher:
-    """The flushes of one log: one at a time, and another after it for whoever asked too late for the first."""
+    """The syncs of one log: one at a time. A request during a sync starts another one after it."""
 
     __slots__ = (
         "_is_closed",
@@ -82,13 +82,13 @@ class Flusher:
         self._is_stale = False
         self._is_closed = False
         self._names_synced_at: LogLocation | None = None
-        """Where the log was when its names were synced: they are durable for as long as it is there."""
+        """The location for which file names were last synced; they are durable until it changes."""
         self._waiting: tuple[tuple[int, Callable[[], None]], ...] = ()
         self.failure: OSError | None = None
-        """Why there will be no more flushes."""
+        """Why no more syncs are run."""
 
     def start(self) -> None:
-        """Sync what is there now, after the sync that may be under way."""
+        """Sync the log as it is now, after a sync that is already running."""
         if self._is_closed:
             return
         if self._is_running:
@@ -101,7 +101,7 @@ class Flusher:
         log.environment.background.run(Flush(log, names=names).run, self._done, self._failed)
 
     def when_durable(self, offset: int, action: Callable[[], None]) -> None:
-        """Call the action once all below the offset is durable."""
+        """Call the action once everything below the offset is durable."""
         if offset <= self._log.recovery_point:
             action()
             return
@@ -110,18 +110,18 @@ class Flusher:
         self.start()
 
     def close(self) -> None:
-        """Begin no more syncs: the log is out of service, and its files may go."""
+        """Start no more syncs: the log is out of service, and its files may be deleted."""
         self._is_closed = True
 
     def on_truncated(self) -> None:
-        """The log was cut: a sync under way may have seen what is gone, and not what comes in its place."""
+        """Ignore a running sync after a truncation: it may have synced removed bytes, and not those in their place."""
         self._is_stale = True
         self._names_synced_at = None
         end = self._log.log_end_offset
         self._waiting = tuple(waiting for waiting in self._waiting if waiting[0] <= end)
 
     def _failed(self, error: OSError) -> None:
-        # What the disk did not take may be gone from memory too, so that a second try would prove nothing.
+        # A retry would prove nothing: Linux drops the dirty pages of a failed sync. The directory goes offline instead.
         self.failure = error
         self._waiting = ()
         self._log.environment.on_failure(error)
@@ -141,7 +141,7 @@ class Flusher:
 
 
 def sync_path(disk: Disk, path: str) -> None:
-    """Sync a file by its name; one that is gone needs it no more."""
+    """Sync a file by its path, if it still exists."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

@@ -1,13 +1,13 @@
 """Sparse indexes of a segment: from offsets to file positions, and from timestamps to offsets.
 
-A file is a run of fixed-size entries, sorted by both columns. New entries stay in memory and go to the file in blocks,
-at a roll or a stop; what is in the file is searched there. So an index of any size costs nothing to open and
-next to nothing to hold. After a crash the file may lack entries or hold wrong ones: recovery rebuilds it from the log.
+A file is an array of fixed-size entries, sorted by both columns. New entries stay in memory and are written in blocks,
+when the segment is rolled or closed; entries in the file are searched there. So an index of any size is free to open
+and takes almost no memory. After a crash, recovery rebuilds the file from the log.
 
-    offset index (8 bytes)    offset above the segment's base u32 · position of its batch u32
-    time index (12 bytes)     timestamp i64 · offset above the base u32: no batch up to that offset is later
+    offset index (8 bytes)    offset minus base offset u32 · position of its batch u32
+    time index (12 bytes)     timestamp i64 · offset minus base offset u32: no batch up to that offset is later
 
-An offset entry names its batch by the batch's last offset, as Kafka does.
+An offset entry has the *last* offset of its batch; Kafka's tools check that.
 """
 
 import struct
@@ -19,19 +19,19 @@ from enum import Enum
 from ottla.storage.disk import Disk, write_all
 
 SPILL_ENTRIES = 512
-"""So many entries in memory are written to the file."""
+"""The number of entries in memory that are written to the file together."""
 _SEARCH_ENTRIES = 64
-"""A search in the file ends by reading where so many are left: fewer calls than going on by halves."""
+"""A binary search in the file reads the remaining entries in one call once this few are left."""
 _READ_AHEAD_ENTRIES = 128
-"""So many are read then: whoever reads on will look for the next ones."""
+"""How many entries it then reads: sequential readers search for the next ones soon."""
 
 
 class CorruptIndex(Exception):
-    """An index file that no writer can have left behind after a clean stop."""
+    """The file is not what a clean stop leaves behind."""
 
 
 class Layout(Enum):
-    """The two kinds of index: array codes of the columns, and an entry on disk."""
+    """The two kinds of index: type codes of the columns in memory, and the layout of an entry on disk."""
 
     OFFSET = ("I", "I", ">II")
     TIME = ("q", "I", ">qI")
@@ -43,7 +43,7 @@ class Layout(Enum):
 
 
 class Index:
-    """One index of one segment: entries `(key, value)` that never fall in either column."""
+    """One index of one segment: entries `(key, value)`, ascending in both columns."""
 
     __slots__ = ("_block", "_disk", "_keys", "_layout", "_stored", "_values", "path")
 
@@ -55,7 +55,7 @@ class Index:
         self._keys: array[int] | None = None
         self._values: array[int] | None = None
         self._block: tuple[int, bytes] | None = None
-        """The stored entries that were last searched, from one on."""
+        """The stored entries last read: the number of the first, and the bytes."""
 
     def __len__(self) -> int:
         keys = self._keys
@@ -66,7 +66,7 @@ class Index:
         return len(self) * self._layout.entry.size
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry after all others. It stays in memory, so that this cannot fail."""
+        """Add an entry after all others. It stays in memory, so this cannot fail."""
         keys, values = self._keys, self._values
         if keys is None or values is None:
             keys = self._keys = array(self._layout.key_code)
@@ -75,40 +75,40 @@ class Index:
         values.append(value)
 
     def spill(self) -> None:
-        """Put what is in memory into the file if it is much."""
+        """Write the entries in memory to the file if there are many."""
         if self._keys is not None and len(self._keys) >= SPILL_ENTRIES:
             self.write()
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry."""
+        """Return the newest entry."""
         if self._keys and self._values:
             return self._keys[-1], self._values[-1]
         count = self._stored_count()
         return self._read(count - 1, 1)[0] if count else None
 
     def floor(self, key: int) -> tuple[int, int] | None:
-        """The last entry whose key is not above the given one."""
+        """Return the last entry with a key up to the given one."""
         keys, values = self._keys, self._values
         if keys and values and keys[0] <= key:
-            at = bisect_right(keys, key) - 1
-            return keys[at], values[at]
+            number = bisect_right(keys, key) - 1
+            return keys[number], values[number]
         _, block = self._block_around(key, column=0)
-        at = self._up_to(block, key, column=0)
-        return self._entry(block, at - 1) if at else None
+        number = self._up_to(block, key, column=0)
+        return self._entry(block, number - 1) if number else None
 
     def ceiling_value(self, value: int) -> tuple[int, int] | None:
-        """The first entry whose value is not below the given one."""
+        """Return the first entry with the given value or a greater one."""
         low, block = self._block_around(value - 1, column=1)
-        at = self._up_to(block, value - 1, column=1)
-        if at < len(block) // self._layout.entry.size:
-            return self._entry(block, at)
-        if low + at < self._stored_count():
-            return self._read(low + at, 1)[0]
+        number = self._up_to(block, value - 1, column=1)
+        if number < len(block) // self._layout.entry.size:
+            return self._entry(block, number)
+        if low + number < self._stored_count():
+            return self._read(low + number, 1)[0]
         keys, values = self._keys, self._values
         if keys and values:
-            at = bisect_left(values, value)
-            if at < len(values):
-                return keys[at], values[at]
+            number = bisect_left(values, value)
+            if number < len(values):
+                return keys[number], values[number]
         return None
 
     def truncate(self, value: int) -> None:
@@ -138,7 +138,7 @@ class Index:
         self._disk.close(self._disk.create(self.path))
 
     def entries(self) -> Iterator[tuple[int, int]]:
-        """All entries, oldest first."""
+        """Yield all entries, oldest first."""
         count = self._stored_count()
         for start in range(0, count, SPILL_ENTRIES):
             yield from self._read(start, min(SPILL_ENTRIES, count - start))
@@ -146,7 +146,7 @@ class Index:
             yield from zip(self._keys, self._values, strict=True)
 
     def write(self, *, sync: bool = False) -> None:
-        """Put what is in memory into the file, which exists afterwards even when empty."""
+        """Write the entries in memory to the file. An empty index gets an empty file."""
         keys, values = self._keys, self._values
         if not keys or not values:
             if self._stored <= 0 and not self._disk.exists(self.path):
@@ -168,21 +168,21 @@ class Index:
             self._disk.close(file)
 
     def check(self) -> None:
-        """Raise CorruptIndex if the file cannot be what a clean stop left: a cheap look, at its size and last entry."""
+        """Raise CorruptIndex if the file's size or last entry cannot come from a clean stop."""
         try:
             size = self._disk.size_of(self.path)
         except FileNotFoundError:
             raise CorruptIndex(f"{self.path} is missing") from None
         if size % self._layout.entry.size:
             raise CorruptIndex(
-                f"{self.path}: {size} bytes are no whole number of {self._layout.entry.size}-byte entries"
+                f"{self.path}: {size} bytes are not a multiple of the entry size, {self._layout.entry.size} bytes"
             )
-        # Kafka writes into files that are filled with zeros up to their greatest size, and cuts them at a clean stop.
+        # Kafka preallocates index files and cuts them at a clean stop: after a crash they end in megabytes of zeros.
         if len(self) > 1 and self.last() == (0, 0):
             raise CorruptIndex(f"{self.path} ends in zeros")
 
     def _block_around(self, bound: int, column: int) -> tuple[int, bytes]:
-        """Stored entries, with the number of the first; among them is the last one not above the bound, if any is."""
+        """Return stored entries that include the last one up to the bound, if any is, and the number of the first."""
         if self._block is not None and self._is_around(bound, column, *self._block):
             return self._block
         low, high = 0, self._stored_count()
@@ -205,22 +205,22 @@ class Index:
         return self._block
 
     def _is_around(self, bound: int, column: int, low: int, block: bytes) -> bool:
-        """Whether a block tells which entry is the last one not above the bound."""
+        """Return whether a block includes the last entry up to the bound and shows that it is the last."""
         count = len(block) // self._layout.entry.size
         if low and self._entry(block, 0)[column] > bound:
             return False
         return low + count == self._stored_count() or (count > 0 and self._entry(block, count - 1)[column] > bound)
 
     def _up_to(self, block: bytes, bound: int, column: int) -> int:
-        """How many entries of a block are not above the bound."""
+        """Return how many entries of a block are up to the bound."""
         return bisect_right(
-            range(len(block) // self._layout.entry.size), bound, key=lambda at: self._entry(block, at)[column]
+            range(len(block) // self._layout.entry.size), bound, key=lambda number: self._entry(block, number)[column]
         )
 
-    def _entry(self, block: bytes, at: int) -> tuple[int, int]:
+    def _entry(self, block: bytes, number: int) -> tuple[int, int]:
         entry = self._layout.entry
-        found: tuple[int, int] = entry.unpack_from(block, at * entry.size)
-        return found
+        pair: tuple[int, int] = entry.unpack_from(block, number * entry.size)
+        return pair
 
     def _read(self, start: int, count: int) -> list[tuple[int, int]]:
         entry = self._layout.entry

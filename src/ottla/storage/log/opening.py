@@ -1,9 +1,9 @@
-"""Making a log, and opening one that is on disk: at once after a clean stop, with recovery after a crash.
+"""Creating a log, and opening an existing one: immediately after a clean stop, with recovery after a crash.
 
-After a clean stop nothing is scanned: the log's end is looked up from the last index entry, the producers' state is in
-a snapshot. After a crash the segments from the recovery point on are walked through, headers only up to the recovery
-point and whole batches behind it. What a crash may have left (a torn tail, files of an unfinished deletion or
-compaction) is dropped or completed; bytes that were synced and are not right any more raise CorruptLog.
+After a clean stop nothing is scanned: the log end is read from the last index entry on, and the producer state is in a
+snapshot. After a crash, the segments from the recovery point on are scanned: headers only up to the recovery point,
+whole batches after it. What a crash may leave (a torn tail, files of an unfinished deletion or compaction) is dropped
+or completed. Synced bytes that are no longer valid raise CorruptLog.
 """
 
 import logging
@@ -49,7 +49,7 @@ def create_log(
     start_offset: int = 0,
     topic_id: bytes | None = None,
 ) -> PartitionLog:
-    """A new, empty log in a directory of its own."""
+    """Create an empty log in a directory of its own."""
     log = plan_log(
         environment, directory, topic, partition, settings, now_ms=now_ms, start_offset=start_offset, topic_id=topic_id
     )
@@ -68,15 +68,15 @@ def plan_log(
     start_offset: int = 0,
     topic_id: bytes | None = None,
 ) -> PartitionLog:
-    """A new, empty log as it will be when `create_files` has made its directory."""
+    """Return an empty log without files; `create_files` creates its directory."""
     segment = Segment.plan(environment.disk, directory, start_offset, now_ms=now_ms)
     return _log(environment, directory, topic, partition, settings, [segment], LeaderEpochs(), start_offset, topic_id)
 
 
 def create_files(log: PartitionLog) -> None:
-    """Make the directory of a new log, with what is in it. Its topic's id is durable when this returns.
+    """Create the directory and files of a planned log. Its topic id is durable when this returns.
 
-    The log's file is not kept open: many logs may be made at once, and few of them be used soon.
+    The log file is not kept open: many logs may be created at once, and few of them are used soon.
     """
     log.environment.disk.make_dir(log.directory)
     log.active.create_files(log.settings.preallocated_bytes)
@@ -98,23 +98,26 @@ def open_log(
     topic_id: bytes | None = None,
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
-    """The log in a directory. `clean` says that whoever wrote it last stopped in order."""
+    """Open the log in a directory. `clean` means that its last writer shut down cleanly."""
     disk = environment.disk
     names = set(disk.names(directory))
     if any(name.endswith((DELETED, CLEANED, SWAP, ".tmp")) for name in names):
-        _tidy(disk, directory, names)
+        _finish_interrupted_changes(disk, directory, names)
         names = set(disk.names(directory))
-    found = _segments(disk, directory, names, now_ms)
-    segments = found or [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
+    segments = _segments(disk, directory, names, now_ms)
+    is_new = not segments
+    segments = segments or [Segment.create(disk, directory, log_start_offset, now_ms=now_ms)]
     start = max(log_start_offset, segments[0].base_offset)
     epochs = _read_epochs(disk, directory)
     log = _log(environment, directory, topic, partition, settings, segments, epochs, start, topic_id)
     log.recovery_point = recovery_point
-    clean = not found or (clean and _find_end(log, names))
+    clean = is_new or (clean and _find_end(log, names))
     if not clean:
         _recover(log, names, now_ms=now_ms, expiration_ms=producer_expiration_ms)
     if start > log.log_end_offset:
-        logger.warning("%s ends at %d, before its start %d: it begins anew there", log, log.log_end_offset, start)
+        logger.warning(
+            "%s ends at %d, before its start %d; it is emptied and starts there", log, log.log_end_offset, start
+        )
         truncate_fully(log, start, now_ms=now_ms)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
@@ -154,12 +157,12 @@ def _log(
 
 
 def _segments(disk: Disk, directory: str, names: set[str], now_ms: int) -> list[Segment]:
-    """The segments by their log files; other files without one are removed."""
+    """Return the segments, one for each log file. Index files without a log file are removed."""
     bases = sorted(int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
-    known = {f"{base:020d}" for base in bases}
+    prefixes = {f"{base:020d}" for base in bases}
     for name in names:
-        if name.endswith(SUFFIXES) and name[:20].isdigit() and name[:20] not in known:
-            logger.warning("%s/%s belongs to no segment and is removed", directory, name)
+        if name.endswith(SUFFIXES) and name[:20].isdigit() and name[:20] not in prefixes:
+            logger.warning("Removed %s/%s, which belongs to no segment", directory, name)
             disk.remove(f"{directory}/{name}")
     return [Segment(disk, directory, base, created_ms=now_ms) for base in bases]
 
@@ -168,48 +171,48 @@ def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
     try:
         return LeaderEpochs.read(disk, directory)
     except CorruptEpochs as error:
-        # Every batch names its epoch, so that only epochs of empty terms are lost.
-        logger.warning("%s: %s; they are taken from the log", directory, error)
+        # Every batch has its epoch, so only epochs without a batch are lost.
+        logger.warning("%s: %s; they are read from the log instead", directory, error)
         return LeaderEpochs()
 
 
 def _find_end(log: PartitionLog, names: set[str]) -> bool:
-    """Look up the log's end; False if the log is not as a clean stop leaves it."""
+    """Find the log end; return False if the log is not what a clean stop leaves."""
     interval = log.settings.index_interval_bytes
     try:
         for segment in log.segments[:-1]:
             prefix = f"{segment.base_offset:020d}"
             if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
-                logger.warning("%s has no index: a new one is made", segment)
+                logger.warning("%s has no index; it is rebuilt", segment)
                 segment.reindex(interval)
-                segment.sync()  # a start after a crash will not look at it again
+                segment.sync()  # recovery after a crash skips this segment
         log.active.check()
         log.log_end_offset = log.active.next_offset()
     except (CorruptIndex, CorruptLog) as error:
-        logger.warning("%s, although it was stopped in order: the log is recovered", error)
+        logger.warning("%s, in spite of a clean shutdown; recovering the log", error)
         return False
     return True
 
 
 def _recover(log: PartitionLog, names: set[str], *, now_ms: int, expiration_ms: int) -> None:
-    """Walk through the segments from the recovery point on, keep what is right and drop the rest."""
-    # When the recovery point is a segment's base, the indexes of the one before need not have been synced with it.
+    """Scan the segments from the recovery point on, keep what is valid and drop the rest."""
+    # If the recovery point is a segment's base offset, the indexes of the segment before it may not have been synced.
     first = log.segment_at(log.recovery_point - 1)
     segments = log.segments
     log.log_end_offset = segments[first].base_offset
-    # Later entries may be of batches that were cut off; those that are there name their epochs.
+    # Later entries may be of truncated batches. The remaining batches have their epochs.
     log.epochs.truncate_from_end(log.recovery_point)
-    # Newer snapshots were not synced with the log. They are written again as the segments pass.
+    # Newer snapshots were not synced with the log. They are written again segment by segment.
     taken_at = load_snapshot(log, names, log.log_end_offset, now_ms=now_ms, expiration_ms=expiration_ms)
     if taken_at < log.log_end_offset:
         rebuild_producers(log, now_ms=now_ms, expiration_ms=expiration_ms)
     epoch = fallen_to = NO_LEADER_EPOCH
     for number in range(first, len(segments)):
-        log.segments = segments[: number + 1]  # those behind it may be wrong
+        log.segments = segments[: number + 1]  # later segments may be wrong
         try:
             epoch = _recover_segment(log, segments[number], epoch)
-        except _Torn as torn:
-            logger.warning("%s; the log ends there now", torn)
+        except _TornLog as torn:
+            logger.warning("%s; the log is truncated there", torn)
             log.segments = segments
             _cut(log, number, torn.position)
             fallen_to = torn.epoch
@@ -220,33 +223,40 @@ def _recover(log: PartitionLog, names: set[str], *, now_ms: int, expiration_ms: 
     log.producers.map_end_offset = log.log_end_offset
     log.recovery_point = min(log.recovery_point, log.log_end_offset)
     if fallen_to != NO_LEADER_EPOCH:
-        _drop_strange_epoch(log, fallen_to, now_ms=now_ms, expiration_ms=expiration_ms)
+        _drop_misplaced_epoch(log, fallen_to, now_ms=now_ms, expiration_ms=expiration_ms)
 
 
-class _Torn(Exception):
-    """A segment is right up to here, and all that was synced is; then a crash cut it. `epoch` is that of the next batch
-    where it is lower than the last one's."""
+class _TornLog(Exception):
+    """A segment, and everything that was synced, is valid up to a position; the rest was lost in a crash.
+
+    `epoch` is the epoch of the next batch if it is lower than the last one's.
+    """
 
     def __init__(self, why: str, position: int, epoch: int) -> None:
         super().__init__(why)
         self.position, self.epoch = position, epoch
 
 
-def _drop_strange_epoch(log: PartitionLog, epoch: int, *, now_ms: int, expiration_ms: int) -> None:
-    """Where a batch's epoch lies between two that are in order without it, it is the batch that is wrong: its header is
-    spoiled, or it had been cut off before the crash."""
+def _drop_misplaced_epoch(log: PartitionLog, epoch: int, *, now_ms: int, expiration_ms: int) -> None:
+    """Truncate the log before a batch whose epoch is too high for the batches after it.
+
+    The epoch is not in the checksum. If the epochs before and after a batch are in order without it, the batch is the
+    wrong one: its header is damaged, or it had been truncated before the crash.
+    """
     entries = log.epochs.entries
-    strange = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
-    if 0 < strange < len(entries) and entries[strange].start_offset >= log.recovery_point:
-        start = entries[strange].start_offset
-        logger.warning("%s: epoch %d from offset %d on cannot be; the log ends there now", log, *entries[strange])
+    misplaced = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+    if 0 < misplaced < len(entries) and entries[misplaced].start_offset >= log.recovery_point:
+        start = entries[misplaced].start_offset
+        logger.warning(
+            "%s: epoch %d at offset %d is out of order; the log is truncated there", log, *entries[misplaced]
+        )
         truncate_to(log, start, now_ms=now_ms, producer_expiration_ms=expiration_ms)
 
 
 def _cut(log: PartitionLog, number: int, position: int) -> None:
-    """Drop the end of a segment and the segments behind it. If power is lost again meanwhile, no gap is left."""
+    """Drop the end of a segment and all later segments, last one first, so that another crash leaves no gap."""
     disk, segment = log.environment.disk, log.segments[number]
-    # Nothing is right about a segment that does not begin where the one in front of it ends.
+    # A segment that does not begin where the previous one ends is dropped as a whole.
     keep = number + 1 if segment.base_offset == log.log_end_offset or position else number
     for lost in reversed(log.segments[keep:]):
         lost.remove()
@@ -258,7 +268,7 @@ def _cut(log: PartitionLog, number: int, position: int) -> None:
 
 
 def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
-    """Take in the batches of a segment and rebuild its indexes; cut it where it goes wrong. Returns the last epoch."""
+    """Replay the batches of a segment and rebuild its indexes; return the last epoch. Raise _TornLog at a torn end."""
     interval = log.settings.index_interval_bytes
     segment.clear_indexes()
     segment.aborted.reset()
@@ -269,43 +279,43 @@ def _recover_segment(log: PartitionLog, segment: Segment, epoch: int) -> int:
         if segment.base_offset != expected and not _may_follow(log, segment):
             raise CorruptLog(segment.path(LOG_SUFFIX), 0, f"the segment before it ends at {expected}")
         expected = log.log_end_offset = segment.base_offset
-        for position, header, block, at in _walk(segment, log.recovery_point):
-            # Offsets and epochs are not in the checksum. Epochs never fall, but where a crash has undone a cut.
+        for position, header, block, pos in _verified_batches(segment, log.recovery_point):
+            # Base offset and leader epoch are not in the checksum: after a crash they may be anything. Offsets must
+            # rise, and epochs must not fall, unless a crash has undone a truncation.
             if (
                 header.base_offset < expected
                 or not segment.fits(header.last_offset)
                 or epoch > header.leader_epoch >= 0
             ):
                 fallen_to = header.leader_epoch if epoch > header.leader_epoch else NO_LEADER_EPOCH
-                what = f"offset {header.base_offset} of epoch {header.leader_epoch} after {expected - 1} of {epoch}"
+                what = f"offset {header.base_offset} of epoch {header.leader_epoch} follows {expected - 1} of {epoch}"
                 raise CorruptLog(segment.path(LOG_SUFFIX), position, what)
             segment.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if header.last_offset < log.log_start_offset:
                 header = header._replace(producer_id=NO_PRODUCER_ID)  # forgotten, as in `rebuild_producers`
-            log.replay(block, at, header)
+            log.replay(block, pos, header)
             expected, epoch = header.next_offset, header.leader_epoch
             end = position + header.size_bytes
     except CorruptLog as error:
         if expected < log.recovery_point:
             raise
-        raise _Torn(str(error), end, fallen_to) from error
+        raise _TornLog(str(error), end, fallen_to) from error
     return epoch
 
 
 def _may_follow(log: PartitionLog, segment: Segment) -> bool:
-    """Whether a segment may begin elsewhere than where the one before it ends.
+    """Return whether a segment may begin after the end of the one before it.
 
-    Kafka's compaction leaves such gaps, also behind the recovery point, which Kafka writes down each minute only; else
-    the end of the one before was lost in the crash. Only offsets that are too far apart for one segment begin another
-    behind the log's end.
+    Kafka's compaction leaves such gaps, even after the recovery point, which Kafka writes once a minute. Otherwise the
+    end of the segment before was lost in the crash, unless the offsets are too far apart for one segment.
     """
     synced = segment.base_offset <= log.recovery_point
     gap = log.settings.compact or synced or not log.segments[-2].fits(segment.base_offset)
     return segment.base_offset > log.log_end_offset and gap
 
 
-def _walk(segment: Segment, verified_to: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-    """The batches of a segment, those from an offset on with their checksums looked at."""
+def _verified_batches(segment: Segment, verified_to: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """Yield the batches of a segment. Checksums are verified from offset `verified_to` on."""
     position = 0
     for position, header in segment.headers():
         if header.base_offset >= verified_to:
@@ -316,7 +326,7 @@ def _walk(segment: Segment, verified_to: int) -> Iterator[tuple[int, BatchHeader
 
 
 def _remove_stray_snapshots(log: PartitionLog) -> None:
-    """Every stop leaves a snapshot; those that are no segment's are worth nothing any more once a newer one is."""
+    """Remove the snapshots of earlier stops: those that belong neither to a segment nor to the log end."""
     kept = {log.log_end_offset, *(segment.base_offset for segment in log.segments)}
     for name in log.environment.disk.names(log.directory):
         offset = snapshot_offset(name)
@@ -324,13 +334,13 @@ def _remove_stray_snapshots(log: PartitionLog) -> None:
             log.environment.disk.remove(f"{log.directory}/{name}")
 
 
-def _tidy(disk: Disk, directory: str, names: set[str]) -> None:
-    """Finish what a crash interrupted: deletions, and the exchange of segments for cleaned ones."""
+def _finish_interrupted_changes(disk: Disk, directory: str, names: set[str]) -> None:
+    """Finish what a crash interrupted: deletions, and the replacement of segments with cleaned ones."""
     unfinished = [int(name[:20]) for name in names if name.endswith(LOG_SUFFIX + CLEANED)]
-    # Those that are void go before what tells that they are: a crash may come here as well.
+    # Void swap files are removed before the `.cleaned` files that make them void: another crash may happen here.
     for name in sorted(names, key=lambda name: not name.endswith(SWAP)):
         base = name[:20]
-        # Where one of several segments was not finished, none of those behind it counts.
+        # If one of several cleaned segments was not finished, no later one counts.
         useless_swap = name.endswith(SWAP) and (
             f"{base}{LOG_SUFFIX}{SWAP}" not in names or any(int(base) >= least for least in unfinished)
         )
@@ -340,7 +350,7 @@ def _tidy(disk: Disk, directory: str, names: set[str]) -> None:
     for name in sorted(left):
         if name.endswith(LOG_SUFFIX + SWAP):
             _complete_swap(disk, directory, int(name[:20]), left)
-    # Recovery writes indexes anew: after another crash they must not be found under their old names.
+    # Recovery rebuilds the indexes: after another crash the old ones must not reappear.
     disk.sync_dir(directory)
 
 
@@ -351,7 +361,7 @@ def _complete_swap(disk: Disk, directory: str, base_offset: int, names: set[str]
         if name.endswith(LOG_SUFFIX) and base_offset <= int(name[:20]) < end:
             Segment(disk, directory, int(name[:20])).remove()
     if f"{base_offset:020d}{OFFSET_INDEX_SUFFIX}{SWAP}" in names:
-        # No new file has its name yet: those of that name are what is left of the old segment.
+        # No new file has its final name yet: files of that name are left from the old segment.
         Segment(disk, directory, base_offset).remove()
     segment.rename("")
-    logger.info("%s had been cleaned before the last stop: it replaces its old segments now", segment)
+    logger.info("%s was cleaned before the last stop; it now replaces its old segments", segment)

@@ -1,12 +1,12 @@
-"""What a partition knows of its producers: enough to refuse gaps, recognize repeats and tell open transactions.
+"""The producer state of one partition: it rejects gaps, recognizes duplicates and tracks open transactions.
 
-The rules are those of Kafka 4.3.1. An append of one data batch is the hot path: `check` before it is written, `apply`
-after. Anything else (several batches, markers) goes through `begin`, which collects changes and makes none before its
-`commit`, so that a batch that is refused leaves no trace of those in front of it. Batches without a producer id are
-none of this module's business, except that the log moves `map_end_offset` with every append.
+The rules are those of Kafka 4.3.1. Appending one data batch is the hot path: `check` before the write, `apply` after.
+Everything else (several batches, markers) goes through `begin`, which collects changes and makes none before `commit`,
+so that a rejected batch also undoes the ones before it. Batches without a producer id are ignored, but the log moves
+`map_end_offset` with every append.
 
-A transaction goes through three states: open, ended but with its marker still above the high watermark, and forgotten.
-In the first two it holds back the last stable offset.
+A transaction has three states: open; ended, with its marker at or above the high watermark; and forgotten. In the first
+two it holds back the last stable offset.
 """
 
 import logging
@@ -38,7 +38,7 @@ _EPOCH_BUMPING_VERSION: Final = 2
 
 
 class Origin(Enum):
-    """Who appends, and so how much is checked: a replica repeats what its leader has accepted."""
+    """The origin of an append, which decides what is checked: a replica accepts whatever its leader accepted."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -55,7 +55,7 @@ class Completed(NamedTuple):
 
 
 class LastEntry(NamedTuple):
-    """What compaction must keep of a producer: the batch with its last data, or else its last marker."""
+    """What compaction must keep of a producer: its last data batch, or else its last marker."""
 
     last_data_offset: int | None
     producer_epoch: int
@@ -73,12 +73,12 @@ class Producers:
     def __init__(self, map_end_offset: int = 0) -> None:
         self._producers: dict[int, Producer] = {}
         self._open: dict[int, int] = {}
-        """First offset → producer id, in the order of the offsets because logs grow at their end."""
+        """First offset → producer id of each open transaction, in the order of the offsets."""
         self.ended: dict[int, int] = {}
-        """First → last offset of transactions whose marker may not be replicated, in the order of the markers."""
+        """First → last offset of transactions whose marker may not be replicated yet, in the order of the markers."""
         self.guards = Guards()
         self.map_end_offset = map_end_offset
-        """All of the log below is accounted for; a snapshot is named after it. The log moves it with each append."""
+        """The offset up to which the log was applied; it names a snapshot. The log moves it with each append."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -90,10 +90,10 @@ class Producers:
         return self._producers.get(producer_id)
 
     def check(self, header: BatchHeader, origin: Origin) -> BatchSeen | None:
-        """Raise unless this data batch may be appended. What a client's batch repeats is returned: do not append it."""
+        """Raise unless this data batch may be appended. Return the original if it is a client's duplicate."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            # Whatever was known may have expired, or gone with deleted records: any sequence may come next.
+            # The state may have expired, or was deleted with the records: any sequence may follow.
             return None
         sequence = header.base_sequence
         if origin is _CLIENT and header.producer_epoch == producer.epoch and sequence >= 0:
@@ -112,7 +112,7 @@ class Producers:
         return None
 
     def apply(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> None:
-        """Take in a data batch that `check` let pass. The timestamp is its largest, where the log has changed it."""
+        """Apply a data batch that `check` accepted. `timestamp` is its largest one if the log changed it."""
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -126,7 +126,7 @@ class Producers:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, *, names_epochs: bool, now_ms: int
     ) -> Guard | None:
-        """A guard for a transaction that the coordinator must be asked about; None if it is open here already."""
+        """Return a guard for a transaction that the coordinator must verify; None if it is already open here."""
         producer = self._producers.get(producer_id)
         if producer is not None:
             if epoch < producer.epoch:
@@ -136,12 +136,12 @@ class Producers:
         return self.guards.begin(producer_id, epoch, sequence, names_epochs=names_epochs, now_ms=now_ms)
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has a transaction open here, in this epoch."""
+        """Return whether a producer has an open transaction in this epoch."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
 
     def check_verified(self, header: BatchHeader, guard: Guard | None) -> None:
-        """Raise unless a batch of a transaction that is not open here was asked about; a repeat is let pass."""
+        """Raise unless the batch's transaction is open or was verified. Duplicates pass."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
             if producer.transaction_start is not None and header.producer_epoch == producer.epoch:
@@ -152,12 +152,12 @@ class Producers:
         self.guards.check(header, guard, has_batches=has_batches)
 
     def check_open(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
-        """The same for a coordinator's records, which have no sequence."""
+        """Raise unless the transaction is open or was verified, for a coordinator's records, which have no sequence."""
         if not self.is_open(producer_id, epoch):
             self.guards.check_current(producer_id, guard)
 
     def begin(self, origin: Origin) -> "ProducerChanges":
-        """Start an append of several batches, or of markers."""
+        """Begin an append of several batches, or of markers."""
         return ProducerChanges(self, origin)
 
     def _begin_transaction(self, first_offset: int, producer_id: int) -> None:
@@ -165,27 +165,27 @@ class Producers:
         self._open[first_offset] = producer_id
 
     def last_stable_offset_of(self, completed: Completed) -> int:
-        """The last stable offset once this transaction is complete, for the index of aborted ones."""
+        """Return the last stable offset after this transaction, for the index of aborted transactions."""
         for first_offset, producer_id in self._open.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete(self, completed: Completed) -> None:
-        """Close a transaction. Comes after the index of aborted ones was written: until then it must stay unstable."""
+        """Close a transaction. It must stay unstable until the index of aborted transactions has been written."""
         del self._open[completed.first_offset]
         self.ended[completed.first_offset] = completed.last_offset
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins that is open, or whose marker is not yet replicated."""
+        """The first offset of the earliest transaction that is open, or whose marker is not replicated yet."""
         if not self.ended:
             return next(iter(self._open)) if self._open else None
         first_ended = min(self.ended)
         return min(first_ended, next(iter(self._open))) if self._open else first_ended
 
     def on_high_watermark(self, offset: int) -> None:
-        """Forget the transactions whose marker is now replicated."""
+        """Forget the transactions whose marker is below the high watermark."""
         ended = self.ended
         while ended:
             first_offset = next(iter(ended))
@@ -194,17 +194,17 @@ class Producers:
             del ended[first_offset]
 
     def on_log_start(self, offset: int) -> None:
-        """The log begins here now. Producers whose records are gone stay until they expire."""
+        """Apply a new log start. Producers whose records were deleted stay until they expire."""
         self.on_high_watermark(offset)
         self.map_end_offset = max(self.map_end_offset, offset)
 
     def open_transactions(self) -> Iterator[tuple[int, Producer]]:
-        """First offset and producer of each open transaction, earliest first."""
+        """Yield the first offset and the producer of each open transaction, earliest first."""
         for first_offset, producer_id in self._open.items():
             yield first_offset, self._producers[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were idle for so long and have no open transaction; how many there were."""
+        """Forget idle producers without an open transaction; return how many."""
         idle = [key for key, producer in self._producers.items() if producer.is_expired(now_ms, expiration_ms)]
         for producer_id in idle:
             del self._producers[producer_id]
@@ -212,14 +212,14 @@ class Producers:
         return len(idle)
 
     def clear(self, map_end_offset: int) -> None:
-        """Forget everything, before the log is read again from an offset."""
+        """Forget everything before the log is replayed from an offset."""
         self._producers.clear()
         self._open.clear()
         self.ended.clear()
         self.map_end_offset = map_end_offset
 
     def load(self, entries: Iterable[SnapshotEntry], map_end_offset: int, *, now_ms: int, expiration_ms: int) -> None:
-        """Replace everything by a snapshot taken at an offset, without the producers that have expired since."""
+        """Replace the state with a snapshot taken at an offset, without producers that have expired since."""
         self.clear(map_end_offset)
         for entry in entries:
             producer = Producer.restored(entry)
@@ -229,7 +229,7 @@ class Producers:
         self._open.update(sorted(started))
 
     def snapshot(self) -> list[SnapshotEntry]:
-        """What a snapshot at `map_end_offset` holds: of each producer only the last batch."""
+        """Return the entries of a snapshot at `map_end_offset`. They have only the last batch of each producer."""
         return [producer.saved() for producer in self]
 
     def last_entries(self) -> dict[int, LastEntry]:
@@ -240,10 +240,10 @@ class Producers:
 
 
 class ProducerChanges:
-    """What an append will change, once it is written: checked batch by batch, in effect after `commit`.
+    """The changes of an append: checked batch by batch, and applied by `commit` after the write.
 
-    Each producer's changes start from a copy without batches, as in Kafka: it decides what an unknown producer that
-    appends several batches may do, and what is left of batches when an epoch returns within one append.
+    Each producer's changes start from a copy without batches, as in Kafka. This matters when an unknown producer
+    appends several batches, and when an epoch returns within one append.
     """
 
     __slots__ = ("_completed", "_markers", "_origin", "_producers", "_started", "_updated")
@@ -257,7 +257,7 @@ class ProducerChanges:
         self._markers: list[tuple[int, int]] = []
 
     def add(self, header: BatchHeader, base_offset: int, timestamp: int | None = None) -> BatchSeen | None:
-        """A data batch: raises if it may not be appended. When a repeat is returned, the append must be given up."""
+        """Add a data batch, or raise if it may not be appended. If this returns a duplicate, drop the append."""
         current = self._producers.get(header.producer_id) or _UNKNOWN_PRODUCER
         if self._origin is _CLIENT and (seen := _find_duplicate(current, header)):
             return seen
@@ -279,9 +279,9 @@ class ProducerChanges:
         timestamp: int,
         transaction_version: int | None = None,
     ) -> Completed | None:
-        """The end of a transaction; None if the producer had none open here, as when a marker is written again.
+        """Add the end of a transaction. Return None if none is open here, as when a marker is written twice.
 
-        The version comes with the coordinator's request and is not stored, so that replicas do without it.
+        The version comes with the coordinator's request. It is not stored, so replicas do without it.
         """
         assert transaction_version is not None or self._origin is Origin.REPLICATION, "a marker of unknown version"
         producer_id, epoch = header.producer_id, header.producer_epoch
@@ -300,12 +300,12 @@ class ProducerChanges:
         return completed
 
     def commit(self) -> list[Completed]:
-        """Make the changes. What is returned is still to be passed to `complete`, one by one."""
-        known = self._producers._producers
+        """Apply the changes. The caller must pass each returned transaction to `complete`."""
+        producers = self._producers._producers
         for producer_id, updated in self._updated.items():
-            current = known.get(producer_id)
+            current = producers.get(producer_id)
             if current is None:
-                known[producer_id] = updated
+                producers[producer_id] = updated
             else:
                 current.take(updated)
         for first_offset, producer_id in self._started:
@@ -337,7 +337,7 @@ def _find_duplicate(producer: Producer, header: BatchHeader) -> BatchSeen | None
 
 
 def _check_data(header: BatchHeader, origin: Origin, *, current: Producer, updated: Producer) -> None:
-    """`current` is the state before the append, `updated` the one that earlier batches of it would leave."""
+    """Raise unless a data batch may follow. `updated` is the state after earlier batches of the same append."""
     if header.producer_epoch < updated.epoch:
         _report_stale(
             f"epoch {header.producer_epoch} of producer {header.producer_id} is older than {updated.epoch}", origin
@@ -373,15 +373,15 @@ def _check_sequence(header: BatchHeader, current: Producer, updated: Producer) -
 
 
 def _check_marker_epoch(producer: Producer, epoch: int, origin: Origin, transaction_version: int) -> None:
-    """From version 2 on each transaction has an epoch of its own, which its marker raises (KIP-890)."""
+    """Raise if a marker's epoch is stale. From version 2 on, each transaction's marker raises the epoch (KIP-890)."""
     if transaction_version < _EPOCH_BUMPING_VERSION:
         if epoch < producer.epoch:
             _report_stale(
                 f"marker's epoch {epoch} of producer {producer.producer_id} is older than {producer.epoch}", origin
             )
     elif epoch < producer.epoch or (
-        # Without an open transaction the coordinator repeats itself after a lost answer or a restart (KAFKA-19999).
-        # The last possible epoch cannot be raised.
+        # Without an open transaction, the coordinator retries after a lost response or a restart (KAFKA-19999).
+        # The largest epoch cannot be raised.
         epoch == producer.epoch and producer.transaction_start is not None and epoch != MAX_PRODUCER_EPOCH
     ):
         _report_stale(
@@ -401,7 +401,7 @@ def _check_coordinator(producer: Producer, coordinator_epoch: int, origin: Origi
 
 
 def _report_stale(message: str, origin: Origin) -> None:
-    """A replica must hold what its leader holds, whatever it thinks of it."""
+    """Raise, or only log on a replica, which must store whatever its leader stored."""
     if origin is not Origin.REPLICATION:
         raise InvalidProducerEpoch(message)
     logger.warning(message)

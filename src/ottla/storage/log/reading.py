@@ -1,7 +1,7 @@
-"""Reading a log: by offset, as ranges of its files, and by timestamp.
+"""Reads of a log: by offset, as ranges of its files, and by timestamp.
 
-Ranges start with a whole batch and may end inside one, as a consumer is used to. They never reach beyond the limit that
-the reader's isolation sets. Records are decoded only to find one by its timestamp.
+A range begins with a whole batch and may end inside one, as Kafka's consumers expect. It never exceeds the limit of the
+reader's isolation level. Records are decoded only to find one by its timestamp.
 """
 
 from collections.abc import Iterator
@@ -27,112 +27,111 @@ class Location(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a read found: bytes of a file, and for readers of committed records what to leave out of them."""
+    """The result of a read: bytes of a file, and the aborted transactions in them for read_committed."""
 
     records: FileRange | None
     aborted: list[Aborted] | None = None
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation, *, whole_first: bool = True) -> Fetched:
-    """Batches from the one that holds the offset on; nothing if the reader may not see any yet.
+    """Return batches from the one that includes the offset on; nothing if the offset is at the reader's limit.
 
-    The first batch comes whole, even if it is larger than `max_bytes`; without `whole_first` it then does not come.
+    With `whole_first` the first batch is returned whole even if it exceeds `max_bytes`; otherwise nothing is returned.
     """
     if not log.log_start_offset <= offset <= log.log_end_offset:
-        raise OffsetOutOfRange(f"offset {offset} is not within {log.log_start_offset} to {log.log_end_offset}")
+        raise OffsetOutOfRange(f"offset {offset} is outside the log, {log.log_start_offset} to {log.log_end_offset}")
     limit = log.limit(isolation)
     if offset >= limit:
-        return _nothing(isolation)
+        return _empty(isolation)
     first = log.segment_at(offset)
     for number in range(first, len(log.segments)):
         segment = log.segments[number]
-        # Compaction may have emptied the rest of a segment: then the next one goes on.
-        if segment.base_offset < limit and (found := segment.find(offset)):
+        # If compaction emptied the rest of a segment, the next segment has the batch.
+        if segment.base_offset < limit and (batch := segment.find(offset)):
             end = end_position(log, segment, limit)
-            if end <= found.position or (found.size > max_bytes and not whole_first):
+            if end <= batch.position or (batch.size > max_bytes and not whole_first):
                 break
-            records = segment.read(found, max_bytes, end)
+            records = segment.read(batch, max_bytes, end)
             if isolation is not Isolation.LAST_STABLE:
                 return Fetched(records)
-            if not any(each.aborted.exists for each in log.segments[first:]):
+            if not any(later.aborted.exists for later in log.segments[first:]):
                 return Fetched(records, [])
             bound = segment.upper_bound(records.position + records.size)
             if bound is None:
                 last = number + 1 == len(log.segments)
                 bound = log.log_end_offset if last else log.segments[number + 1].base_offset
             return Fetched(records, aborted_between(log, offset, bound))
-    return _nothing(isolation)
+    return _empty(isolation)
 
 
-_NOTHING = Fetched(None)
+_EMPTY = Fetched(None)
 
 
-def _nothing(isolation: Isolation) -> Fetched:
-    return Fetched(None, []) if isolation is Isolation.LAST_STABLE else _NOTHING
+def _empty(isolation: Isolation) -> Fetched:
+    return Fetched(None, []) if isolation is Isolation.LAST_STABLE else _EMPTY
 
 
 def end_position(log: PartitionLog, segment: Segment, limit: int) -> int:
-    """Where in a segment the reader's limit lies: its end, unless the limit is inside."""
+    """Return the position of the reader's limit in a segment: the segment's end, unless the limit is inside."""
     if limit >= log.log_end_offset:
         return segment.size
-    at = log.segments[log.segment_at(limit)]
-    if at is not segment:
+    if log.segments[log.segment_at(limit)] is not segment:
         return segment.size
     cached = log.limit_position
     if cached is not None and cached[0] == limit and cached[1] is segment:
         return cached[2]
-    found = segment.find(limit)
-    position = found.position if found else segment.size
+    batch = segment.find(limit)
+    position = batch.position if batch else segment.size
     log.limit_position = (limit, segment, position)
     return position
 
 
 def available_bytes(log: PartitionLog, offset: int, isolation: Isolation, *, enough: int) -> int:
-    """How much a read at the offset would find, counted up to `enough`: what a waiting fetch asks for."""
+    """Return how many bytes a read at the offset would find, counting up to `enough`. Waiting fetches ask for this."""
     limit = log.limit(isolation)
     total = 0
     for segment in log.segments[log.segment_at(offset) :]:
         if segment.base_offset >= limit or total >= enough:
             break
-        found = segment.find(offset)
-        if found is not None:
-            total += max(end_position(log, segment, limit) - found.position, 0)
+        batch = segment.find(offset)
+        if batch is not None:
+            total += max(end_position(log, segment, limit) - batch.position, 0)
     return total
 
 
 def aborted_between(log: PartitionLog, offset: int, upper_bound: int) -> list[Aborted]:
-    """The aborted transactions with records from `offset` to below `upper_bound`."""
+    """Return the aborted transactions with records in the range from `offset` to below `upper_bound`."""
     collected: list[Aborted] = []
     for segment in log.segments[log.segment_at(offset) :]:
-        found, complete = segment.aborted.collect(offset, upper_bound)
-        collected += found
+        entries, complete = segment.aborted.collect(offset, upper_bound)
+        collected += entries
         if complete:
             break
     return collected
 
 
 def searches(log: PartitionLog, timestamp: int) -> Iterator["Search"]:
-    """Where the first record that is not older may be: the first search that finds one has it.
+    """Yield the searches for the first record at or after the timestamp. The first search with a result has it.
 
-    Each is made when it is asked for, since that looks into an index.
+    Each search is created on demand, because that reads an index.
     """
     for segment in list(log.segments):
         if segment.max_timestamp >= timestamp:
-            # All before a time entry that is older is older too.
+            # All records up to an earlier time entry are earlier too.
             floor = segment.times.floor(timestamp - 1)
             offset = segment.base_offset + floor[1] if floor else segment.base_offset
             yield Search(segment, offset, timestamp, log.log_start_offset)
 
 
 def searches_for_latest(log: PartitionLog) -> Iterator["Search"]:
-    """Where the first record with the largest timestamp may be: the first search that finds one has it."""
+    """Yield the searches for the first record with the largest timestamp. The first search with a result has it."""
     start = log.log_start_offset
     number = log.segment_at(start)
     first, later = log.segments[number], log.segments[number + 1 :]
     latest = max(later, key=lambda segment: segment.max_timestamp, default=first)
     if first.max_timestamp >= max(latest.max_timestamp, 0):
         yield Search(first, first.offset_of_max_timestamp, first.max_timestamp, start)
-        # The latest may lie before the log's start; then the largest of what is left is to be found.
+        # That record may be before the log start; then search for the largest timestamp of the rest.
         least = latest.max_timestamp if latest is not first else 0
         yield Search(first, start, max(least, 0), start, largest=True)
     if latest is not first and latest.max_timestamp >= 0:
@@ -140,9 +139,9 @@ def searches_for_latest(log: PartitionLog) -> Iterator["Search"]:
 
 
 class Search:
-    """A walk over a segment for the first record that is late enough, or for the largest timestamp.
+    """A search in one segment for the first record at or after a timestamp, or for the largest timestamp.
 
-    It holds what it needs of the segment, so that all but its making may be done in a thread, a part at a time.
+    It keeps what it needs of the segment, so that `walk` may run in a thread, in several parts.
     """
 
     __slots__ = ("_batches", "_file", "_first_offset", "_is_for_largest", "_timestamp", "location")
@@ -151,7 +150,7 @@ class Search:
         self, segment: Segment, from_offset: int, timestamp: int, first_offset: int, *, largest: bool = False
     ) -> None:
         begin = segment.find(from_offset)
-        self._file = segment.file  # stays open as long as somebody holds it
+        self._file = segment.file  # stays open as long as it is referenced
         self._batches = segment.batches(begin.position if begin else segment.size)
         self._timestamp = timestamp
         self._first_offset = first_offset
@@ -159,12 +158,12 @@ class Search:
         self.location: Location | None = None
 
     def walk(self, max_bytes: int | None = None) -> bool:
-        """Look at about so many bytes of batches, or at all; whether the search is over. Raises CorruptLog."""
+        """Search about `max_bytes` of batches, or all; return whether the search is over. Raise CorruptLog."""
         left = max_bytes
-        for position, header, block, at in self._batches:
+        for position, header, block, pos in self._batches:
             if header.max_timestamp >= self._timestamp and header.last_offset >= self._first_offset:
                 try:
-                    self._look_into(header, block, at)
+                    self._search_batch(header, block, pos)
                 except ProtocolError as error:
                     raise CorruptLog(self._file.path, position, str(error)) from error
                 if self.location is not None and not self._is_for_largest:
@@ -175,8 +174,8 @@ class Search:
                     return False
         return True
 
-    def _look_into(self, header: BatchHeader, block: bytes, at: int) -> None:
-        for offset, timestamp, _, _ in read_keys(block, at, header):
+    def _search_batch(self, header: BatchHeader, block: bytes, pos: int) -> None:
+        for offset, timestamp, _, _ in read_keys(block, pos, header):
             if timestamp >= self._timestamp and offset >= self._first_offset:
                 self.location = Location(offset, timestamp, max(header.leader_epoch, NO_LEADER_EPOCH))
                 if not self._is_for_largest:
@@ -185,5 +184,5 @@ class Search:
 
 
 def earliest(log: PartitionLog) -> Location:
-    """Where the log begins."""
+    """Return the log start and its leader epoch."""
     return Location(log.log_start_offset, NO_TIMESTAMP, log.epochs.epoch_for_offset(log.log_start_offset))

@@ -1,7 +1,7 @@
-"""Which segments a log no longer needs: too old, too many bytes, or before the log's start.
+"""Retention: removes segments that are too old, exceed `retention.bytes`, or are before the log start.
 
-Only whole segments go, from the oldest on, and only what all in-sync replicas have. When the active segment is due as
-well, a new one is begun first.
+Only whole segments below the high watermark are removed, oldest first. If the active segment is due too, the log is
+rolled first.
 """
 
 import logging
@@ -15,12 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 def remove_expired(log: PartitionLog, now_ms: int) -> int:
-    """Remove the segments that are due; returns how many."""
+    """Remove the segments that are due; return how many."""
     settings, removed = log.settings, 0
     if settings.delete:
         if settings.retention_ms >= 0:
             removed += _remove_while(
-                log, lambda segment, _: now_ms - segment.latest_ms() > settings.retention_ms, now_ms, "are too old"
+                log,
+                lambda segment, _: now_ms - segment.latest_ms() > settings.retention_ms,
+                now_ms,
+                "older than retention.ms",
             )
         if 0 <= settings.retention_bytes < log.size:
             surplus = log.size - settings.retention_bytes
@@ -30,11 +33,11 @@ def remove_expired(log: PartitionLog, now_ms: int) -> int:
                 surplus -= segment.size
                 return surplus >= 0
 
-            removed += _remove_while(log, is_surplus, now_ms, "are more than is to be kept")
+            removed += _remove_while(log, is_surplus, now_ms, "in excess of retention.bytes")
     start = log.log_start_offset
     if len(log.segments) > 1 and log.segments[1].base_offset <= start:
         removed += _remove_while(
-            log, lambda segment, end: segment is not log.active and end <= start, now_ms, "lie before the log's start"
+            log, lambda segment, end: segment is not log.active and end <= start, now_ms, "before the log start"
         )
     return removed
 
@@ -52,5 +55,5 @@ def _remove_while(log: PartitionLog, is_due: Callable[[Segment, int], bool], now
         log.roll(now_ms)
     remove_segments(log, due)
     advance_log_start(log, log.segments[0].base_offset)
-    logger.info("%s: %d segments %s and are removed", log, len(due), why)
+    logger.info("%s: removed %d segments %s", log, len(due), why)
     return len(due)

@@ -1,4 +1,4 @@
-"""Walks over the batches of a segment's file, in order, a block at a time; and over those that are to be in one."""
+"""Scans over the batches of a segment's file, a block at a time, and the division of batches into segments."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _HOP_BYTES = 4096
 
 
 class CorruptLog(Exception):
-    """Bytes in a segment that are not those that were written: says where, and what was found."""
+    """A segment has invalid bytes at a position."""
 
     def __init__(self, path: str, position: int, why: str) -> None:
         super().__init__(f"{path} is corrupt at byte {position}: {why}")
@@ -31,44 +31,44 @@ class CorruptLog(Exception):
 def scan_batches(
     disk: Disk, file: int, path: str, start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-    """Each whole batch from byte `start` to byte `end`, verified: its position, header, and a buffer with where it is.
+    """Verify each batch from byte `start` to `end`; yield its position, header, a buffer and its position in that.
 
-    Raises CorruptLog at the first batch whose bytes are not right, or that does not end before `end`.
+    Raise CorruptLog at the first batch that is invalid or does not end before `end`.
     """
     position = start
-    block, at = b"", 0
+    block, pos = b"", 0
     while position < end:
         try:
-            if len(block) - at < HEADER_BYTES:
-                block, at = disk.pread(file, min(_BLOCK_BYTES, end - position), position), 0
-            header = read_header(block, at)
+            if len(block) - pos < HEADER_BYTES:
+                block, pos = disk.pread(file, min(_BLOCK_BYTES, end - position), position), 0
+            header = read_header(block, pos)
             size = header.batch_length + LENGTH_PREFIX_BYTES
-            if size > len(block) - at:
+            if size > len(block) - pos:
                 if size > end - position:
                     raise CorruptBatch(f"batch of {size} bytes, {end - position} left")
-                block, at = disk.pread(file, min(max(size, _BLOCK_BYTES), end - position), position), 0
-            check_crc(block, at, header)
+                block, pos = disk.pread(file, min(max(size, _BLOCK_BYTES), end - position), position), 0
+            check_crc(block, pos, header)
             check_stored(header)
         except ProtocolError as error:
             raise CorruptLog(path, position, str(error)) from error
-        yield position, header, block, at
-        at += size
+        yield position, header, block, pos
+        pos += size
         position += size
 
 
 def scan_headers(disk: Disk, file: int, path: str, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The header of each batch with its position, without reading what lies between where batches are large.
+    """Yield the position and header of each batch, without reading the records of large batches.
 
-    Checks only what a header tells; raises CorruptLog where it cannot go on.
+    Only headers are checked. Raise CorruptLog at the first invalid one.
     """
     position = start
-    block, at = b"", 0
+    block, pos = b"", 0
     read_bytes = _BLOCK_BYTES
     while position < end:
-        if len(block) - at < HEADER_BYTES:
-            block, at = disk.pread(file, min(read_bytes, end - position), position), 0
+        if len(block) - pos < HEADER_BYTES:
+            block, pos = disk.pread(file, min(read_bytes, end - position), position), 0
         try:
-            header = read_header(block, at)
+            header = read_header(block, pos)
             check_stored(header)
             size = header.batch_length + LENGTH_PREFIX_BYTES
             if size > end - position:
@@ -76,16 +76,16 @@ def scan_headers(disk: Disk, file: int, path: str, start: int, end: int) -> Iter
         except ProtocolError as error:
             raise CorruptLog(path, position, str(error)) from error
         yield position, header
-        at += size
+        pos += size
         position += size
-        if at >= len(block):
-            # The next header was not in this block. Small blocks skip the insides of large batches.
+        if pos >= len(block):
+            # The next header is not in this block. Small blocks skip the records of large batches.
             read_bytes = _HOP_BYTES if size > _HOP_BYTES else _BLOCK_BYTES
-            block, at = b"", 0
+            block, pos = b"", 0
 
 
 def in_segments(taken: list[tuple[int, BatchHeader]], segment_bytes: int) -> Iterator[list[tuple[int, BatchHeader]]]:
-    """Batches with their positions, in groups of neighbours, as many as fit into one segment."""
+    """Divide consecutive batches into groups that each fit into one segment."""
     group: list[tuple[int, BatchHeader]] = []
     size = 0
     for pos, header in taken:

@@ -1,4 +1,4 @@
-"""What the log of one partition needs to know of its topic's settings, typed and ready for use."""
+"""The topic settings that a partition's log uses, as typed values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -23,7 +23,7 @@ _COMPRESSIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Fields are called as their settings are; what is not said here is Kafka's default."""
+    """The settings of one log. Fields have the names of their settings, and Kafka's defaults."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -33,18 +33,18 @@ class LogSettings:
     flush_messages: int = _FOREVER
     flush_ms: int = _FOREVER
     retention_bytes: int = -1
-    """-1: however much there is."""
+    """-1: no limit."""
     retention_ms: int = 604_800_000
-    """-1: for ever."""
+    """-1: no limit."""
     file_delete_delay_ms: int = 60_000
     max_message_bytes: int = 1_048_588
     message_timestamp_type: TimestampType = TimestampType.CREATE
     message_timestamp_before_max_ms: int = _FOREVER
     message_timestamp_after_max_ms: int = 3_600_000
     compression: Compression | None = None
-    """None: as the producer compressed it."""
+    """None: keep the producer's compression."""
     compression_level: int | None = None
-    """None where the codec has no levels."""
+    """None if the codec has no levels."""
     compact: bool = False
     delete: bool = True
     min_cleanable_dirty_ratio: float = 0.5
@@ -57,9 +57,9 @@ class LogSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, EffectiveSetting]) -> Self:
-        """From all of a topic's settings, as `effective_topic_settings` gives them."""
+        """Build from all settings of a topic, as `effective_topic_settings` returns them."""
         values: dict[str, Any] = {name.replace(".", "_"): setting.value for name, setting in settings.items()}
-        if values["internal_segment_bytes"] is not None:  # how Kafka's own tests get small segments
+        if values["internal_segment_bytes"] is not None:  # Kafka's own tests set this for small segments
             values["segment_bytes"] = values["internal_segment_bytes"]
         values["message_timestamp_type"] = _TIMESTAMP_TYPES[values["message_timestamp_type"]]
         values["compression"] = _COMPRESSIONS[values["compression_type"]]
@@ -71,12 +71,12 @@ class LogSettings:
 
     @property
     def preallocated_bytes(self) -> int:
-        """The size of a new segment's file, before anything is in it."""
+        """The size of a new, empty segment's file."""
         return self.segment_bytes if self.preallocate else 0
 
     @property
     def max_segment_ms(self) -> int:
-        """After this time the active segment is closed: what must be compacted by then has to be in a closed one."""
+        """The age at which the active segment is rolled. Records that are due for compaction must not be in it."""
         if self.compact and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
@@ -92,8 +92,8 @@ def log_settings(
     dynamic_broker: Mapping[str, str] = NO_SETTINGS,
     dynamic_default: Mapping[str, str] = NO_SETTINGS,
 ) -> LogSettings:
-    """What holds for the logs of a topic, from the layers of `effective_topic_settings`."""
-    return _log_settings(*(frozenset(each.items()) for each in (topic, broker, dynamic_broker, dynamic_default)))
+    """Return the settings for the logs of a topic, from the layers of `effective_topic_settings`."""
+    return _log_settings(*(frozenset(layer.items()) for layer in (topic, broker, dynamic_broker, dynamic_default)))
 
 
 _Given = frozenset[tuple[str, str]]
@@ -101,7 +101,7 @@ _Given = frozenset[tuple[str, str]]
 
 @lru_cache(maxsize=128)
 def _log_settings(topic: _Given, broker: _Given, dynamic_broker: _Given, dynamic_default: _Given) -> LogSettings:
-    """Thousands of topics share few sets of settings, and then share the object too."""
+    """Cache the settings: thousands of topics share a few objects."""
     return LogSettings.of(
         effective_topic_settings(
             dict(topic), dict(broker), dynamic_broker=dict(dynamic_broker), dynamic_default=dict(dynamic_default)

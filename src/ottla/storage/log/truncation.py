@@ -1,9 +1,9 @@
-"""Cutting a log: at its end, when a follower's records turn out not to be the leader's, and at its start.
+"""Truncation of a log: at its end, when a follower's records diverge from its leader's, and at its start.
 
 Segments that leave the log are renamed first and deleted later (`file.delete.delay.ms`), so that readers can finish.
 
-What is cut off at the end must not come back after a crash, between or behind what is written in its place. Segments go
-from the last one on, and the cut is synced before anything is appended: the one time that a log waits for its disk.
+Truncated records must not come back after a crash, between or after what is written in their place. So the last segment
+goes first, and the truncation is synced before anything is appended: the only time that a log waits for its disk.
 """
 
 import logging
@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 def truncate_to(log: PartitionLog, offset: int, *, now_ms: int, producer_expiration_ms: int) -> bool:
-    """Drop everything from an offset on; False if there is nothing there.
+    """Drop everything from an offset on; return False if there was nothing.
 
-    A batch that holds the offset goes as a whole: the log then ends where that batch began. The caller must write the
-    lowered recovery point down before anything is appended. After an OSError the log is of no use any more.
+    A batch that includes the offset is dropped whole. The caller must checkpoint the lower recovery point before
+    anything is appended. After an OSError the log must not be used any more.
     """
     if offset >= log.log_end_offset:
-        # An epoch that was begun here, without a record, must not stand in the way of what the new leader sends.
+        # An epoch that began here without a record must not conflict with what the new leader sends.
         log.epochs.truncate_from_end(log.log_end_offset)
         return False
     if offset <= log.segments[0].base_offset:
@@ -40,23 +40,23 @@ def truncate_to(log: PartitionLog, offset: int, *, now_ms: int, producer_expirat
 
 
 def _cut(log: PartitionLog, offset: int) -> int:
-    """Remove the batches from an offset on, and see that it lasts; returns where the log ends now."""
+    """Remove the batches from an offset on, durably; return the new log end."""
     disk = log.environment.disk
     later = log.segments[log.segment_at(offset) + 1 :]
     if later:
         remove_segments(log, later[::-1])
         disk.sync_dir(log.directory)
     active = log.active
-    found = active.find(offset)
-    if found is not None:
-        active.truncate(found.position, min(offset, found.base_offset))
+    batch = active.find(offset)
+    if batch is not None:
+        active.truncate(batch.position, min(offset, batch.base_offset))
         disk.sync(active.file.number)
-    # Where compaction left a gap, the log ends before the offset: that is what the next start will find.
+    # If compaction left a gap, the log ends before the offset, as the next start will find it.
     return active.next_offset()
 
 
 def truncate_fully(log: PartitionLog, offset: int, *, now_ms: int) -> None:
-    """Drop everything and begin again at an offset."""
+    """Drop everything and start an empty log at an offset."""
     disk = log.environment.disk
     try:
         log.ensure_files()
@@ -77,9 +77,9 @@ def truncate_fully(log: PartitionLog, offset: int, *, now_ms: int) -> None:
 
 
 def advance_log_start(log: PartitionLog, offset: int) -> bool:
-    """Let the log begin at an offset, for DeleteRecords or because the leader's does; False if it did already."""
+    """Raise the log start, for retention, DeleteRecords or as the leader did; return False if it did not rise."""
     if offset > log.high_watermark:
-        raise OffsetOutOfRange(f"log start {offset} lies beyond the high watermark {log.high_watermark}")
+        raise OffsetOutOfRange(f"log start {offset} is beyond the high watermark {log.high_watermark}")
     if offset <= log.log_start_offset:
         return False
     log.log_start_offset = offset
@@ -91,7 +91,7 @@ def advance_log_start(log: PartitionLog, offset: int) -> bool:
 
 
 def remove_segments(log: PartitionLog, segments: Sequence[Segment]) -> None:
-    """Take segments out of the log; at least one must stay."""
+    """Remove segments from the log; at least one must remain."""
     if not segments:
         return
     gone = set(map(id, segments))
@@ -104,11 +104,11 @@ def remove_segments(log: PartitionLog, segments: Sequence[Segment]) -> None:
 def rebuild_producers(
     log: PartitionLog, *, now_ms: int, expiration_ms: int, names: Collection[str] | None = None
 ) -> None:
-    """Restore the producers' state at the log's end from the last snapshot and the batches behind it."""
+    """Restore the producer state at the log end from the last snapshot and the batches after it."""
     if names is None:
         names = log.environment.disk.names(log.directory)
     end = log.log_end_offset
-    # A snapshot does not have the transactions that have ended while their markers are not replicated yet.
+    # A snapshot does not include ended transactions whose markers are not replicated yet.
     ended = {first: marker for first, marker in log.producers.ended.items() if marker < end}
     start = load_snapshot(log, names, end, now_ms=now_ms, expiration_ms=expiration_ms)
     log.producers.ended.update(ended)
@@ -118,17 +118,17 @@ def rebuild_producers(
         first = segment.find(start)
         if first is None:
             continue
-        # Aborted transactions are in the segment's index already.
-        for _, header, block, at in segment.batches(first.position):
-            log.replay(block, at, header, index_aborted=False)
+        # Aborted transactions are already in the segment's index.
+        for _, header, block, pos in segment.batches(first.position):
+            log.replay(block, pos, header, index_aborted=False)
     log.log_end_offset = log.producers.map_end_offset = end
     log.producers.on_high_watermark(log.high_watermark)
 
 
 def load_snapshot(log: PartitionLog, names: Collection[str], upto: int, *, now_ms: int, expiration_ms: int) -> int:
-    """Load the newest usable snapshot not beyond an offset; remove those beyond it. Returns where it was taken.
+    """Load the newest valid snapshot up to an offset and remove later ones; return the offset of the snapshot.
 
-    Without one the state is empty, at the log's start.
+    Without a snapshot the state is empty, at the log start.
     """
     disk = log.environment.disk
     offsets = sorted((offset for name in names if (offset := snapshot_offset(name)) is not None), reverse=True)
@@ -142,7 +142,7 @@ def load_snapshot(log: PartitionLog, names: Collection[str], upto: int, *, now_m
         try:
             log.producers.load(read(disk, path), offset, now_ms=now_ms, expiration_ms=expiration_ms)
         except CorruptSnapshot as error:
-            logger.warning("%s is not usable, an older one or the log itself must do: %s", path, error)
+            logger.warning("Removed %s, using an older snapshot or the log instead: %s", path, error)
             disk.remove(path)
             continue
         return offset
@@ -173,7 +173,7 @@ def _discard(log: PartitionLog, segments: Sequence[Segment]) -> None:
         log.environment.on_failure(error)
         raise
     environment = log.environment
-    # Deleting a large file takes its time.
+    # Deleting a large file takes time.
     environment.background.later(
         log.settings.file_delete_delay_ms,
         lambda: environment.background.run(lambda: _remove(segments), _nothing, environment.on_failure),
@@ -186,4 +186,4 @@ def _remove(segments: Sequence[Segment]) -> None:
 
 
 def _nothing(_: None) -> None:
-    """What is left to do after files have been deleted."""
+    """Do nothing after files were deleted."""

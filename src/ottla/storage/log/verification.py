@@ -1,9 +1,10 @@
-"""Which transactions the coordinator is being asked about, before their first batch is appended (KIP-890).
+"""Verification of transactions with their coordinator, before their first batch is appended (KIP-890).
 
-A batch of a transaction that is not open on this partition may be late: its transaction may have been ended meanwhile,
-and no marker would ever end it again. So the coordinator is asked first whether the partition is part of the producer's
-transaction. Its answer may itself be late. Therefore a guard is made before asking, and dropped when a marker comes:
-the batch is appended only if its guard is still the partition's. Once the transaction is open here, none is needed.
+A batch of a transaction that is not open on this partition may be late: the transaction may have ended meanwhile, and
+no marker would ever end it again. So the broker first asks the coordinator whether the partition is part of the
+producer's transaction. The answer may also be late. Therefore a guard is created before asking and dropped when a
+marker arrives: the batch is appended only if its guard is still current. Once the transaction is open here, no guard is
+needed.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from ottla.protocol.wire.batch import BatchHeader
 
 
 class Guard:
-    """One producer's transaction that is being asked about."""
+    """One producer's transaction that is being verified."""
 
-    __slots__ = ("epoch", "lowest_sequence", "made_ms", "names_epochs")
+    __slots__ = ("created_ms", "epoch", "lowest_sequence", "names_epochs")
 
-    def __init__(self, epoch: int, sequence: int, names_epochs: bool, made_ms: int) -> None:
+    def __init__(self, epoch: int, sequence: int, names_epochs: bool, created_ms: int) -> None:
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """Of the batches that wait for the answer: no other may be the first of the transaction."""
+        """The lowest sequence of the waiting batches: it must be the first of the transaction."""
         self.names_epochs = names_epochs
-        """Whether each transaction of the producer has an epoch of its own (transaction.version 2)."""
-        self.made_ms = made_ms
+        """Whether each transaction of the producer has its own epoch (transaction.version 2)."""
+        self.created_ms = created_ms
 
     def add(self, epoch: int, sequence: int) -> None:
-        """Another batch waits for the answer."""
+        """Add another batch that waits for the answer."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -45,7 +46,7 @@ class Guards:
         return len(self._guards)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, *, names_epochs: bool, now_ms: int) -> Guard:
-        """A guard for a batch that waits; all batches of one transaction share it."""
+        """Return the guard for a waiting batch; all batches of one transaction share it."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = Guard(epoch, sequence, names_epochs, now_ms)
@@ -63,27 +64,27 @@ class Guards:
             )
         if sequence > guard.lowest_sequence:
             raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} sent sequence {sequence} while {guard.lowest_sequence} is still to come"
+                f"producer {header.producer_id} sent sequence {sequence} before {guard.lowest_sequence}"
             )
 
     def check_current(self, producer_id: int, guard: Guard | None) -> Guard:
-        """The guard, if nothing has ended the transaction since it was made."""
+        """Return the guard if it is still current; raise if a marker has dropped it."""
         if guard is None or guard is not self._guards.get(producer_id):
             raise InvalidTxnState("Record was not part of an ongoing transaction")
         return guard
 
     def on_batch(self, producer_id: int) -> None:
-        """The transaction is open here now."""
+        """Drop the guard of a transaction that is open now."""
         self._guards.pop(producer_id, None)
 
     def on_marker(self, producer_id: int, epoch: int) -> None:
-        """A transaction has ended: what was asked about it says nothing any more."""
+        """Drop the guard of a transaction that has ended."""
         guard = self._guards.get(producer_id)
-        # With epochs for names, a marker has that of the next transaction, which may be asked about already.
+        # If transactions have their own epochs, a marker has the next one's, which may be in verification already.
         if guard is not None and not (guard.names_epochs and guard.epoch == epoch):
             del self._guards[producer_id]
 
     def expire(self, until_ms: int) -> None:
-        """Drop guards that were made before a time."""
-        for producer_id in [key for key, guard in self._guards.items() if guard.made_ms <= until_ms]:
+        """Drop guards that were created up to a time."""
+        for producer_id in [key for key, guard in self._guards.items() if guard.created_ms <= until_ms]:
             del self._guards[producer_id]

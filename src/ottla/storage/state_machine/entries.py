@@ -79,9 +79,9 @@ def entries_of(kinds: Kinds, buf: Buffer, pos: int, header: BatchHeader) -> Iter
                 is_commit = kind is ControlType.COMMIT
                 yield Marker(header.producer_id, header.producer_epoch, is_commit, coordinator_epoch(record))
             continue
-        found = decode_record(kinds, record)
-        if found is not None:
-            key, value, version = found
+        decoded = decode_record(kinds, record)
+        if decoded is not None:
+            key, value, version = decoded
             if header.is_transactional:
                 yield Stored(key, value, version, header.producer_id, header.producer_epoch)
             else:

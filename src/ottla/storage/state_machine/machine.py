@@ -144,8 +144,8 @@ class Machine(Generic[S]):
         self._state = None
         waiting, self._waiting = self._waiting, deque()
         queue, self._queue = self._queue, deque()
-        for each in waiting:
-            each.fail(error)
+        for reply in waiting:
+            reply.fail(error)
         for event in queue:
             event.reply(error)
 

@@ -62,10 +62,10 @@ def test_entries_are_read_back_by_another_start(path: str) -> None:
 
 def test_markers_come_in_the_order_of_their_offsets(path: str) -> None:
     index = filled(path)
-    with pytest.raises(ValueError, match="ends at 50, after one at 50"):
+    with pytest.raises(ValueError, match="the previous one at 50"):
         index.append(Aborted(1, 40, 50, 51))
     again = AbortedTransactions(DISK, path, 0, exists=True)
-    with pytest.raises(ValueError, match="ends at 49, after one at 50"):
+    with pytest.raises(ValueError, match="the previous one at 50"):
         again.append(Aborted(1, 40, 49, 51))
 
 
@@ -125,7 +125,7 @@ def test_an_entry_of_another_version_is_corruption(path: str) -> None:
     data = bytearray(Path(path).read_bytes())
     data[ENTRY_BYTES + 1] = 1
     Path(path).write_bytes(data)
-    with pytest.raises(CorruptIndex, match="entry 1 is of version 1"):
+    with pytest.raises(CorruptIndex, match="entry 1 has version 1"):
         AbortedTransactions(DISK, path, 0, exists=True).check()
 
 
