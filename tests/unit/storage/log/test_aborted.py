@@ -132,7 +132,7 @@ def test_an_entry_of_another_version_is_corruption(path: str) -> None:
 def test_an_entry_from_before_the_segment_is_corruption(path: str) -> None:
     filled(path).close()
     AbortedTransactions(DISK, path, 10, exists=True).check()
-    with pytest.raises(CorruptIndex, match="before the segment's 11"):
+    with pytest.raises(CorruptIndex, match="before the segment's base offset 11"):
         AbortedTransactions(DISK, path, 11, exists=True).check()
 
 
