@@ -1,4 +1,4 @@
-"""Access rules are added and removed. Who may ask for that is checked before."""
+"""CreateAcls and DeleteAcls. Authorization runs before."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -30,7 +30,7 @@ _WILDCARD = "*"
 
 
 class Pattern(IntEnum):
-    """How a resource is named. The first four serve only to find rules."""
+    """The pattern type of a resource name. UNKNOWN, ANY and MATCH occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,54 +42,54 @@ class Pattern(IntEnum):
 def create_acls(
     view: ControllerView, request: CreateAclsRequest, *, new_id: Callable[[], bytes]
 ) -> Decision[CreateAclsResponse]:
-    """Add rules; one that is there already is not added again."""
-    known = {*view.image.acls.values()} if request.creations else set()
+    """Add ACLs that do not exist yet."""
+    existing = {*view.image.acls.values()} if request.creations else set()
     records: list[object] = []
     results = []
     for creation in request.creations:
         result = AclCreationResult(error_message=None)
         try:
             acl = _new_acl(creation)
-        except ApiError as error:  # one bad rule spoils only its own answer
+        except ApiError as error:  # an invalid ACL fails alone
             result.error_code, result.error_message = error.code, error.message
         else:
-            if acl not in known:
-                known.add(acl)
+            if acl not in existing:
+                existing.add(acl)
                 records.append(_record(acl, new_id()))
         results.append(result)
     return decide_atomically(records, CreateAclsResponse(results=results))
 
 
 def delete_acls(view: ControllerView, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
-    """Remove the rules that match any of some filters."""
+    """Remove all ACLs that match any of the filters."""
     removed: dict[bytes, RemoveAccessControlEntryRecord] = {}
     results = []
-    for wanted in request.filters:
+    for acl_filter in request.filters:
         result = DeleteAclsFilterResult(error_message=None)
         try:
-            _check_filter(wanted)
-        except ApiError as error:  # one bad filter spoils only its own answer
+            _check_filter(acl_filter)
+        except ApiError as error:  # an invalid filter fails alone
             result.error_code, result.error_message = error.code, error.message
         else:
             for acl_id, acl in sorted(view.image.acls.items()):
-                if matches(wanted, acl):
+                if matches(acl_filter, acl):
                     removed[acl_id] = RemoveAccessControlEntryRecord(id=acl_id)
-                    result.matching_acls.append(_shown(acl))
+                    result.matching_acls.append(_describe_acl(acl))
         if len(removed) > MAX_RECORDS:
             raise InvalidRequest(f"Cannot remove more than {MAX_RECORDS} acls in a single delete operation.")
         results.append(result)
     return decide_atomically([*removed.values()], DeleteAclsResponse(filter_results=results))
 
 
-def matches(wanted: DeleteAclsFilter, acl: Acl) -> bool:
-    """Whether a rule is one of those that a filter means."""
+def matches(acl_filter: DeleteAclsFilter, acl: Acl) -> bool:
+    """Whether an ACL matches a filter."""
     return (
-        wanted.resource_type_filter in (ANY, acl.resource_type)
-        and _name_matches(wanted.pattern_type_filter, wanted.resource_name_filter, acl)
-        and wanted.principal_filter in (None, acl.principal)
-        and wanted.host_filter in (None, acl.host)
-        and wanted.operation in (ANY, acl.operation)
-        and wanted.permission_type in (ANY, acl.permission_type)
+        acl_filter.resource_type_filter in (ANY, acl.resource_type)
+        and _name_matches(acl_filter.pattern_type_filter, acl_filter.resource_name_filter, acl)
+        and acl_filter.principal_filter in (None, acl.principal)
+        and acl_filter.host_filter in (None, acl.host)
+        and acl_filter.operation in (ANY, acl.operation)
+        and acl_filter.permission_type in (ANY, acl.permission_type)
     )
 
 
@@ -100,7 +100,7 @@ def _name_matches(pattern: int, name: str | None, acl: Acl) -> bool:
         return True
     if pattern != Pattern.MATCH:
         return name == acl.resource_name
-    # All rules that concern a resource of this name.
+    # MATCH finds all ACLs that apply to a resource of this name.
     if acl.pattern_type == Pattern.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name in (name, _WILDCARD)
@@ -133,14 +133,14 @@ def _new_acl(creation: AclCreation) -> Acl:
     )
 
 
-def _check_filter(wanted: DeleteAclsFilter) -> None:
+def _check_filter(acl_filter: DeleteAclsFilter) -> None:
     if (
-        wanted.resource_type_filter not in (ANY, *_RESOURCE_TYPES)
-        or wanted.pattern_type_filter == Pattern.UNKNOWN
-        or wanted.pattern_type_filter > Pattern.PREFIXED
+        acl_filter.resource_type_filter not in (ANY, *_RESOURCE_TYPES)
+        or acl_filter.pattern_type_filter == Pattern.UNKNOWN
+        or acl_filter.pattern_type_filter > Pattern.PREFIXED
     ):
         raise InvalidRequest("Unknown patternFilter.")
-    if wanted.operation not in (ANY, *_OPERATIONS) or wanted.permission_type not in (ANY, *_PERMISSIONS):
+    if acl_filter.operation not in (ANY, *_OPERATIONS) or acl_filter.permission_type not in (ANY, *_PERMISSIONS):
         raise InvalidRequest("Unknown entryFilter.")
 
 
@@ -148,5 +148,5 @@ def _record(acl: Acl, acl_id: bytes) -> AccessControlEntryRecord:
     return AccessControlEntryRecord(id=acl_id, **acl._asdict())
 
 
-def _shown(acl: Acl) -> DeleteAclsMatchingAcl:
+def _describe_acl(acl: Acl) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(error_message=None, **acl._asdict())

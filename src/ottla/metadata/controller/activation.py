@@ -1,4 +1,4 @@
-"""What a controller writes first when it becomes the active one."""
+"""The first records of a new active controller, and its periodic NoOpRecord."""
 
 from collections.abc import Sequence
 
@@ -18,21 +18,21 @@ from ottla.protocol.metadata_versions import ELR_VERSION, METADATA_TRANSACTIONS,
 
 
 def activate(view: ControllerView, bootstrap: Sequence[object], *, in_transaction: bool = False) -> Decision[None]:
-    """In an empty log the records with which the cluster was formatted; in any log the end of what a former controller
-    left half done. `in_transaction`: the log ends within a metadata transaction.
+    """Write the bootstrap records into an empty log, and abort a metadata transaction that an earlier controller left.
 
-    The bootstrap records bring their own metadata.version: they are all of version 0.
+    `in_transaction` says whether the log ends within a metadata transaction. Bootstrap records have version 0, because
+    they bring their own metadata.version.
     """
     if view.metadata_version:
         return Decision((_abort(view.metadata_version),) if in_transaction else (), None, atomic=True)
-    levels = {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}
-    assert METADATA_VERSION in levels, "the bootstrap records name no metadata.version"
+    levels = {record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)}
+    assert METADATA_VERSION in levels, "the bootstrap records have a metadata.version"
     records: list[object] = list(bootstrap)
     if levels.get(ELR_VERSION, 0) > 0:
-        least = str(view.options.number(MIN_ISR))
-        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=least))
+        min_isr = str(view.options.number(MIN_ISR))
+        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=min_isr))
     if levels[METADATA_VERSION] < METADATA_TRANSACTIONS:
-        assert not in_transaction, "a transaction in a log whose metadata.version has none"
+        assert not in_transaction, "the metadata.version has transactions"
         return Decision(tuple(records), None, atomic=True)
     records = [BeginTransactionRecord(name="Bootstrap records"), *records, EndTransactionRecord()]
     if in_transaction:
@@ -41,10 +41,10 @@ def activate(view: ControllerView, bootstrap: Sequence[object], *, in_transactio
 
 
 def write_no_op() -> Decision[None]:
-    """Written now and then, so that all see the log go on (metadata.max.idle.interval.ms)."""
+    """Write a NoOpRecord, so that an idle log still advances (metadata.max.idle.interval.ms)."""
     return Decision((NoOpRecord(),), None)
 
 
 def _abort(metadata_version: int) -> AbortTransactionRecord:
-    assert metadata_version >= METADATA_TRANSACTIONS, "a transaction in a log whose metadata.version has none"
+    assert metadata_version >= METADATA_TRANSACTIONS, "the metadata.version has transactions"
     return AbortTransactionRecord(reason="Controller failover")

@@ -1,4 +1,4 @@
-"""Brokers say in which of their directories replicas are (KIP-858)."""
+"""AssignReplicasToDirs: brokers report the log directories of their replicas (KIP-858)."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.assign_replicas_to_dirs import (
 def assign_replicas_to_dirs(
     view: ControllerView, request: AssignReplicasToDirsRequest
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """Note where replicas are. One in a directory that is not online leaves the ISR."""
+    """Record the directories of replicas. A replica in an offline directory leaves the ISR."""
     if not view.assigns_directories:
         raise UnsupportedVersion("Directory assignment is not supported yet.")
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
@@ -30,32 +30,34 @@ def assign_replicas_to_dirs(
     offline: list[TopicPartition] = []
     directories = []
     seen: set[tuple[bytes, int]] = set()
-    for asked in request.directories:
-        answered: dict[bytes, list[ResponsePartitionData]] = {}
-        for topic_id, number in _replicas(asked):
+    for directory in request.directories:
+        answers_by_topic: dict[bytes, list[ResponsePartitionData]] = {}
+        for topic_id, number in _replicas(directory):
             answer = ResponsePartitionData(partition_index=number)
             try:
                 reject_duplicate(seen, topic_id, number)
-                placed = _find(view, broker.id, topic_id, number)
-            except ApiError as error:  # one bad partition spoils only its own answer
+                topic_partition = _find(view, broker.id, topic_id, number)
+            except ApiError as error:  # an invalid partition fails alone
                 answer.error_code = error.code
             else:
-                record = build_partition_change(view, placed, Target(directories={broker.id: asked.id}))
+                record = build_partition_change(view, topic_partition, Target(directories={broker.id: directory.id}))
                 records += [] if record is None else [record]
-                if not has_online_directory(broker, asked.id):
-                    offline.append(placed)
-            answered.setdefault(topic_id, []).append(answer)
-        topics = [ResponseTopicData(topic_id=each, partitions=answers) for each, answers in answered.items()]
-        directories.append(ResponseDirectoryData(id=asked.id, topics=topics))
-    # Upon the image with the new directories, as the same partitions change again.
+                if not has_online_directory(broker, directory.id):
+                    offline.append(topic_partition)
+            answers_by_topic.setdefault(topic_id, []).append(answer)
+        topics = [
+            ResponseTopicData(topic_id=topic_id, partitions=answers) for topic_id, answers in answers_by_topic.items()
+        ]
+        directories.append(ResponseDirectoryData(id=directory.id, topics=topics))
+    # On the image with the new directories, because the same partitions change again.
     after = apply_records(view.image, records)
-    held = [_find(view.on(after), broker.id, each.topic.id, each.number) for each in offline]
+    held = [_find(view.on(after), broker.id, partition.topic.id, partition.number) for partition in offline]
     records += remove_from_isr(view.on(after), broker.id, held)
     return Decision(tuple(records), AssignReplicasToDirsResponse(directories=directories))
 
 
-def _replicas(asked: DirectoryData) -> Iterator[tuple[bytes, int]]:
-    return ((topic.topic_id, each.partition_index) for topic in asked.topics for each in topic.partitions)
+def _replicas(directory: DirectoryData) -> Iterator[tuple[bytes, int]]:
+    return ((topic.topic_id, partition.partition_index) for topic in directory.topics for partition in topic.partitions)
 
 
 def _find(view: ControllerView, broker_id: int, topic_id: bytes, number: int) -> TopicPartition:

@@ -1,4 +1,4 @@
-"""What happens to partitions when a broker comes or goes."""
+"""The effect on partitions when a broker is fenced, unfenced, restarted, unregistered or shut down."""
 
 from collections.abc import Iterable
 
@@ -18,20 +18,20 @@ CONTROLLED_SHUTDOWN = 1
 
 
 def handle_broker_fenced(view: ControllerView, broker: Broker) -> list[object]:
-    """A broker is out of reach: nothing is led by it, and it is in no ISR, but for being the last of one."""
+    """Fence a broker: it leads nothing, and leaves each ISR of which it is not the last member."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE)
     return [*remove_from_isr(view, broker.id, view.image.partitions_in_isr(broker.id)), change]
 
 
 def handle_broker_unfenced(view: ControllerView, broker: Broker) -> list[object]:
-    """A broker is back: partitions without a leader may find one in it."""
+    """Unfence a broker: partitions without a leader may elect it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
     may_lead = (view.active_brokers | {broker.id}).__contains__
     return [change, *_changes(view, view.image.partitions_without_leader(), may_lead=may_lead)]
 
 
 def handle_controlled_shutdown(view: ControllerView, broker: Broker) -> list[object]:
-    """A broker asks to go: its partitions get other leaders, where there are any, while it still serves."""
+    """Start a controlled shutdown: other leaders take over where there are any, while the broker still serves."""
     records: list[object] = []
     if not broker.in_controlled_shutdown:
         records.append(
@@ -43,7 +43,7 @@ def handle_controlled_shutdown(view: ControllerView, broker: Broker) -> list[obj
 
 
 def handle_broker_unregistered(view: ControllerView, broker: Broker) -> list[object]:
-    """A broker is taken out for good. Its replicas stay listed until somebody reassigns them."""
+    """Unregister a broker. Its replicas stay assigned until they are reassigned."""
     held = [*view.image.partitions_in_isr(broker.id), *view.image.partitions_in_elr(broker.id)]
     return [
         *remove_from_isr(view, broker.id, held),
@@ -52,7 +52,7 @@ def handle_broker_unregistered(view: ControllerView, broker: Broker) -> list[obj
 
 
 def handle_broker_restarted(view: ControllerView, broker_id: int, *, clean: bool) -> list[PartitionChangeRecord]:
-    """A broker comes back in a new life. If the last one ended badly, what it acknowledged may be gone (KIP-966)."""
+    """Register a new incarnation of a broker. After an unclean shutdown it may lack acknowledged records (KIP-966)."""
     image = view.image
     if clean or not view.elr_enabled:
         return remove_from_isr(view, broker_id, image.partitions_in_isr(broker_id))
@@ -61,20 +61,24 @@ def handle_broker_restarted(view: ControllerView, broker_id: int, *, clean: bool
 
 
 def handle_directories_offline(view: ControllerView, broker: Broker, offline: Iterable[bytes]) -> list[object]:
-    """Directories of a broker failed: the replicas in them are out of sync."""
+    """Take the replicas in failed log directories out of their ISRs."""
     lost = {*offline} & {*broker.log_dirs}
     if not lost:
         return []
-    held = (each for each in view.image.partitions_with_replica(broker.id) if _directory(each, broker.id) in lost)
-    online = [each for each in broker.log_dirs if each not in lost]
+    held = (
+        topic_partition
+        for topic_partition in view.image.partitions_with_replica(broker.id)
+        if topic_partition.partition.directory_of(broker.id) in lost
+    )
+    online = [directory for directory in broker.log_dirs if directory not in lost]
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=online)
     return [*remove_from_isr(view, broker.id, held), change]
 
 
 def handle_directories_cordoned(broker: Broker, cordoned: list[bytes] | None) -> list[object]:
-    """A broker says which of its directories take no new replicas (KIP-1066); None says nothing."""
-    known = broker.cordoned_log_dirs
-    if cordoned is None or (known is not None and {*known} == {*cordoned}):
+    """Record which directories take no new replicas (KIP-1066). None leaves them unchanged."""
+    current = broker.cordoned_log_dirs
+    if cordoned is None or (current is not None and {*current} == {*cordoned}):
         return []
     return [
         BrokerRegistrationChangeRecord(
@@ -86,7 +90,7 @@ def handle_directories_cordoned(broker: Broker, cordoned: list[bytes] | None) ->
 def remove_from_isr(
     view: ControllerView, broker_id: int, held: Iterable[TopicPartition], *, unclean: bool = False
 ) -> list[PartitionChangeRecord]:
-    """A broker leaves the ISR of some partitions, and leads them no more."""
+    """Remove a broker from the ISR and the leadership of these partitions."""
     may_lead = (view.active_brokers - {broker_id}).__contains__
     return _changes(view, held, may_lead=may_lead, leaving=broker_id, unclean_shutdown=broker_id if unclean else None)
 
@@ -100,15 +104,11 @@ def _changes(
     unclean_shutdown: int | None = None,
 ) -> list[PartitionChangeRecord]:
     records = []
-    for placed in partitions:
-        isr = [replica for replica in placed.partition.isr if replica != leaving]
+    for topic_partition in partitions:
+        isr = [replica for replica in topic_partition.partition.isr if replica != leaving]
         target = Target(isr=isr, unclean_shutdown=unclean_shutdown)
-        election = Election.UNCLEAN if view.allows_unclean_election(placed.topic) else Election.ONLINE
-        record = build_partition_change(view, placed, target, election=election, may_lead=may_lead)
+        election = Election.UNCLEAN if view.allows_unclean_election(topic_partition.topic) else Election.ONLINE
+        record = build_partition_change(view, topic_partition, target, election=election, may_lead=may_lead)
         if record is not None:
             records.append(record)
     return records
-
-
-def _directory(placed: TopicPartition, broker_id: int) -> bytes | None:
-    return placed.partition.directory_of(broker_id)

@@ -1,4 +1,4 @@
-"""Whether settings may be as somebody wants them, for each kind of resource."""
+"""Validation of configs, by resource type."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _comma = re.compile(r"\s*,\s*")
 
 
 def validate_resource(view: ControllerView, resource: ConfigResource) -> None:
-    """Whether a resource can have settings at all."""
+    """Raise unless the resource exists and can have configs."""
     match resource.type:
         case ResourceType.TOPIC if not resource.name:
             raise InvalidRequest("Default topic resources are not allowed.")
@@ -56,7 +56,7 @@ def validate_resource(view: ControllerView, resource: ConfigResource) -> None:
 def validate_configs(
     view: ControllerView, resource: ConfigResource, settings: Mapping[str, str], altered: Mapping[str, str | None]
 ) -> None:
-    """Whether a resource may have these settings, of which some are altered."""
+    """Raise unless the resource can have these configs, some of which are altered."""
     match resource.type:
         case ResourceType.TOPIC:
             validate_topic_configs(view, settings, before=view.image.topic_config(resource.name))
@@ -81,7 +81,7 @@ def validate_topic_configs(
 def validate_alteration(
     view: ControllerView, resource: ConfigResource, name: str, value: str | None, *, forwarded: bool
 ) -> None:
-    """Rules that concern what is altered and not what comes out."""
+    """Raise unless this alteration is allowed, whatever the other configs are."""
     if value is not None and len(value) > MAX_VALUE_LENGTH:
         raise InvalidConfig(
             "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
@@ -89,7 +89,7 @@ def validate_alteration(
     if resource.type != ResourceType.BROKER:
         return
     if name == MIN_ISR and view.elr_enabled:
-        # Brokers must agree on it, as ELR rests on who had to acknowledge what (KIP-966).
+        # All brokers must use the same value, because ELR depends on it (KIP-966).
         if resource.name:
             raise InvalidConfig("Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
         if value is None:
@@ -104,7 +104,7 @@ def _check_cordoned(view: ControllerView, resource: ConfigResource, value: str |
         raise InvalidConfig(f"The cordoned.log.dirs configuration requires metadata.version {needed} or above.")
     if forwarded or value is None or not value.strip():
         return
-    # Only the broker knows its directories; what did not come through it can but take some away.
+    # Only the broker knows its directories, so a request that it did not forward can only remove some.
     current = view.image.config(resource.type, resource.name).get(CORDONED, "")
     if not {*_comma.split(value.strip())} <= {*_comma.split(current.strip())}:
         raise InvalidConfig(
@@ -125,11 +125,11 @@ def _check_node(view: ControllerView, name: str) -> None:
 
 
 def _check_broker_settings(broker: str, altered: Mapping[str, str | None]) -> None:
-    """Only what is altered: what was set in an earlier release may not be known any more."""
+    """Validate only what is altered: other configs may be of an earlier release and unknown here."""
     for name, value in altered.items():
         setting = broker_settings().get(name)
         if setting is None or value is None:
-            continue  # listeners have settings by their own names; a broker that knows them judges them
+            continue  # configs with a listener prefix; the broker that has the listener validates them
         if setting.update is UpdateMode.READ_ONLY:
             raise InvalidConfig(f"Cannot update these configs dynamically: {name}")
         if setting.update is UpdateMode.PER_BROKER and not broker:
@@ -147,9 +147,9 @@ def _check_group_settings(view: ControllerView, settings: Mapping[str, str]) -> 
         _parse(known[name], value)
         _check_group_bounds(view, name, value)
     for kind in ("consumer", "share", "streams"):
-        session, beat = (_group_number(view, settings, kind, each) for each in _SESSION_AND_HEARTBEAT)
-        given = {f"{kind}.{each}" for each in _SESSION_AND_HEARTBEAT} & {*settings}
-        if given and session <= beat:
+        session_ms, heartbeat_ms = (_group_number(view, settings, kind, name) for name in _SESSION_AND_HEARTBEAT)
+        is_set = {f"{kind}.{name}" for name in _SESSION_AND_HEARTBEAT} & {*settings}
+        if is_set and session_ms <= heartbeat_ms:
             raise InvalidConfig(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
 
 
@@ -157,11 +157,11 @@ _SESSION_AND_HEARTBEAT = ("session.timeout.ms", "heartbeat.interval.ms")
 
 
 def _check_group_bounds(view: ControllerView, name: str, value: str) -> None:
-    """Brokers bound what groups may choose; of some settings there is only a most."""
+    """Raise if the value is outside the brokers' bounds. Some configs have only an upper bound."""
     kind, _, rest = name.partition(".")
     if group_settings()[name].type is not SettingType.INT:
         return
-    lowest, highest = (f"group.{kind}.{each}.{rest.removeprefix('num.')}" for each in ("min", "max"))
+    lowest, highest = (f"group.{kind}.{bound}.{rest.removeprefix('num.')}" for bound in ("min", "max"))
     if lowest in broker_settings() and int(value) < view.options.number(lowest):
         raise InvalidConfig(f"{name} must be greater than or equal to {lowest}")
     if highest in broker_settings() and int(value) > view.options.number(highest):
@@ -169,8 +169,8 @@ def _check_group_bounds(view: ControllerView, name: str, value: str) -> None:
 
 
 def _group_number(view: ControllerView, settings: Mapping[str, str], kind: str, name: str) -> int:
-    given = settings.get(f"{kind}.{name}")
-    return view.options.number(f"group.{kind}.{name}") if given is None else int(given)
+    value = settings.get(f"{kind}.{name}")
+    return view.options.number(f"group.{kind}.{name}") if value is None else int(value)
 
 
 def _check_client_metrics(settings: Mapping[str, str]) -> None:

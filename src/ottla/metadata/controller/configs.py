@@ -1,7 +1,7 @@
-"""Settings of topics, brokers, groups and client metrics are altered.
+"""IncrementalAlterConfigs and AlterConfigs for topics, brokers, groups and client metrics.
 
-A resource's alterations count all or not at all. While eligible leader replicas are kept, a new min.insync.replicas
-makes those known so far worthless, and they are cleared (KIP-966).
+The alterations of one resource are atomic. Eligible leader replicas depend on min.insync.replicas, so a new value
+clears them (KIP-966).
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ Asked = TypeVar("Asked", incremental.AlterConfigsResource, legacy.AlterConfigsRe
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a setting."""
+    """The operation of an IncrementalAlterConfigs entry."""
 
     SET = 0
     DELETE = 1
@@ -45,8 +45,8 @@ _OPERATIONS = frozenset(Operation)
 def incremental_alter_configs(
     view: ControllerView, request: incremental.IncrementalAlterConfigsRequest, *, forwarded: bool = True
 ) -> Decision[incremental.IncrementalAlterConfigsResponse]:
-    """Set, delete, append to or subtract from settings, one by one. `forwarded`: the request came through a broker."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    """Set, delete, append to or subtract from configs. `forwarded` says whether a broker forwarded the request."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     records: list[ConfigRecord] = []
     responses = []
     for (kind, name), asked in _by_resource(request.resources).items():
@@ -57,7 +57,7 @@ def incremental_alter_configs(
             resource = ConfigResource(kind, name)
             altered = _incremental_changes(view, resource, asked.configs)
             records += _alter(view, resource, altered, {}, forwarded=forwarded)
-        except ApiError as error:  # one bad resource spoils only its own answer
+        except ApiError as error:  # an invalid resource fails alone
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
     decision = decide_atomically(
@@ -71,7 +71,7 @@ def alter_configs(
     view: ControllerView, request: legacy.AlterConfigsRequest, *, forwarded: bool = True
 ) -> Decision[legacy.AlterConfigsResponse]:
     """Replace all settings of resources: what is not named goes back to its default."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     records: list[ConfigRecord] = []
     responses = []
     for (kind, name), asked in _by_resource(request.resources).items():
@@ -80,14 +80,14 @@ def alter_configs(
             if times[kind, name] > 1:
                 raise InvalidRequest("Duplicate resource.")
             resource = ConfigResource(kind, name)
-            altered = _unrepeated((config.name, config.value) for config in asked.configs)
+            altered = _reject_duplicate_keys((config.name, config.value) for config in asked.configs)
             if missing := [each for each, value in altered.items() if value is None]:
                 raise InvalidRequest(f"Null value not supported for : {','.join(missing)}")
-            gone: dict[str, str | None] = dict.fromkeys(
-                each for each in sorted(view.image.config(kind, name)) if each not in altered
+            removed: dict[str, str | None] = dict.fromkeys(
+                setting for setting in sorted(view.image.config(kind, name)) if setting not in altered
             )
-            records += _alter(view, resource, altered, gone, forwarded=forwarded)
-        except ApiError as error:  # one bad resource spoils only its own answer
+            records += _alter(view, resource, altered, removed, forwarded=forwarded)
+        except ApiError as error:  # an invalid resource fails alone
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
     decision = decide_atomically(
@@ -97,10 +97,11 @@ def alter_configs(
 
 
 def elr_clearing_records(view: ControllerView, records: Sequence[ConfigRecord]) -> list[object]:
-    """Eligible leader replicas are known for one min.insync.replicas only.
+    """Return the records that clear eligible leader replicas after a change of min.insync.replicas.
 
-    A partition without a leader and ISR keeps them, unlike in Kafka 4.3: nothing was written since, so that they still
-    have all there is, and nothing else would remember who has."""
+    Unlike in Kafka 4.3, a partition without leader and ISR keeps them: nothing has been written since they became
+    eligible, so they still have all committed records, and no other record says which replicas do.
+    """
     if not view.elr_enabled:
         return []
     names = {
@@ -111,14 +112,14 @@ def elr_clearing_records(view: ControllerView, records: Sequence[ConfigRecord]) 
     if not names:
         return []
     cleared: list[object] = [ClearElrRecord(topic_name=name) for name in names]
-    for placed in view.image.partitions_without_leader():
-        partition = placed.partition
-        concerned = "" in names or placed.topic.name in names
-        if concerned and not partition.isr and (partition.elr or partition.last_known_elr):
+    for topic_partition in view.image.partitions_without_leader():
+        partition = topic_partition.partition
+        is_affected = "" in names or topic_partition.topic.name in names
+        if is_affected and not partition.isr and (partition.elr or partition.last_known_elr):
             cleared.append(
                 PartitionChangeRecord(
-                    topic_id=placed.topic.id,
-                    partition_id=placed.number,
+                    topic_id=topic_partition.topic.id,
+                    partition_id=topic_partition.number,
                     eligible_leader_replicas=list(partition.elr),
                     last_known_elr=list(partition.last_known_elr),
                 )
@@ -127,30 +128,30 @@ def elr_clearing_records(view: ControllerView, records: Sequence[ConfigRecord]) 
 
 
 def _by_resource(resources: Iterable[Asked]) -> dict[tuple[int, str], Asked]:
-    return {(each.resource_type, each.resource_name): each for each in resources}
+    return {(resource.resource_type, resource.resource_name): resource for resource in resources}
 
 
-def _unrepeated(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
-    found: dict[str, V] = {}
+def _reject_duplicate_keys(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
+    configs: dict[str, V] = {}
     for name, value in pairs:
-        if name in found:
+        if name in configs:
             raise InvalidRequest("Error due to duplicate config keys")
-        found[name] = value
-    return found
+        configs[name] = value
+    return configs
 
 
 def _incremental_changes(
     view: ControllerView, resource: ConfigResource, configs: Sequence[incremental.AlterableConfig]
 ) -> dict[str, str | None]:
-    operations = _unrepeated((config.name, config) for config in configs)
+    operations = _reject_duplicate_keys((config.name, config) for config in configs)
     current = view.image.config(resource.type, resource.name)
-    return {name: _changed(resource, name, current.get(name), config) for name, config in operations.items()}
+    return {name: _apply_operation(resource, name, current.get(name), config) for name, config in operations.items()}
 
 
-def _changed(
+def _apply_operation(
     resource: ConfigResource, name: str, current: str | None, config: incremental.AlterableConfig
 ) -> str | None:
-    """What an operation makes of a value."""
+    """Return the value after an operation, or None if it is deleted."""
     if config.config_operation not in _OPERATIONS:
         raise InvalidRequest(f"Unknown operation type {config.config_operation}")
     operation = Operation(config.config_operation)
@@ -160,7 +161,7 @@ def _changed(
         raise InvalidRequest(f"Null value not supported for : {name}")
     if operation is Operation.SET:
         return config.value
-    setting = _known(resource.type).get(name)
+    setting = _settings_of(resource.type).get(name)
     if setting is None or setting.type is not SettingType.LIST:
         raise InvalidConfig(f"Can't {operation.name} to key {name} because its type is not LIST.")
     items = [item for item in (setting.default or "" if current is None else current).split(",") if item]
@@ -176,29 +177,29 @@ def _alter(
     view: ControllerView,
     resource: ConfigResource,
     altered: dict[str, str | None],
-    gone: dict[str, str | None],
+    removed: dict[str, str | None],
     *,
     forwarded: bool,
 ) -> list[ConfigRecord]:
-    """The records of one resource; `gone` are settings that the client did not name but loses."""
+    """Validate and return the records of one resource. `removed` are configs that the request drops implicitly."""
     current = view.image.config(resource.type, resource.name)
-    # Brokers read some settings again even if the text is the same, such as a file's name (KAFKA-14136).
-    always = resource.type == ResourceType.BROKER
-    written = {name: value for name, value in altered.items() if always or current.get(name) != value}
-    for name, value in (written | gone).items():
+    # Brokers reload some configs even if the value is the same, such as the name of a file (KAFKA-14136).
+    rewrites_unchanged = resource.type == ResourceType.BROKER
+    written = {name: value for name, value in altered.items() if rewrites_unchanged or current.get(name) != value}
+    for name, value in (written | removed).items():
         validate_alteration(view, resource, name, value, forwarded=forwarded)
-    after = {name: value for name, value in (dict(current) | written | gone).items() if value is not None}
+    after = {name: value for name, value in (dict(current) | written | removed).items() if value is not None}
     validate_resource(view, resource)
     validate_configs(view, resource, after, written)
     if view.options.alter_config_policy is not None:
         view.options.alter_config_policy(resource, written)
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
-        for name, value in (written | gone).items()
+        for name, value in (written | removed).items()
     ]
 
 
-def _known(kind: int) -> Mapping[str, Setting]:
+def _settings_of(kind: int) -> Mapping[str, Setting]:
     match kind:
         case ResourceType.TOPIC:
             return topic_settings()

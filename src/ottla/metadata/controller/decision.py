@@ -1,7 +1,6 @@
-"""What the controller's decisions have in common.
+"""Shared parts of the controller's decisions.
 
-A record is written in the version that `ottla.protocol.metadata_versions.version_to_write` names for the image decided
-upon.
+A record is written in the version that `ottla.protocol.metadata_versions.version_to_write` gives for the image.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,34 +24,34 @@ __all__ = [
 T = TypeVar("T")
 
 MAX_RECORDS = 10_000
-"""What one request of a user may write; more would not fit one batch of the log."""
+"""The most records that one request of a user may write, so that they fit one batch."""
 
 Charge: TypeAlias = Callable[[int], None]
-"""Counts partitions that a request makes or deletes against a quota; raises ThrottlingQuotaExceeded."""
+"""Counts created or deleted partitions against the quota; raises ThrottlingQuotaExceeded."""
 
 
 class Randomness(Protocol):
-    """What is asked of chance; `random.Random` is one."""
+    """The part of `random.Random` that decisions need."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
 def decide_atomically(records: Sequence[object], reply: T) -> Decision[T]:
-    """A decision on a user's request: one batch, which must not be too large."""
+    """Return a decision that is written as one batch. Raise PolicyViolation if it is too large."""
     if len(records) > MAX_RECORDS:
         raise PolicyViolation("Unable to perform excessively large batch operation.")
     return Decision(tuple(records), reply, atomic=True)
 
 
 def reject_duplicate(seen: set[tuple[T, int]], topic: T, number: int) -> None:
-    """Whether a request names a partition for the first time: two changes decided upon one image need not fit."""
+    """Raise if a request repeats a partition: two changes that are decided on one image may not fit together."""
     if (topic, number) in seen:
         raise InvalidRequest(f"Partition {number} is named more than once.")
     seen.add((topic, number))
 
 
 def apply_records(image: Image, records: Sequence[object]) -> Image:
-    """The image that records would make: for decisions of several steps, each of which must see the one before."""
+    """Return the image after these records, for decisions of several steps."""
     if not records:
         return image
     delta = Delta(image)

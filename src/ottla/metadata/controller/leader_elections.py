@@ -1,4 +1,4 @@
-"""Leaders are elected: as an operator asks, and from time to time where the cluster can do better by itself."""
+"""ElectLeaders, and the periodic elections of preferred and unclean leaders."""
 
 from collections.abc import Iterable
 
@@ -23,34 +23,36 @@ from ottla.protocol.messages.rpc.elect_leaders import (
 )
 
 MAX_ELECTIONS = 1_000
-"""In one automatic round, so that it does not hold up the controller."""
+"""The most elections of one periodic round, so that it does not block the controller."""
 _KINDS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
 def elect_leaders(view: ControllerView, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
-    """Elect the preferred leaders of partitions, or any leader for those without. No list means all partitions, and
-    then those that need no election are not mentioned."""
+    """Elect preferred leaders, or unclean leaders for partitions without one.
+
+    Without a list the request means all partitions; the response then omits those that need no election.
+    """
     election = _KINDS.get(request.election_type)
     if election is None:
         raise InvalidRequest(f"Unknown election type {request.election_type}")
-    every = request.topic_partitions is None
-    asked: Iterable[tuple[str, Iterable[int]]]
+    is_for_all = request.topic_partitions is None
+    partitions: Iterable[tuple[str, Iterable[int]]]
     if request.topic_partitions is None:
-        asked = [(name, range(len(topic.partitions))) for name, topic in sorted(view.image.topics.items())]
+        partitions = [(name, range(len(topic.partitions))) for name, topic in sorted(view.image.topics.items())]
     else:
-        asked = [(each.topic, each.partitions) for each in request.topic_partitions]
+        partitions = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     records: list[object] = []
     results = []
     seen: set[tuple[str, int]] = set()
-    for name, numbers in asked:
+    for name, numbers in partitions:
         answers = []
         for number in numbers:
             answer = PartitionResult(partition_id=number, error_message=None)
             try:
                 reject_duplicate(seen, name, number)
                 records.append(_elect(view, name, number, election))
-            except ApiError as error:  # one bad partition spoils only its own answer
-                if every and isinstance(error, ElectionNotNeeded):
+            except ApiError as error:  # an invalid partition fails alone
+                if is_for_all and isinstance(error, ElectionNotNeeded):
                     continue
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
@@ -60,27 +62,25 @@ def elect_leaders(view: ControllerView, request: ElectLeadersRequest) -> Decisio
 
 
 def balance_partition_leaders(view: ControllerView) -> Decision[bool]:
-    """Give partitions back to their preferred leaders that can lead (auto.leader.rebalance.enable). The reply says
-    whether there may be more to do."""
+    """Elect preferred leaders that can lead (auto.leader.rebalance.enable). The reply says whether more may follow."""
     records: list[object] = []
-    for placed in view.image.partitions_not_led_by_preferred():
+    for topic_partition in view.image.partitions_not_led_by_preferred():
         if len(records) >= MAX_ELECTIONS:
             break
-        record = build_partition_change(view, placed, Target(), election=Election.PREFERRED)
+        record = build_partition_change(view, topic_partition, Target(), election=Election.PREFERRED)
         if record is not None:
             records.append(record)
     return Decision(tuple(records), len(records) >= MAX_ELECTIONS)
 
 
 def elect_unclean_leaders(view: ControllerView) -> Decision[bool]:
-    """Find leaders for partitions without one whose topics put being there above being complete. The reply says whether
-    there may be more to do."""
+    """Elect unclean leaders where the topic allows it. The reply says whether more may follow."""
     records: list[object] = []
-    for placed in view.image.partitions_without_leader():
+    for topic_partition in view.image.partitions_without_leader():
         if len(records) >= MAX_ELECTIONS:
             break
-        if view.allows_unclean_election(placed.topic):
-            record = build_partition_change(view, placed, Target(), election=Election.UNCLEAN)
+        if view.allows_unclean_election(topic_partition.topic):
+            record = build_partition_change(view, topic_partition, Target(), election=Election.UNCLEAN)
             if record is not None:
                 records.append(record)
     return Decision(tuple(records), len(records) >= MAX_ELECTIONS)

@@ -1,4 +1,4 @@
-"""Replicas for partitions that are to be made, given by hand or placed."""
+"""Replica assignments of new partitions: validating manual ones, and building partition records."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ottla.protocol.messages.records.metadata_records import PartitionRecord
 def validate_manual_assignment(
     view: ControllerView, replicas: Sequence[int], replication_factor: int | None = None
 ) -> None:
-    """Whether replicas given by hand can be: some, of registered brokers, each once, and as many as elsewhere."""
+    """Raise unless a manual assignment is valid: registered brokers, each once, as many as in other partitions."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     seen = set()
@@ -32,7 +32,7 @@ def validate_manual_assignment(
 
 
 def active_replicas(view: ControllerView, replicas: Sequence[int]) -> list[int]:
-    """Those replicas of a new partition that are in sync from the start."""
+    """Return the initial ISR of a new partition: its replicas on active brokers."""
     return [replica for replica in replicas if view.is_active(replica)]
 
 
@@ -45,20 +45,18 @@ def validate_manual_isr(view: ControllerView, replicas: Sequence[int], number: i
 
 
 class PartitionRecords:
-    """Makes the records of new partitions. Most have the same replicas as others, and then share what follows from
-    them."""
+    """Builds the records of new partitions. Partitions with the same replicas share their lists."""
 
     def __init__(self, view: ControllerView) -> None:
         self._view = view
-        self._known: dict[tuple[int, ...], tuple[list[int], list[int], list[bytes]]] = {}
+        self._values: dict[tuple[int, ...], tuple[list[int], list[int], list[bytes]]] = {}
 
     def build(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
-        """A new partition: all active replicas are in sync, as there is nothing to have, and the first of them
-        leads."""
-        known = self._known.get(replicas)
-        if known is None:
-            known = self._known[replicas] = self._values_for(replicas)
-        brokers, isr, directories = known
+        """Return the record of a new partition: all active replicas are in sync, and the first of them leads."""
+        values = self._values.get(replicas)
+        if values is None:
+            values = self._values[replicas] = self._values_for(replicas)
+        brokers, isr, directories = values
         return PartitionRecord(
             topic_id=topic_id,
             partition_id=number,
@@ -74,5 +72,5 @@ class PartitionRecords:
         view = self._view
         directories = [view.default_directory(replica) for replica in replicas] if view.assigns_directories else []
         isr = active_replicas(view, replicas)
-        assert isr, "an assignment by hand is checked, and one by chance begins with an active broker"
+        assert isr, "manual assignments are validated, and placed ones start with an active broker"
         return list(replicas), isr, directories
