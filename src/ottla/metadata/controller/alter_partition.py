@@ -1,4 +1,4 @@
-"""Leaders change the ISR of their partitions (AlterPartition)."""
+"""AlterPartition: leaders change the ISR of their partitions."""
 
 from ottla.metadata.controller.decision import Decision, reject_duplicate
 from ottla.metadata.controller.partition_change_builder import Election, Target, build_partition_change
@@ -32,28 +32,31 @@ _RECOVERIES = frozenset(LeaderRecovery)
 
 
 def alter_partition(view: ControllerView, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
-    """Each change is made or gets its own error. One that completes a reassignment may end the leadership of who asked
-    for it: then it is made, and answered NEW_LEADER_ELECTED."""
+    """Apply each ISR change, or answer it with its own error.
+
+    A change that completes a reassignment may end the leadership of the requesting broker. It is then applied, and
+    answered with NEW_LEADER_ELECTED.
+    """
     check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[object] = []
     topics = []
     seen: set[tuple[bytes, int]] = set()
-    for asked in request.topics:
-        topic = view.image.topic_by_id(asked.topic_id)
+    for topic_data in request.topics:
+        topic = view.image.topic_by_id(topic_data.topic_id)
         answers = []
-        for data in asked.partitions:
+        for data in topic_data.partitions:
             try:
                 if topic is None:
                     raise UnknownTopicId
                 reject_duplicate(seen, topic.id, data.partition_index)
                 record, answer = _alter(view, request.broker_id, topic, data)
-            except ApiError as error:  # one bad partition spoils only its own answer
+            except ApiError as error:  # an invalid partition fails alone
                 answer = ResponsePartitionData(partition_index=data.partition_index, error_code=error.code)
                 record = None
             if record is not None:
                 records.append(record)
             answers.append(answer)
-        topics.append(ResponseTopicData(topic_id=asked.topic_id, partitions=answers))
+        topics.append(ResponseTopicData(topic_id=topic_data.topic_id, partitions=answers))
     return Decision(tuple(records), AlterPartitionResponse(topics=topics))
 
 
@@ -64,14 +67,14 @@ def _alter(
     partition = topic.partition(number)
     if partition is None:
         raise UnknownTopicOrPartition
-    # Up to v2 the ISR comes without epochs.
-    isr = data.new_isr_with_epochs or [BrokerState(broker_id=each) for each in data.new_isr]
+    # Up to version 2 the ISR has no broker epochs.
+    isr = data.new_isr_with_epochs or [BrokerState(broker_id=broker_id) for broker_id in data.new_isr]
     _check_epochs(broker_id, partition, data)
-    _check_isr(partition, [each.broker_id for each in isr], data.leader_recovery_state)
+    _check_isr(partition, [member.broker_id for member in isr], data.leader_recovery_state)
     for member in isr:
         _check_eligible(view, member)
     election = Election.UNCLEAN if view.allows_unclean_election(topic) else Election.ONLINE
-    target = Target(isr=[each.broker_id for each in isr], recovery=data.leader_recovery_state)
+    target = Target(isr=[member.broker_id for member in isr], recovery=data.leader_recovery_state)
     record = build_partition_change(view, TopicPartition(topic, number, partition), target, election=election)
     if record is not None:
         partition = changed_partition(partition, record)
@@ -88,7 +91,7 @@ def _alter(
 
 
 def _check_epochs(broker_id: int, partition: Partition, data: PartitionData) -> None:
-    # A leader that knows more than this controller has heard from a newer one.
+    # A leader with higher epochs has its state from a newer controller.
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
         raise NotController
     if data.leader_epoch < partition.leader_epoch:
@@ -110,7 +113,7 @@ def _check_isr(partition: Partition, isr: list[int], recovery: int) -> None:
 
 
 def _check_eligible(view: ControllerView, member: BrokerState) -> None:
-    """Only a broker in service may be in sync, and only in the life in which it caught up (KIP-841, KIP-903)."""
+    """Raise unless the broker is unfenced, and still has the epoch in which it caught up (KIP-841, KIP-903)."""
     broker = view.image.brokers.get(member.broker_id)
     if broker is None or broker.in_controlled_shutdown or broker.fenced:
         raise IneligibleReplica

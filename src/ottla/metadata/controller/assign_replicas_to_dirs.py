@@ -51,8 +51,8 @@ def assign_replicas_to_dirs(
         directories.append(ResponseDirectoryData(id=directory.id, topics=topics))
     # On the image with the new directories, because the same partitions change again.
     after = apply_records(view.image, records)
-    held = [_find(view.on(after), broker.id, partition.topic.id, partition.number) for partition in offline]
-    records += remove_from_isr(view.on(after), broker.id, held)
+    held = [_find(view.with_image(after), broker.id, partition.topic.id, partition.number) for partition in offline]
+    records += remove_from_isr(view.with_image(after), broker.id, held)
     return Decision(tuple(records), AssignReplicasToDirsResponse(directories=directories))
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats and their absence: brokers come into service, leave it in good order, or are found missing."""
+"""BrokerHeartbeat: unfencing, fencing, and controlled shutdown of brokers."""
 
 from enum import Enum
 
@@ -20,23 +20,26 @@ from ottla.protocol.metadata_versions import CORDONED_LOG_DIRS
 
 
 class BrokerControlState(Enum):
-    """What a broker is to the controller. The last one is a fenced broker that may stop."""
+    """The state of a broker, with the names of Kafka's BrokerControlState."""
 
     FENCED = "fenced"
-    UNFENCED = "in service"
-    CONTROLLED_SHUTDOWN = "shutting down"
-    SHUTDOWN_NOW = "released"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
 
 
 def process_broker_heartbeat(
     view: ControllerView, heartbeats: Heartbeats, request: BrokerHeartbeatRequest, *, now_ms: int, next_offset: int
 ) -> Decision[BrokerHeartbeatResponse]:
-    """A broker is alive. It comes into service once it has read its own registration, and leaves it in two steps:
-    others lead its partitions, then, when all who stay know that, it may stop."""
+    """Record a heartbeat, and change the state of the broker if it is due.
+
+    A broker is unfenced once it has applied its own registration. A controlled shutdown has two steps: other brokers
+    take over its leaderships, then, when all remaining brokers have applied that, it may stop.
+    """
     broker = check_broker_epoch(view, request.broker_id, request.broker_epoch)
     records: list[object] = []
     if view.assigns_directories:
-        # First, so that nothing is led from a directory that has just failed.
+        # First, so that no leader is elected in a directory that has just failed.
         records += handle_directories_offline(view, broker, request.offline_log_dirs)
     image = apply_records(view.image, records)
     broker = image.brokers[broker.id]
@@ -44,7 +47,7 @@ def process_broker_heartbeat(
     before = control_state(heartbeats, broker)
     after = next_control_state(image, heartbeats, broker, request, caught_up=caught_up)
     if before is not after:
-        records += _transition(view.on(image), broker, after)
+        records += _transition(view.with_image(image), broker, after)
     if view.metadata_version >= CORDONED_LOG_DIRS:
         records += handle_directories_cordoned(broker, request.cordoned_log_dirs)
     _remember(heartbeats, request, after, now_ms=now_ms, last_offset=next_offset + len(records) - 1)
@@ -57,8 +60,10 @@ def process_broker_heartbeat(
 
 
 def fence_stale_broker(view: ControllerView, heartbeats: Heartbeats, *, now_ms: int) -> Decision[bool]:
-    """Fence the broker that was not heard of for longest. One at a time, so that the next decision sees this one; the
-    reply says whether to ask again at once."""
+    """Fence the broker whose session expired first.
+
+    Brokers are fenced one at a time, so that each decision sees the one before. The reply says whether to call again.
+    """
     for broker_id in heartbeats.expired_brokers(now_ms):
         heartbeats.end_session(broker_id)
         broker = view.image.brokers.get(broker_id)
@@ -76,9 +81,9 @@ def control_state(heartbeats: Heartbeats, broker: Broker) -> BrokerControlState:
 def next_control_state(
     image: Image, heartbeats: Heartbeats, broker: Broker, request: BrokerHeartbeatRequest, *, caught_up: bool
 ) -> BrokerControlState:
-    """What a broker becomes by what it asks for."""
+    """Return the state of a broker after this heartbeat."""
     state = control_state(heartbeats, broker)
-    leads = broker.id in image.placement.leaders
+    is_leader = broker.id in image.placement.leaders
     match state:
         case BrokerControlState.FENCED if request.want_shut_down:
             return BrokerControlState.SHUTDOWN_NOW
@@ -87,13 +92,13 @@ def next_control_state(
         case BrokerControlState.UNFENCED if request.want_fence:
             return BrokerControlState.SHUTDOWN_NOW if request.want_shut_down else BrokerControlState.FENCED
         case BrokerControlState.UNFENCED if request.want_shut_down:
-            return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
-        case BrokerControlState.CONTROLLED_SHUTDOWN if not leads:
-            slowest = heartbeats.lowest_active_offset(image)
-            begun = heartbeats.shutdown_offset(broker.id, broker.epoch)
+            return BrokerControlState.CONTROLLED_SHUTDOWN if is_leader else BrokerControlState.SHUTDOWN_NOW
+        case BrokerControlState.CONTROLLED_SHUTDOWN if not is_leader:
+            lowest_offset = heartbeats.lowest_active_offset(image)
+            shutdown_offset = heartbeats.shutdown_offset(broker.id, broker.epoch)
             return (
                 BrokerControlState.SHUTDOWN_NOW
-                if slowest is None or begun <= slowest
+                if lowest_offset is None or shutdown_offset <= lowest_offset
                 else BrokerControlState.CONTROLLED_SHUTDOWN
             )
     return state
@@ -120,6 +125,6 @@ def _remember(
         case BrokerControlState.FENCED:
             heartbeats.clear_controlled_shutdown(broker_id)
         case BrokerControlState.SHUTDOWN_NOW:
-            # It will stop now: its next life need not wait until the session of this one ends.
+            # It stops now. Its next incarnation need not wait until this session expires.
             heartbeats.end_session(broker_id)
     assert after is BrokerControlState.CONTROLLED_SHUTDOWN or heartbeats.shutdown_offset(broker_id, epoch) == NEVER

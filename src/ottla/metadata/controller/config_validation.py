@@ -140,11 +140,11 @@ def _check_broker_settings(broker: str, altered: Mapping[str, str | None]) -> No
 
 
 def _check_group_settings(view: ControllerView, settings: Mapping[str, str]) -> None:
-    known = group_settings()
+    group_configs = group_settings()
     for name, value in settings.items():
-        if name not in known:
+        if name not in group_configs:
             raise InvalidConfig(f"Unknown group config name: {name}")
-        _parse(known[name], value)
+        _parse(group_configs[name], value)
         _check_group_bounds(view, name, value)
     for kind in ("consumer", "share", "streams"):
         session_ms, heartbeat_ms = (_group_number(view, settings, kind, name) for name in _SESSION_AND_HEARTBEAT)

@@ -81,7 +81,7 @@ def alter_configs(
                 raise InvalidRequest("Duplicate resource.")
             resource = ConfigResource(kind, name)
             altered = _reject_duplicate_keys((config.name, config.value) for config in asked.configs)
-            if missing := [each for each, value in altered.items() if value is None]:
+            if missing := [name for name, value in altered.items() if value is None]:
                 raise InvalidRequest(f"Null value not supported for : {','.join(missing)}")
             removed: dict[str, str | None] = dict.fromkeys(
                 setting for setting in sorted(view.image.config(kind, name)) if setting not in altered
@@ -191,7 +191,7 @@ def _alter(
     after = {name: value for name, value in (dict(current) | written | removed).items() if value is not None}
     validate_resource(view, resource)
     validate_configs(view, resource, after, written)
-    if view.options.alter_config_policy is not None:
+    if view.options.alter_config_policy is not None:  # as in Kafka, even if nothing changes
         view.options.alter_config_policy(resource, written)
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)

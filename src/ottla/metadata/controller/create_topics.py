@@ -1,4 +1,4 @@
-"""Topics are created."""
+"""CreateTopics."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from ottla.protocol.messages.rpc.create_topics import (
 )
 
 Configs = dict[str, str]
-"""What a topic sets itself."""
+"""The configs that a request sets on a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class CreationContext:
 def create_topics(
     view: ControllerView, request: CreateTopicsRequest, context: CreationContext
 ) -> Decision[CreateTopicsResponse]:
-    """Each topic is made or gets its own error; one request makes no more than a batch of the log can hold."""
+    """Create each topic, or answer it with its own error. The records of one request fit one batch."""
     _check_total(view, request)
-    topics = {each.name: each for each in request.topics}
-    times = Counter(each.name for each in request.topics) if len(topics) < len(request.topics) else {}
+    topics = {topic.name: topic for topic in request.topics}
+    times = Counter(topic.name for topic in request.topics) if len(topics) < len(request.topics) else {}
     creation = _Creation(view, context)
     records: list[object] = []
     results = []
@@ -63,11 +63,11 @@ def create_topics(
         try:
             if times and times[name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            made, result = creation.create(topic)
-        except ApiError as error:  # one bad topic spoils only its own answer
+            topic_records, result = creation.create(topic)
+        except ApiError as error:  # an invalid topic fails alone
             results.append(CreatableTopicResult(name=name, error_code=error.code, error_message=error.message))
         else:
-            records += made
+            records += topic_records
             results.append(result)
     decision = decide_atomically(records, CreateTopicsResponse(topics=results))
     return decision.without_records() if request.validate_only else decision
@@ -84,7 +84,7 @@ def _check_total(view: ControllerView, request: CreateTopicsRequest) -> None:
 
 
 class _Creation:
-    """The topics of one request. What many of them have in common is worked out once."""
+    """Creates the topics of one request, and computes what they have in common once."""
 
     def __init__(self, view: ControllerView, context: CreationContext) -> None:
         self._view = view
@@ -92,17 +92,18 @@ class _Creation:
         self._racks = ReplicaPlacer(usable_brokers(view))
         self._partitions = PartitionRecords(view)
         self._settings: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
-        """By what topics set themselves, if they may: all their settings, as clients are told them."""
+        """By a topic's own configs, if valid: all its configs, as the response describes them."""
 
     def create(self, topic: CreatableTopic) -> tuple[list[object], CreatableTopicResult]:
-        """The records of one topic: it, its settings, its partitions."""
+        """Return the records of one topic: the topic, its configs, its partitions."""
         context, name = self._context, topic.name
         self._check_name(name)
         configs = _configs(topic) if topic.configs else {}
         settings = self._checked_settings(configs)
         policy = self._view.options.alter_config_policy
         if configs and policy is not None:
-            # What a topic comes with is altered, too, in the eyes of Kafka.
+            # As in Kafka, the policy for alterations also checks the configs of a new topic, before the policy for
+            # topics does.
             policy(ConfigResource(ResourceType.TOPIC, name), configs)
         assignments = self._assignments(topic, configs)
         if context.charge is not None:
@@ -134,20 +135,20 @@ class _Creation:
 
     @cached_property
     def _unified_names(self) -> dict[str, str]:
-        """The topics whose metrics another topic's could be taken for, as metrics know no dots."""
-        return {_unified(each): each for each in self._view.image.topics if "." in each or "_" in each}
+        """Topics by the name of their metrics, where a dot becomes an underscore, so that names could collide."""
+        return {_unified(name): name for name in self._view.image.topics if "." in name or "_" in name}
 
     def _checked_settings(self, configs: Configs) -> list[CreatableTopicConfigs]:
-        """All settings of a topic that has these of its own; raises if it may not."""
+        """Validate a topic's own configs, and return the description of all its configs."""
         key = frozenset(configs.items())
-        known = self._settings.get(key)
-        if known is None:
+        described = self._settings.get(key)
+        if described is None:
             validate_topic_configs(self._view, configs)
-            known = self._settings[key] = _described(self._view, configs)
-        return known
+            described = self._settings[key] = _describe_configs(self._view, configs)
+        return described
 
     def _assignments(self, topic: CreatableTopic, configs: Configs) -> list[tuple[int, ...]]:
-        """The replicas of every partition, as the client says or as chance has it."""
+        """Return the replicas of every partition: the manual assignment, or a placement."""
         view = self._view
         policy = view.options.create_topic_policy
         if topic.assignments:
@@ -186,16 +187,16 @@ def _configs(topic: CreatableTopic) -> Configs:
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _described(view: ControllerView, configs: Configs) -> list[CreatableTopicConfigs]:
+def _describe_configs(view: ControllerView, configs: Configs) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
-            name=each,
+            name=name,
             value=None if effective.setting.is_sensitive else effective.text,
             config_source=effective.source,
             is_sensitive=effective.setting.is_sensitive,
         )
-        for each, effective in sorted(view.topic_settings(configs).items())
-        if not effective.setting.internal or each in configs
+        for name, effective in sorted(view.topic_settings(configs).items())
+        if not effective.setting.internal or name in configs
     ]
 
 
@@ -204,16 +205,16 @@ def _manual_assignments(view: ControllerView, topic: CreatableTopic) -> list[tup
         raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.num_partitions != -1:
         raise InvalidRequest("A manual partition assignment was specified, but numPartitions was not set to -1.")
-    found: dict[int, tuple[int, ...]] = {}
+    assignments: dict[int, tuple[int, ...]] = {}
     factor = None
     for assignment in topic.assignments:
         number = assignment.partition_index
-        if number in found:
+        if number in assignments:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {number}")
         validate_manual_assignment(view, assignment.broker_ids, factor)
         validate_manual_isr(view, assignment.broker_ids, number)
         factor = len(assignment.broker_ids)
-        found[number] = tuple(assignment.broker_ids)
-    if sorted(found) != list(range(len(found))):
+        assignments[number] = tuple(assignment.broker_ids)
+    if sorted(assignments) != list(range(len(assignments))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
-    return [found[number] for number in range(len(found))]
+    return [assignments[number] for number in range(len(assignments))]

@@ -1,5 +1,7 @@
-"""Delegation tokens are made, renewed and ended. A token is named by its HMAC, which only its holder and the cluster,
-by a secret that all nodes share, can know."""
+"""CreateDelegationToken, RenewDelegationToken and ExpireDelegationToken, and the removal of expired tokens.
+
+Requests name a token by its HMAC, which its holder knows and the nodes derive from a shared secret.
+"""
 
 import hmac
 from collections.abc import Callable
@@ -40,24 +42,24 @@ def create_delegation_token(
     now_ms: int,
     new_token_id: Callable[[], str],
 ) -> Decision[CreateDelegationTokenResponse]:
-    """A token for the client itself (`principal`, such as User:ann) or, where it may, for another owner."""
+    """Create a token for the client (`principal`, such as User:ann), or for another owner."""
     secret = _secret(view)
     owner = principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise InvalidPrincipalType
-    longest = view.options.number("delegation.token.max.lifetime.ms")
-    lifetime = min(longest, request.max_lifetime_ms) if request.max_lifetime_ms > 0 else longest
-    last = _later(now_ms, lifetime)
-    expires = min(last, _later(now_ms, view.options.number("delegation.token.expiry.time.ms")))
+    max_lifetime_ms = view.options.number("delegation.token.max.lifetime.ms")
+    lifetime_ms = min(max_lifetime_ms, request.max_lifetime_ms) if request.max_lifetime_ms > 0 else max_lifetime_ms
+    max_timestamp = _later(now_ms, lifetime_ms)
+    expires = min(max_timestamp, _later(now_ms, view.options.number("delegation.token.expiry.time.ms")))
     record = DelegationTokenRecord(
         token_id=new_token_id(),
         owner=owner,
         requester=principal,
-        renewers=[f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
+        renewers=[f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers],
         issue_timestamp=now_ms,
-        max_timestamp=last,
+        max_timestamp=max_timestamp,
         expiration_timestamp=expires,
     )
     owner_type, _, owner_name = owner.partition(":")
@@ -69,7 +71,7 @@ def create_delegation_token(
         token_requester_principal_name=requester_name,
         issue_timestamp_ms=now_ms,
         expiry_timestamp_ms=expires,
-        max_timestamp_ms=last,
+        max_timestamp_ms=max_timestamp,
         token_id=record.token_id,
         hmac=token_hmac(secret, record.token_id),
     )
@@ -79,36 +81,36 @@ def create_delegation_token(
 def renew_delegation_token(
     view: ControllerView, request: RenewDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[RenewDelegationTokenResponse]:
-    """Let a token live on, but not beyond its last day."""
+    """Extend a token's expiry, at most to its maximum lifetime."""
     token = _token(view, request.hmac)
-    if _is_over(token, now_ms):
+    if _is_expired(token, now_ms):
         raise DelegationTokenExpired
     _check_renewer(token, principal)
-    longest = view.options.number("delegation.token.expiry.time.ms")
-    period = min(longest, request.renew_period_ms) if request.renew_period_ms > 0 else longest
-    expires = min(token.max_timestamp, _later(now_ms, period))
+    max_period_ms = view.options.number("delegation.token.expiry.time.ms")
+    period_ms = min(max_period_ms, request.renew_period_ms) if request.renew_period_ms > 0 else max_period_ms
+    expires = min(token.max_timestamp, _later(now_ms, period_ms))
     return Decision((_record(token, expires),), RenewDelegationTokenResponse(expiry_timestamp_ms=expires), atomic=True)
 
 
 def expire_delegation_token(
     view: ControllerView, request: ExpireDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[ExpireDelegationTokenResponse]:
-    """Set a token's end; a negative period ends it at once."""
+    """Set a token's expiry; a negative period removes it at once."""
     token = _token(view, request.hmac)
     _check_renewer(token, principal)
     if request.expiry_time_period_ms < 0:
-        gone = RemoveDelegationTokenRecord(token_id=token.token_id)
-        return Decision((gone,), ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms), atomic=True)
-    if _is_over(token, now_ms):
+        record = RemoveDelegationTokenRecord(token_id=token.token_id)
+        return Decision((record,), ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms), atomic=True)
+    if _is_expired(token, now_ms):
         raise DelegationTokenExpired
     expires = min(token.max_timestamp, _later(now_ms, request.expiry_time_period_ms))
     return Decision((_record(token, expires),), ExpireDelegationTokenResponse(expiry_timestamp_ms=expires), atomic=True)
 
 
 def remove_expired_tokens(view: ControllerView, *, now_ms: int) -> Decision[None]:
-    """Sweep out the tokens that are over (every delegation.token.expiry.check.interval.ms)."""
-    over = (token_id for token_id, token in sorted(view.image.tokens.items()) if _is_over(token, now_ms))
-    return Decision(tuple(RemoveDelegationTokenRecord(token_id=each) for each in over), None, atomic=True)
+    """Remove expired tokens (every delegation.token.expiry.check.interval.ms)."""
+    expired = (token_id for token_id, token in sorted(view.image.tokens.items()) if _is_expired(token, now_ms))
+    return Decision(tuple(RemoveDelegationTokenRecord(token_id=token_id) for token_id in expired), None, atomic=True)
 
 
 def _secret(view: ControllerView) -> str:
@@ -133,7 +135,7 @@ def _check_renewer(token: DelegationToken, principal: str) -> None:
         raise DelegationTokenOwnerMismatch
 
 
-def _is_over(token: DelegationToken, now_ms: int) -> bool:
+def _is_expired(token: DelegationToken, now_ms: int) -> bool:
     return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 

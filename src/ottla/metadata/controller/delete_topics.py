@@ -28,12 +28,12 @@ def delete_topics(
     """Delete topics by name or id."""
     if view.options.setting("delete.topic.enable") is False:
         raise TopicDeletionDisabled
-    asked = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
-    names = Counter(each.name for each in asked if each.name is not None)
-    ids = Counter(each.topic_id for each in asked if each.name is None)
+    states = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
+    names = Counter(state.name for state in states if state.name is not None)
+    ids = Counter(state.topic_id for state in states if state.name is None)
     deleted: dict[bytes, RemoveTopicRecord] = {}
     results = []
-    for state in {(each.name, each.topic_id): each for each in asked}.values():
+    for state in {(state.name, state.topic_id): state for state in states}.values():
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         try:
             if names[state.name] > 1 if state.name is not None else ids[state.topic_id] > 1:
@@ -43,7 +43,7 @@ def delete_topics(
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             if charge is not None:
                 charge(len(topic.partitions))
-        except ApiError as error:  # one bad topic spoils only its own answer
+        except ApiError as error:  # an invalid topic fails alone
             result.error_code, result.error_message = error.code, error.message
         else:
             deleted[topic.id] = RemoveTopicRecord(topic_id=topic.id)

@@ -1,7 +1,7 @@
-"""The finalized features are raised and lowered.
+"""UpdateFeatures: raise and lower the finalized feature levels.
 
-A level must be supported by every registered broker and controller. kraft.version belongs to the quorum: what is asked
-of it is checked here, and `kraft_version_asked` tells the driver to raise it in the quorum's own records.
+Every registered broker and controller must support a level. kraft.version belongs to the quorum: a request is validated
+here, and `requested_kraft_version` gives the level that the quorum then writes in its own records.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from ottla.protocol.metadata_versions import (
 
 _DISABLED = FeatureRange(0, 0)
 _NO_ERROR = "NONE"
-"""What Kafka says of each feature that was updated."""
+"""Kafka's error message of a feature that was updated."""
 
 
 class UpgradeType(IntEnum):
@@ -42,8 +42,8 @@ class UpgradeType(IntEnum):
 def update_features(
     view: ControllerView, request: UpdateFeaturesRequest, *, kraft_version: int, voters: Iterable[int]
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change levels, all or none. `voters` are the controllers that must have registered what they support."""
-    updates = {each.feature: each for each in request.feature_updates}
+    """Update all levels or none. `voters` are the controllers that must have registered their features."""
+    updates = {update.feature: update for update in request.feature_updates}
     levels = {**view.image.features.levels, METADATA_VERSION: view.metadata_version, KRAFT_VERSION: kraft_version}
     proposed = levels | {name: update.max_version_level for name, update in updates.items()}
     records: list[object] = []
@@ -61,17 +61,17 @@ def update_features(
 
 
 def requested_kraft_version(request: UpdateFeaturesRequest) -> int | None:
-    """The kraft.version that a request raises; the quorum must do so, if the decision finds no error."""
-    asked = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
-    return None if request.validate_only or not asked else asked[-1]
+    """Return the kraft.version that the quorum must write, if the decision has no error, or None."""
+    levels = [update.max_version_level for update in request.feature_updates if update.feature == KRAFT_VERSION]
+    return None if request.validate_only or not levels else levels[-1]
 
 
 def elr_safety_records(view: ControllerView) -> list[ConfigRecord]:
-    """Before ELR is kept, min.insync.replicas must be known to all alike: one for the cluster, none for a broker."""
+    """Return the records that move min.insync.replicas to the cluster level, as ELR requires (KIP-966)."""
     records = []
     if MIN_ISR not in view.image.default_broker_config:
-        least = str(view.options.number(MIN_ISR))
-        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=least))
+        min_isr = str(view.options.number(MIN_ISR))
+        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=min_isr))
     brokers = [
         resource.name
         for resource, settings in sorted(view.image.configs.items(), key=lambda item: item[0])
@@ -92,7 +92,7 @@ def _update(
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
         raise _invalid(name, level, "A feature version cannot be less than 0.")
-    if reason := _why_not_supported(view, name, level, voters):
+    if reason := _unsupported_reason(view, name, level, voters):
         raise _invalid(name, level, reason)
     if level < current and kind == UpgradeType.UPGRADE:
         raise _invalid(
@@ -127,7 +127,7 @@ def _check_metadata_version(level: int, current: int, *, unsafe: bool) -> None:
         raise InvalidUpdateVersion(f"Invalid metadata.version {level}. {valid}")
     if level >= current:
         return
-    if any(METADATA_VERSIONS[each].changes_records for each in range(level + 1, current + 1)):
+    if any(METADATA_VERSIONS[version].changes_records for version in range(level + 1, current + 1)):
         why = (
             "Unsafe metadata downgrade is not supported in this version."
             if unsafe
@@ -136,7 +136,7 @@ def _check_metadata_version(level: int, current: int, *, unsafe: bool) -> None:
         raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {level}. {why}")
 
 
-def _why_not_supported(view: ControllerView, name: str, level: int, voters: frozenset[int]) -> str | None:
+def _unsupported_reason(view: ControllerView, name: str, level: int, voters: frozenset[int]) -> str | None:
     image, own_id = view.image, view.options.node_id
     local = view.options.supported.get(name, _DISABLED)
     if reason := _reason(level, f"Local controller {own_id}", local):

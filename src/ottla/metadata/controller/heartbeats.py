@@ -1,6 +1,6 @@
-"""What the active controller remembers of brokers and does not write down: when they were last heard of, and how far.
+"""Broker sessions, which only the active controller keeps, in memory: last heartbeat and applied offset.
 
-A new active controller starts with an empty memory and gives every unfenced broker a whole session (`activate`).
+A new active controller gives every unfenced broker a full session (`activate`).
 """
 
 from collections.abc import Iterator
@@ -13,69 +13,77 @@ NEVER = -1
 
 @dataclass(slots=True)
 class _Session:
-    """One life of a broker, by its epoch."""
+    """The session of one incarnation of a broker, identified by its epoch."""
 
     epoch: int
     expires_ms: int | None = None
-    """None before the first heartbeat and when the session has ended."""
+    """None before the first heartbeat and after the session has ended."""
     metadata_offset: int = NEVER
     registration_offset: int = NEVER
-    """The offset of the registration; a broker that has read it knows itself registered."""
+    """The offset of the registration record."""
     shutdown_offset: int = NEVER
-    """The end of the records that began its controlled shutdown; NEVER if none has begun."""
+    """The last offset of the records that started its controlled shutdown; NEVER if none has started."""
 
 
 class Heartbeats:
-    """Sessions of brokers. The times are those of any clock that does not go back."""
+    """Sessions of brokers. All times are of one monotonic clock."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._sessions: dict[int, _Session] = {}
 
     def activate(self, image: Image, now_ms: int) -> None:
-        """Begin with the brokers that are in service. Their own heartbeats will tell the rest."""
+        """Start a session for every unfenced broker; their heartbeats will report their offsets."""
         self._sessions = {
             broker.id: _Session(broker.epoch, now_ms + self.session_timeout_ms) for broker in image.alive_brokers
         }
 
     def record_registration(self, broker_id: int, epoch: int, offset: int) -> None:
-        """A broker registers with the record at an offset. Its session begins with its first heartbeat, so that one
-        which dies before that does not block its next life."""
+        """Record a registration and its offset.
+
+        The session starts with the first heartbeat, so that a broker that dies earlier does not block its next
+        incarnation.
+        """
         self._session(broker_id, epoch).registration_offset = offset
 
     def record_heartbeat(self, broker_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
-        """A heartbeat came, from a broker that has read the metadata up to an offset."""
+        """Extend the session, and record up to which offset the broker has applied the metadata."""
         session = self._session(broker_id, epoch)
         session.expires_ms = now_ms + self.session_timeout_ms
         session.metadata_offset = metadata_offset
 
     def shorten_session(self, broker_id: int, epoch: int, now_ms: int, *, grace_ms: int) -> None:
-        """A broker's connection broke, most likely because it died: unless it is heard of again soon, its session
-        ends. A broker that only reconnects sends a heartbeat at once."""
+        """Let the session of a disconnected broker end after `grace_ms`, unless a heartbeat arrives before.
+
+        A broker that is alive reconnects and sends a heartbeat at once.
+        """
         session = self._sessions.get(broker_id)
         if session is not None and session.epoch == epoch and session.expires_ms is not None:
             session.expires_ms = min(session.expires_ms, now_ms + grace_ms)
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this life of a broker was heard of within the session's time."""
+        """Whether this incarnation of a broker has an unexpired session."""
         session = self._sessions.get(broker_id)
         if session is None or session.epoch != epoch or session.expires_ms is None:
             return False
         return session.expires_ms >= now_ms
 
     def registration_offset(self, broker_id: int, epoch: int) -> int:
-        """Where the broker's registration is. After a change of controllers that is not known but for the epoch, which
-        is where its first batch began."""
+        """Return the offset of the broker's registration.
+
+        A new controller does not know it and returns the epoch, which is the offset where the registration's batch
+        starts.
+        """
         session = self._sessions.get(broker_id)
-        known = session is not None and session.epoch == epoch and session.registration_offset != NEVER
-        return session.registration_offset if known and session is not None else epoch
+        is_known = session is not None and session.epoch == epoch and session.registration_offset != NEVER
+        return session.registration_offset if is_known and session is not None else epoch
 
     def is_shutting_down(self, broker_id: int, epoch: int) -> bool:
         return self.shutdown_offset(broker_id, epoch) != NEVER
 
     @property
     def silent_brokers(self) -> list[int]:
-        """The brokers that are taken for alive, and were not heard of since this controller became active."""
+        """Brokers with a session that have sent no heartbeat since this controller became active."""
         return [
             broker_id
             for broker_id, session in self._sessions.items()
@@ -87,30 +95,30 @@ class Heartbeats:
         return session.shutdown_offset if session is not None and session.epoch == epoch else NEVER
 
     def record_controlled_shutdown(self, broker_id: int, epoch: int, offset: int) -> None:
-        """A controlled shutdown began with records up to an offset; its first offset stays."""
+        """Record the start of a controlled shutdown. Later calls keep the first offset."""
         session = self._session(broker_id, epoch)
         if session.shutdown_offset == NEVER:
             session.shutdown_offset = offset
 
     def clear_controlled_shutdown(self, broker_id: int) -> None:
-        """A fenced broker is not shutting down any more: it may go at once."""
+        """End a controlled shutdown, because the broker is fenced and may stop at once."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.shutdown_offset = NEVER
 
     def end_session(self, broker_id: int) -> None:
-        """A broker was let go, or not heard of for too long; where it is registered is still known."""
+        """End a session. The registration offset is kept."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.expires_ms = None
             session.metadata_offset = session.shutdown_offset = NEVER
 
     def remove(self, broker_id: int) -> None:
-        """A broker is not registered any more."""
+        """Remove a broker that is no longer registered."""
         self._sessions.pop(broker_id, None)
 
     def lowest_active_offset(self, image: Image) -> int | None:
-        """How far the metadata was read by the brokers in service that are to stay; None if there are none."""
+        """Return the lowest applied offset of the unfenced brokers that are not shutting down, or None."""
         offsets = [
             session.metadata_offset
             for broker_id, session in self._sessions.items()
@@ -119,10 +127,10 @@ class Heartbeats:
         return min(offsets, default=None)
 
     def expired_brokers(self, now_ms: int) -> list[int]:
-        """The brokers whose sessions have ended, the longest unheard first."""
-        return [broker_id for expires_ms, broker_id in sorted(self._ends()) if expires_ms < now_ms]
+        """Return the brokers with expired sessions, the first to expire first."""
+        return [broker_id for expires_ms, broker_id in sorted(self._expiry_times()) if expires_ms < now_ms]
 
-    def _ends(self) -> Iterator[tuple[int, int]]:
+    def _expiry_times(self) -> Iterator[tuple[int, int]]:
         for broker_id, session in self._sessions.items():
             if session.expires_ms is not None:
                 yield session.expires_ms, broker_id

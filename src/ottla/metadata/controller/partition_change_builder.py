@@ -1,11 +1,11 @@
-"""One partition's change: from what it should become to the record that says so.
+"""Builds the PartitionChangeRecord that brings a partition to a target state.
 
-Every change of a partition is made here, so that these hold whatever asked for it:
-- a reassignment is completed when its new replicas are in sync
-- a leader that may go on leading stays; else the first replica of the ISR that can lead, or of the ELR if the ISR is
-  empty; else the last known leader; else, where allowed, any replica that is up (an unclean election)
-- the leader epoch rises when the leader changes and when a replica goes, so that nobody acts on what was
-- below min.insync.replicas, who leaves the ISR cleanly stays eligible to lead (KIP-966)
+Every change of a partition goes through this module, so these rules always hold:
+- A reassignment completes when its adding replicas are in sync.
+- The leader stays if it can lead. Otherwise the first replica that can lead and is in the ISR, or in the ELR if the ISR
+  is empty, is elected; otherwise the last known leader; otherwise, if allowed, any active replica (unclean election).
+- The leader epoch rises when the leader changes or a replica is removed, which fences requests from before.
+- Below min.insync.replicas, a replica that leaves the ISR cleanly becomes an eligible leader replica (KIP-966).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,16 +24,16 @@ MayLead: TypeAlias = Callable[[int], bool]
 
 
 class Election(Enum):
-    """Whom a change may make leader."""
+    """The replicas that a change may elect as leader."""
 
-    ONLINE = "whoever is in sync"
-    PREFERRED = "the first replica if it is in sync"
-    UNCLEAN = "whoever is in sync, or anyone if nobody is"
+    ONLINE = "an in-sync replica"
+    PREFERRED = "the preferred leader if it is in sync, otherwise an in-sync replica"
+    UNCLEAN = "an in-sync replica, otherwise any active replica"
 
 
 @dataclass(slots=True, kw_only=True)
 class Target:
-    """What a partition should become; None leaves it as it is."""
+    """The target state of a partition. None leaves a field unchanged."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -42,31 +42,38 @@ class Target:
     recovery: int | None = None
     directories: Mapping[int, bytes] | None = None
     unclean_shutdown: int | None = None
-    """A broker that may have lost what it had not written; it cannot be eligible."""
+    """A broker that may have lost unflushed records, and so cannot be an eligible leader replica."""
 
 
 def build_partition_change(
     view: ControllerView,
-    placed: TopicPartition,
+    topic_partition: TopicPartition,
     target: Target,
     *,
     election: Election = Election.ONLINE,
     may_lead: MayLead | None = None,
 ) -> PartitionChangeRecord | None:
-    """The record that brings a partition to its target; None if nothing changes. `may_lead` replaces the check that a
-    broker is active, for when the image does not show yet what is about to happen to one."""
-    return PartitionChangeBuilder(view, placed, target, election, may_lead or view.is_active).build()
+    """Return the record that brings a partition to its target, or None if nothing changes.
+
+    `may_lead` replaces the check that a broker is active, for a broker whose state is about to change.
+    """
+    return PartitionChangeBuilder(view, topic_partition, target, election, may_lead or view.is_active).build()
 
 
 class PartitionChangeBuilder:
-    """A partition under change. A broker that goes makes tens of thousands of these."""
+    """The change of one partition. Fencing a broker creates tens of thousands of these, so keep them cheap."""
 
     def __init__(
-        self, view: ControllerView, placed: TopicPartition, target: Target, election: Election, may_lead: MayLead
+        self,
+        view: ControllerView,
+        topic_partition: TopicPartition,
+        target: Target,
+        election: Election,
+        may_lead: MayLead,
     ) -> None:
-        old = placed.partition
+        old = topic_partition.partition
         self.view = view
-        self.topic = placed.topic
+        self.topic = topic_partition.topic
         self.old = old
         self.election = election
         self._broker_may_lead = may_lead
@@ -78,7 +85,7 @@ class PartitionChangeBuilder:
         self.moved = target.directories
         self.unclean_shutdown = target.unclean_shutdown
         self.elr = list(old.elr)
-        self.record = PartitionChangeRecord(topic_id=placed.topic.id, partition_id=placed.number)
+        self.record = PartitionChangeRecord(topic_id=topic_partition.topic.id, partition_id=topic_partition.number)
 
     def build(self) -> PartitionChangeRecord | None:
         self._complete_reassignment()
@@ -91,10 +98,13 @@ class PartitionChangeBuilder:
         self._write_assignment()
         if self.recovery != self.old.leader_recovery:
             self.record.leader_recovery_state = self.recovery
-        return self.record if _says_something(self.record) else None
+        return self.record if _has_changes(self.record) else None
 
     def _complete_reassignment(self) -> None:
-        """When all who come are in sync, those who go may; but if fewer come than go, all who stay must be in sync."""
+        """Complete a reassignment when all adding replicas are in sync.
+
+        If it removes more replicas than it adds, all remaining replicas must be in sync.
+        """
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
@@ -111,7 +121,7 @@ class PartitionChangeBuilder:
         if len(self.isr) >= self.view.min_isr(self.topic):
             self.elr = []
             return
-        # Kafka 4.3 keeps replicas here that a reassignment removed; coming back empty, they could lead. Not so here.
+        # Kafka 4.3 also keeps replicas that a reassignment removed. If they came back empty, they could be elected.
         self.elr = [
             replica
             for replica in sorted({*self.elr, *self.old.isr})
@@ -129,7 +139,7 @@ class PartitionChangeBuilder:
         return in_sync and self._may_lead(replica)
 
     def _choose_leader(self) -> tuple[int, bool]:
-        """The leader to be, and whether it may lack what was committed."""
+        """Return the leader to elect, and whether it may lack committed records."""
         if self.election is Election.PREFERRED and self._is_valid(self.replicas[0]):
             return self.replicas[0], False
         if self._is_valid(self.old.leader):
@@ -146,15 +156,15 @@ class PartitionChangeBuilder:
         return NO_LEADER, False
 
     def _can_recover_last_leader(self) -> bool:
-        """Once all eligible ones are lost, the one that led last is the best guess."""
-        known = self.old.last_known_elr
+        """Whether the last known leader, the best guess without eligible leader replicas, can be elected."""
+        last_known = self.old.last_known_elr
         return (
             self.view.elr_enabled
             and not self.elr
             and not self.isr
-            and len(known) == 1
-            and known[0] in self.replicas
-            and self._may_lead(known[0])
+            and len(last_known) == 1
+            and last_known[0] in self.replicas
+            and self._may_lead(last_known[0])
         )
 
     def _elect(self) -> None:
@@ -205,8 +215,8 @@ class PartitionChangeBuilder:
         replicas_change = tuple(self.replicas) != self.old.replicas
         if self.view.assigns_directories and (replicas_change or self.moved):
             default = self.view.default_directory
-            known = dict(zip(self.old.replicas, self.old.directories, strict=True)) | dict(self.moved or {})
-            directories = [known.get(replica) or default(replica) for replica in self.replicas]
+            assigned = dict(zip(self.old.replicas, self.old.directories, strict=True)) | dict(self.moved or {})
+            directories = [assigned.get(replica) or default(replica) for replica in self.replicas]
             if tuple(directories) != self.old.directories:
                 self.record.directories = directories
         if replicas_change:
@@ -217,7 +227,7 @@ class PartitionChangeBuilder:
             self.record.adding_replicas = self.adding
 
 
-def _says_something(record: PartitionChangeRecord) -> bool:
+def _has_changes(record: PartitionChangeRecord) -> bool:
     return (
         record.leader != LEADER_UNCHANGED
         or record.isr is not None

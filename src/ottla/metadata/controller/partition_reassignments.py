@@ -1,7 +1,7 @@
-"""Partitions move to other brokers.
+"""AlterPartitionReassignments and ListPartitionReassignments.
 
-A move adds the new replicas to the old ones and marks who comes and who goes; it is done when all who come are in sync
-(see `partition_change.py`). Until then it can be cancelled, or replaced by another.
+A reassignment adds the new replicas to the old ones, and marks which are adding and which are removing. It completes
+when all adding replicas are in sync (see `partition_change_builder.py`). Until then it can be cancelled or replaced.
 """
 
 from collections.abc import Iterable
@@ -38,29 +38,29 @@ from ottla.protocol.messages.rpc.list_partition_reassignments import (
 def alter_partition_reassignments(
     view: ControllerView, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Begin, replace or, with no replicas named, cancel moves of partitions."""
+    """Start, replace or, if the request names no replicas, cancel reassignments."""
     records: list[object] = []
     responses = []
     seen: set[tuple[str, int]] = set()
-    for asked in request.topics:
+    for topic in request.topics:
         answers = []
-        for target in asked.partitions:
+        for target in topic.partitions:
             answer = ReassignablePartitionResponse(partition_index=target.partition_index, error_message=None)
             try:
-                reject_duplicate(seen, asked.name, target.partition_index)
-                placed = _find(view, asked.name, target.partition_index)
+                reject_duplicate(seen, topic.name, target.partition_index)
+                topic_partition = _find(view, topic.name, target.partition_index)
                 if target.replicas is None:
-                    record = _cancel(view, placed)
+                    record = _cancel(view, topic_partition)
                 else:
                     if not request.allow_replication_factor_change:
-                        _check_factor_unchanged(placed.partition, target.replicas)
-                    record = _move(view, placed, target.replicas)
-            except ApiError as error:  # one bad partition spoils only its own answer
+                        _check_factor_unchanged(topic_partition.partition, target.replicas)
+                    record = _reassign(view, topic_partition, target.replicas)
+            except ApiError as error:  # an invalid partition fails alone
                 answer.error_code, answer.error_message = error.code, error.message
             else:
                 records += [] if record is None else [record]
             answers.append(answer)
-        responses.append(ReassignableTopicResponse(name=asked.name, partitions=answers))
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
     reply = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -72,16 +72,19 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     view: ControllerView, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The moves under way, all or of some partitions; what does not move is not mentioned."""
-    moving = view.image.placement.reassigning
-    asked: Iterable[tuple[Topic, Iterable[int]]]
+    """List the ongoing reassignments, of all or of the named partitions."""
+    reassigning = view.image.placement.reassigning
+    requested: Iterable[tuple[Topic, Iterable[int]]]
     if request.topics is None:
-        asked = [(view.image.topics_by_id[each], partition_numbers(moving[each])) for each in sorted(moving)]
+        requested = [
+            (view.image.topics_by_id[topic_id], partition_numbers(reassigning[topic_id]))
+            for topic_id in sorted(reassigning)
+        ]
     else:
-        found = ((view.image.topic(each.name), each.partition_indexes) for each in request.topics)
-        asked = [(topic, numbers) for topic, numbers in found if topic is not None]
+        named = ((view.image.topic(topic.name), topic.partition_indexes) for topic in request.topics)
+        requested = [(topic, numbers) for topic, numbers in named if topic is not None]
     topics = []
-    for topic, numbers in asked:
+    for topic, numbers in requested:
         ongoing = [
             OngoingPartitionReassignment(
                 partition_index=number,
@@ -107,38 +110,44 @@ def _find(view: ControllerView, name: str, number: int) -> TopicPartition:
     return TopicPartition(topic, number, partition)
 
 
-def _move(view: ControllerView, placed: TopicPartition, wanted: list[int]) -> PartitionChangeRecord | None:
-    validate_manual_assignment(view, wanted)
-    partition = placed.partition
-    removing = sorted({*partition.replicas} - {*wanted})
-    # Who is still on the way from a move that this one replaces is on the way in this one too.
-    adding = sorted({*wanted} - {*partition.replicas} | {*partition.adding} & {*wanted})
-    target = Target(replicas=[*wanted, *removing], removing=removing, adding=adding)
-    return build_partition_change(view, placed, target)
+def _reassign(
+    view: ControllerView, topic_partition: TopicPartition, new_replicas: list[int]
+) -> PartitionChangeRecord | None:
+    validate_manual_assignment(view, new_replicas)
+    partition = topic_partition.partition
+    removing = sorted({*partition.replicas} - {*new_replicas})
+    # Replicas that a replaced reassignment is still adding stay adding.
+    adding = sorted({*new_replicas} - {*partition.replicas} | {*partition.adding} & {*new_replicas})
+    target = Target(replicas=[*new_replicas, *removing], removing=removing, adding=adding)
+    return build_partition_change(view, topic_partition, target)
 
 
-def _cancel(view: ControllerView, placed: TopicPartition) -> PartitionChangeRecord | None:
-    """Back to the replicas of before. If none of these is in sync any more, that is an unclean election."""
-    partition, topic = placed.partition, placed.topic
+def _cancel(view: ControllerView, topic_partition: TopicPartition) -> PartitionChangeRecord | None:
+    """Restore the original replicas. If none of them is in sync, this is an unclean election."""
+    partition, topic = topic_partition.partition, topic_partition.topic
     if not partition.is_reassigning:
         raise NoReassignmentInProgress
     unclean = view.allows_unclean_election(topic)
-    replicas = [each for each in partition.replicas if each not in partition.adding]
+    replicas = [replica for replica in partition.replicas if replica not in partition.adding]
     if not replicas:
         raise InvalidReplicaAssignment("Invalid replica assignment: addingReplicas contains all replicas.")
-    isr = [each for each in partition.isr if each not in partition.adding]
+    isr = [replica for replica in partition.isr if replica not in partition.adding]
     if not isr:
         if not unclean:
             raise InvalidReplicaAssignment(
-                f"Unable to revert partition assignment for {topic.name}:{placed.number} because it would require an"
-                " unclean leader election."
+                f"Unable to revert partition assignment for {topic.name}:{topic_partition.number} because it would"
+                " require an unclean leader election."
             )
         isr = replicas[:1]
     target = Target(isr=isr, replicas=replicas, removing=(), adding=())
-    return build_partition_change(view, placed, target, election=Election.UNCLEAN if unclean else Election.ONLINE)
+    return build_partition_change(
+        view, topic_partition, target, election=Election.UNCLEAN if unclean else Election.ONLINE
+    )
 
 
-def _check_factor_unchanged(partition: Partition, wanted: list[int]) -> None:
-    heading_for = {*partition.replicas, *partition.adding} - {*partition.removing}
-    if len(heading_for) != len(wanted):
-        raise InvalidReplicationFactor(f"The replication factor is changed from {len(heading_for)} to {len(wanted)}")
+def _check_factor_unchanged(partition: Partition, new_replicas: list[int]) -> None:
+    target_replicas = {*partition.replicas, *partition.adding} - {*partition.removing}
+    if len(target_replicas) != len(new_replicas):
+        raise InvalidReplicationFactor(
+            f"The replication factor is changed from {len(target_replicas)} to {len(new_replicas)}"
+        )

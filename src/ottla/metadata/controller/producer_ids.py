@@ -1,4 +1,4 @@
-"""Producer ids are given to brokers in blocks, so that no two producers ever have the same."""
+"""AllocateProducerIds: brokers get blocks of producer ids, so that no two producers share an id."""
 
 from ottla.metadata.controller.decision import Decision
 from ottla.metadata.controller.registration import check_broker_epoch
@@ -8,16 +8,16 @@ from ottla.protocol.messages.records.metadata_records import ProducerIdsRecord
 from ottla.protocol.messages.rpc.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 BLOCK_SIZE = 1_000
-_LAST = (1 << 63) - 1
+_MAX_PRODUCER_ID = (1 << 63) - 1
 
 
 def allocate_producer_ids(
     view: ControllerView, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """The next block goes to the broker that asks."""
+    """Allocate the next block to the requesting broker."""
     check_broker_epoch(view, request.broker_id, request.broker_epoch)
     first = max(view.image.next_producer_id, 0)
-    if first > _LAST - BLOCK_SIZE:
+    if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
         raise UnknownServerError("Exhausted all producerIds")
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK_SIZE

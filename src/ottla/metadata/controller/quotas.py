@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses are set and removed."""
+"""AlterClientQuotas: quotas of users, client ids and IP addresses."""
 
 from collections.abc import Container, Sequence
 
@@ -16,22 +16,22 @@ _CLIENT_KEYS = {
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""What may be limited, with the most it can be where it must be a whole number."""
+"""The quotas, each with its maximum if it must be a whole number."""
 _IP_KEYS = {"connection_creation_rate": (1 << 31) - 1}
 
 
 def alter_client_quotas(
     view: ControllerView, request: wire.AlterClientQuotasRequest, *, unknown_hosts: Container[str] = ()
 ) -> Decision[wire.AlterClientQuotasResponse]:
-    """Each entity's quotas are altered, all or none, or get their own error. Whether hosts are known was asked before:
-    deciding does no I/O.
+    """Alter the quotas of each entity atomically, or answer it with its own error.
 
-    An entity that comes more than once has one answer, which is an error; the first of its entries is in force.
+    `unknown_hosts` has the hosts of the request that do not resolve: a decision does no I/O. An entity that occurs more
+    than once gets one answer, an error, but its first entry is in force.
     """
     records: list[object] = []
     answers: dict[frozenset[tuple[str, str | None]], wire.ResponseEntryData] = {}
     for entry in request.entries:
-        named = {part.entity_type: part for part in entry.entity}  # of a kind that comes twice, the last one counts
+        named = {part.entity_type: part for part in entry.entity}  # of a repeated type, the last one counts
         entity = frozenset((part.entity_type, part.entity_name) for part in named.values())
         is_first = entity not in answers
         answer = answers.setdefault(entity, wire.ResponseEntryData(entity=[*named.values()], error_message=None))
@@ -39,7 +39,7 @@ def alter_client_quotas(
             if not is_first:
                 raise InvalidRequest(f"Ignoring duplicate entity {dict(sorted(entity))}")
             records += _alter(view, entry, unknown_hosts)
-        except ApiError as error:  # one bad entity spoils only its own answer
+        except ApiError as error:  # an invalid entity fails alone
             answer.error_code, answer.error_message = error.code, error.message
     decision = decide_atomically(records, wire.AlterClientQuotasResponse(entries=[*answers.values()]))
     return decision.without_records() if request.validate_only else decision
@@ -49,11 +49,11 @@ def _alter(view: ControllerView, entry: wire.EntryData, unknown_hosts: Container
     entity = _entity(entry.entity)
     keys = _keys(entity, unknown_hosts)
     current = view.image.quota(quota_entity(entity))
-    asked = {op.key: None if op.remove else op.value for op in entry.ops}
-    if len(asked) < len(entry.ops):
+    new_values = {op.key: None if op.remove else op.value for op in entry.ops}
+    if len(new_values) < len(entry.ops):
         raise InvalidRequest(f"Duplicate quota keys for the entity {entity}")
     records = []
-    for key, value in asked.items():
+    for key, value in new_values.items():
         if value is not None:
             _check_value(keys, key, value)
         if value == current.get(key):

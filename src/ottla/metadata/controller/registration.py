@@ -1,4 +1,4 @@
-"""Who is in the cluster: brokers and controllers register, brokers are taken out."""
+"""BrokerRegistration, UnregisterBroker and ControllerRegistration."""
 
 from collections.abc import Iterable
 
@@ -42,7 +42,7 @@ _PROTOCOLS = frozenset(SecurityProtocol)
 
 
 def check_broker_epoch(view: ControllerView, broker_id: int, epoch: int) -> Broker:
-    """The broker that says to be in this life; every request of a broker to the controller is checked by this."""
+    """Return the broker if it is registered with this epoch. Every request of a broker is checked this way."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise StaleBrokerEpoch(f"No broker registration found for broker id {broker_id}")
@@ -60,14 +60,14 @@ def register_broker(
     next_offset: int,
     kraft_version: int,
 ) -> Decision[BrokerRegistrationResponse]:
-    """A broker registers when it starts. Its epoch is the offset of what is written next; it starts fenced."""
+    """Register a broker, fenced. The epoch of a new incarnation is the next offset of the metadata log."""
     if request.cluster_id != view.options.cluster_id:
         raise InconsistentClusterId(
             f"Expected cluster ID {view.options.cluster_id}, but got cluster ID {request.cluster_id}"
         )
     existing = view.image.brokers.get(request.broker_id)
-    same_life = existing is not None and existing.incarnation_id == request.incarnation_id
-    if existing is not None and not same_life and heartbeats.has_session(existing.id, existing.epoch, now_ms):
+    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and not same_incarnation and heartbeats.has_session(existing.id, existing.epoch, now_ms):
         raise DuplicateBrokerRegistration(
             "Another broker is registered with that broker id. If the broker was recently restarted this should"
             " self-resolve once the heartbeat manager expires the broker's session."
@@ -80,7 +80,7 @@ def register_broker(
     _check_features(view, request.features, kraft_version)
     record = _registration(view, request)
     records: list[object] = []
-    if existing is not None and same_life:
+    if existing is not None and same_incarnation:
         record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
@@ -96,7 +96,7 @@ def register_broker(
 def unregister_broker(
     view: ControllerView, heartbeats: Heartbeats, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
-    """An operator takes a broker out for good."""
+    """Unregister a broker, as an operator requests."""
     broker = view.image.brokers.get(request.broker_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker ID {request.broker_id} is not currently registered")
@@ -107,7 +107,7 @@ def unregister_broker(
 def register_controller(
     view: ControllerView, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
-    """A controller tells the active one where it is and what it supports."""
+    """Register a controller with its endpoints and supported features."""
     if view.metadata_version < CONTROLLER_REGISTRATION:
         raise UnsupportedVersion("The current MetadataVersion is too old to support controller registrations.")
     _check_listeners(request.listeners)
@@ -116,16 +116,21 @@ def register_controller(
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
         end_points=[
-            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
+            ControllerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
         ],
         features=[
             ControllerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
             )
-            for each in request.features
+            for feature in request.features
         ],
     )
     return Decision((record,), ControllerRegistrationResponse(error_message=None), atomic=True)
@@ -137,16 +142,21 @@ def _registration(view: ControllerView, request: BrokerRegistrationRequest) -> R
         incarnation_id=request.incarnation_id,
         rack=request.rack,
         end_points=[
-            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
+            BrokerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
         ],
         features=[
             BrokerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
             )
-            for each in request.features
+            for feature in request.features
         ],
         log_dirs=list(request.log_dirs) if view.assigns_directories else [],
     )
@@ -171,20 +181,22 @@ def _check_listeners(listeners: Iterable[Listener] | Iterable[ControllerListener
     names = set()
     for listener in listeners:
         if not listener.name or listener.name in names:
-            raise InvalidRegistration(f"Listener name {listener.name!r} is empty or given twice")
+            raise InvalidRegistration(f"Listener name {listener.name!r} is empty or duplicated")
         if listener.security_protocol not in _PROTOCOLS:
-            raise InvalidRegistration(f"Listener {listener.name} has no security protocol that is known")
+            raise InvalidRegistration(
+                f"Listener {listener.name} has the unknown security protocol {listener.security_protocol}"
+            )
         names.add(listener.name)
 
 
 def _check_features(view: ControllerView, features: Iterable[Feature], kraft_version: int) -> None:
-    """Every finalized feature must be within what the broker supports; one that it does not name it has at 0."""
+    """Raise unless the broker supports every finalized feature level. A feature that it does not name is at 0."""
     finalized = {
         **view.image.features.levels,
         METADATA_VERSION: view.metadata_version,
         KRAFT_VERSION: kraft_version,
     }
-    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+    ranges = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in features}
     if METADATA_VERSION not in ranges:
         raise InvalidRegistration("Request features do not contain 'metadata.version'")
     for name in sorted({*finalized, *ranges}):

@@ -1,9 +1,9 @@
-"""Which brokers get the replicas of new partitions.
+"""Places the replicas of new partitions on brokers, as Kafka's StripedReplicaPlacer does.
 
-Leaders go round robin over the racks and, within a rack, over its brokers, from a random start; followers follow in
-stripes over the other racks, so that each rack gets one before any gets two. Fenced brokers get replicas only where
-others do not suffice, and never the first of a partition. After as many partitions as there are unfenced brokers all
-is shuffled, so that the same brokers do not follow each other again.
+Leaders go round robin over the racks and, within a rack, over its brokers, from a random start. Followers go in stripes
+over the other racks, so that each rack gets one replica before any rack gets two. Fenced brokers get replicas only if
+the others do not suffice, and never the first replica. After as many partitions as there are unfenced brokers, the
+order is shuffled, so that the same brokers do not always share partitions.
 """
 
 from collections.abc import Iterable, MutableSequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def usable_brokers(view: ControllerView) -> list[Broker]:
-    """Brokers that may get new replicas: not those that shut down, nor those with only cordoned directories."""
+    """Return the brokers that can get new replicas: not shutting down, and with a directory that is not cordoned."""
     return [
         broker
         for broker in view.image.brokers.values()
@@ -28,23 +28,23 @@ def usable_brokers(view: ControllerView) -> list[Broker]:
 
 
 class ReplicaPlacer:
-    """Brokers by their racks: looked at once, for all topics of a request."""
+    """The brokers by rack, for all topics of a request."""
 
     def __init__(self, brokers: Iterable[Broker]) -> None:
         self._racks: dict[str | None, tuple[list[int], list[int]]] = {}
         self.unfenced = 0
-        sorted_brokers = sorted(brokers, key=lambda each: each.id)
+        sorted_brokers = sorted(brokers, key=lambda broker: broker.id)
         for broker in sorted_brokers:
             unfenced, fenced = self._racks.setdefault(broker.rack, ([], []))
             (fenced if broker.fenced else unfenced).append(broker.id)
             self.unfenced += not broker.fenced
         self.total = len(sorted_brokers)
         self._only = (sorted_brokers[0].id,) if self.total == 1 else None
-        # Brokers without a rack are one rack, the first.
+        # All brokers without a rack form one rack, which comes first.
         self.names = sorted(self._racks, key=lambda name: (name is not None, name or ""))
 
     def place(self, partitions: int, replication_factor: int, random: Randomness) -> list[tuple[int, ...]]:
-        """The replicas of each of a number of partitions, the first of them active; or InvalidReplicationFactor."""
+        """Return the replicas of each partition, the first one active. Raise InvalidReplicationFactor."""
         if replication_factor <= 0:
             raise InvalidReplicationFactor(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -56,13 +56,13 @@ class ReplicaPlacer:
                 f"The target replication factor of {replication_factor} cannot be reached because only"
                 f" {self.total} broker(s) are registered or some brokers have all their log directories cordoned."
             )
-        if self._only is not None:  # no choice, which took a fifth of deciding on a topic
+        if self._only is not None:  # no choice: skips a fifth of the cost of creating a topic
             return [self._only] * partitions
         rounds = _StripedPlacement(self, random)
         return [rounds.next_partition(replication_factor) for _ in range(partitions)]
 
     def start_rack(self, name: str | None, random: Randomness) -> "_Rack":
-        """A rack whose brokers are taken in turn, from a random start."""
+        """Return a rack that gives its brokers in turn, from a random start."""
         unfenced, fenced = self._racks[name]
         first_fenced = random.randrange(len(fenced)) if fenced else 0
         first = random.randrange(len(unfenced)) if unfenced else 0
@@ -71,7 +71,7 @@ class ReplicaPlacer:
 
 @dataclass(slots=True)
 class _BrokerRing:
-    """Brokers taken in turn; with each partition the turn starts one further on."""
+    """Brokers that are taken in turn. Each partition starts with the next broker."""
 
     brokers: list[int]
     offset: int
@@ -79,7 +79,7 @@ class _BrokerRing:
     partition: int = 0
 
     def next(self, partition: int) -> int | None:
-        """The next broker for a partition, each of which is a turn; None when it has had all."""
+        """Return the next broker for a partition, or None if it has had all of them."""
         if not self.brokers:
             return None
         if self.partition != partition:
@@ -96,12 +96,12 @@ class _Rack:
     fenced: _BrokerRing
 
     def next(self, partition: int) -> int | None:
-        found = self.unfenced.next(partition)
-        return self.fenced.next(partition) if found is None else found
+        broker = self.unfenced.next(partition)
+        return self.fenced.next(partition) if broker is None else broker
 
 
 class _StripedPlacement:
-    """The brokers as the partitions of one topic take them."""
+    """The placement of one topic's partitions."""
 
     def __init__(self, placer: ReplicaPlacer, random: Randomness) -> None:
         self._random = random
@@ -122,11 +122,11 @@ class _StripedPlacement:
         skipped = False
         while len(replicas) < replication_factor:
             if rack_index == first_rack and not skipped:
-                skipped = True  # it has the leader already
+                skipped = True  # this rack has the leader
             else:
-                found = self._racks[self._names[rack_index]].next(self._partition)
-                if found is not None:
-                    replicas.append(found)
+                broker = self._racks[self._names[rack_index]].next(self._partition)
+                if broker is not None:
+                    replicas.append(broker)
             rack_index = (rack_index + 1) % len(self._names)
         self._partition += 1
         self._rack_offset += 1
@@ -135,9 +135,9 @@ class _StripedPlacement:
     def _first_replica(self) -> tuple[int, int]:
         rack_index = self._rack_offset
         while True:
-            found = self._racks[self._names[rack_index]].unfenced.next(self._partition)
-            if found is not None:
-                return rack_index, found
+            broker = self._racks[self._names[rack_index]].unfenced.next(self._partition)
+            if broker is not None:
+                return rack_index, broker
             rack_index = (rack_index + 1) % len(self._names)
 
     def _shuffle(self) -> None:

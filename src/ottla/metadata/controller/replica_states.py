@@ -5,7 +5,7 @@
 
 A partition is New until it has its first leader, Online while it has a leader, and else Offline.
 
-A replica is Online while it is in the ISR, its broker is in service and its directory works. A replica that a
+A replica is Online while it is in the ISR, its broker is unfenced and its directory is online. A replica that a
 reassignment adds is New until it joins the ISR, or until its broker or directory fails. All other replicas are Offline:
 one that left the ISR stays Offline until it is back in the ISR.
 
@@ -13,7 +13,8 @@ A replica whose topic was deleted, or that a reassignment left behind, is in Rep
 removed it: until the broker has taken the log out of service and renamed its directory to `-delete`, or to `-stray` at
 its next start. The bytes follow after `file.delete.delay.ms`. Kafka's own ReplicaDeletionSuccessful means the same.
 
-One image may hold several steps, such as a partition that is created with its leader: `steps` names what lies between.
+One image may hold several steps, such as a partition that is created with its leader: `find_steps` returns the steps
+between.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ REPLICA_TRANSITIONS: Final[Mapping[ReplicaState, tuple[ReplicaState, ...]]] = {
     ReplicaState.NEW: (ReplicaState.ONLINE, ReplicaState.OFFLINE),
     ReplicaState.ONLINE: (ReplicaState.OFFLINE,),
     ReplicaState.OFFLINE: (ReplicaState.ONLINE, ReplicaState.DELETION_STARTED),
-    # A replica of a broker that is unregistered is forgotten: nobody is left to report that the replica is removed.
+    # A replica on an unregistered broker is dropped: no broker is left to report its removal.
     ReplicaState.DELETION_STARTED: (ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT),
     ReplicaState.DELETION_SUCCESSFUL: (ReplicaState.NON_EXISTENT,),
 }
@@ -67,43 +68,44 @@ S = TypeVar("S", bound=StrEnum)
 
 
 def take_step(old: S, new: S) -> S:
-    """Return the new state of something that takes one step. An illegal step is a bug."""
-    assert new in TRANSITIONS[old], f"a step from {old} to {new} is illegal: legal are {', '.join(TRANSITIONS[old])}"
+    """Return the new state after one step. An illegal step is a bug."""
+    assert new in TRANSITIONS[old], (
+        f"a step from {old} to {new} is illegal; legal next states are {', '.join(TRANSITIONS[old])}"
+    )
     return new
 
 
 def find_steps(old: S, new: S) -> tuple[S, ...]:
-    """Return the legal steps from one state to another, the shortest way; an illegal change is a bug.
+    """Return the shortest sequence of legal steps between two states. An illegal change is a bug.
 
-    What ceases to exist stays so: no way leads through NonExistent to another life.
+    NonExistent is final: no sequence passes through it.
     """
     if old is new:
         return ()
-    ways: list[tuple[S, ...]] = [()]
+    paths: list[tuple[S, ...]] = [()]
     seen: set[StrEnum] = {old}
-    for way in ways:
-        last = way[-1] if way else old
+    for path in paths:
+        last = path[-1] if path else old
         if last in _ENDS and last is not old:
             continue
         for following in TRANSITIONS[last]:
             if following is new:
-                return (*way, new)
+                return (*path, new)
             if following not in seen:
                 seen.add(following)
-                ways.append((*way, following))
-    raise AssertionError(f"no legal way leads from {old} to {new}")
+                paths.append((*path, following))
+    raise AssertionError(f"there are no legal steps from {old} to {new}")
 
 
 def partition_state(partition: Partition) -> PartitionState:
-    """The state of a partition. Its leader epoch rises when it loses its first leader."""
+    """Return the state of a partition. The leader epoch rises when a partition loses its first leader."""
     if partition.has_leader:
         return PartitionState.ONLINE
     return PartitionState.OFFLINE if partition.leader_epoch else PartitionState.NEW
 
 
 def replica_state(image: Image, partition: Partition, broker_id: int, *, is_new: bool) -> ReplicaState:
-    """The state of one of a partition's replicas. `is_new` says whether the replica has yet to join the ISR for the
-    first time, which an image alone cannot tell."""
+    """Return the state of a replica. `is_new` says whether it has never been in the ISR; no image shows that."""
     if not can_serve(image, partition, broker_id):
         return ReplicaState.OFFLINE
     if broker_id in partition.isr:
@@ -112,7 +114,7 @@ def replica_state(image: Image, partition: Partition, broker_id: int, *, is_new:
 
 
 def can_serve(image: Image, partition: Partition, broker_id: int) -> bool:
-    """Whether the broker of a replica is in service, and the replica's directory works."""
+    """Whether a replica's broker is unfenced and its directory online."""
     broker = image.brokers.get(broker_id)
     directory = partition.directory_of(broker_id)
     return (

@@ -1,6 +1,6 @@
-"""SCRAM credentials of users are set and removed.
+"""AlterUserScramCredentials.
 
-A client sends the salted password, from which the keys are made here; the password itself is nowhere kept (KIP-554).
+The client sends the salted password, and the keys are derived from it here. The password is not stored (KIP-554).
 """
 
 from collections import Counter
@@ -33,12 +33,12 @@ _BY_NUMBER = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
 def alter_scram_credentials(
     view: ControllerView, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
-    """Each user's credential is altered or gets an error; a user can be named once only."""
+    """Alter each credential, or answer it with its own error. A user can occur only once."""
     alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    times = Counter(each.name for each in alterations)
+    times = Counter(alteration.name for alteration in alterations)
     records: list[object] = []
     results = []
-    for alteration in {each.name: each for each in alterations}.values():
+    for alteration in {alteration.name: alteration for alteration in alterations}.values():
         result = AlterUserScramCredentialsResult(user=alteration.name, error_message=None)
         try:
             if times[alteration.name] > 1:
@@ -46,7 +46,7 @@ def alter_scram_credentials(
             if view.metadata_version < SCRAM:
                 raise UnsupportedVersion("The current metadata.version does not support SCRAM")
             records.append(_record(view, alteration))
-        except ApiError as error:  # one bad user spoils only its own answer
+        except ApiError as error:  # an invalid user fails alone
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return decide_atomically(records, AlterUserScramCredentialsResponse(results=results))

@@ -1,20 +1,19 @@
-"""What an image does not say about the states of partitions and replicas: which replicas are new, and which deletions
-brokers have yet to carry out.
+"""Tracks what an image does not show about partitions and replicas: new replicas, and pending replica deletions.
 
-    tracker.follow(changes)             with every image, on the active controller and on every standby
-    tracker.record_heartbeat(broker_id, ...)       with every heartbeat, on the active controller
-    tracker.replica_counts()            for the gauges: costs nothing while nothing changes
+    tracker.follow(changes)                   with every image, on the active controller and on standbys
+    tracker.record_heartbeat(broker_id, ...)  with every heartbeat, on the active controller
+    tracker.replica_counts()                  for the gauges; free while nothing changes
 
-A broker reports in its heartbeats up to which offset it has applied the metadata, and brokers remove replicas as they
-apply: Apache Kafka's do so, too. So a broker in service has removed a replica once it reports the offset of the image
-that took the replica away, unless the replica's directory is offline: a replica there waits until its directory is
-back. No request is sent for this, and a broker needs to know nothing of it.
+A broker removes replicas as it applies the metadata, as Apache Kafka's brokers do, and reports the applied offset in
+its heartbeats. So an unfenced broker has removed a replica once it reports the offset of the image that took the
+replica away. The exception is a replica in an offline directory, which waits until the directory is back. The protocol
+needs no extra request for this.
 
-A new active controller has followed the same images before, but has heard no heartbeats. It learns from the log alone
-that a broker has removed replicas if that broker registered after the deletion and came into service: for that it has
-to read its own registration. For other brokers a standby assumes it after a minute in service, so that it does not
-gather all deletions there ever were; what is younger waits for the next heartbeat. What a controller replays in one go
-when it starts, a topic's creation and its deletion, it does not see as a deletion.
+A new active controller has followed the same images, but has received no heartbeats. The log shows that a broker has
+removed replicas if the broker registered after the deletion and was unfenced, because it had to apply its own
+registration. For other unfenced brokers a standby assumes the removal after a minute, so that deletions do not
+accumulate; younger deletions wait for the next heartbeat. A controller that starts and replays the creation and the
+deletion of a topic together does not track that deletion.
 """
 
 from array import array
@@ -38,9 +37,9 @@ from ottla.metadata.image.placement import count_partitions, partition_numbers
 from ottla.metadata.image.values import NO_ENTRIES, Broker, Partition, Topic
 
 MAX_DELETIONS: Final = 5_000
-"""Deletions that are tracked at a time, each of one topic in one image; the oldest are forgotten first."""
+"""The most deletions that are tracked, each of one topic in one image; the oldest are dropped first."""
 ASSUMED_AFTER_MS: Final = 60_000
-"""A standby assumes that a broker in service has applied what is older than this."""
+"""A standby assumes that an unfenced broker has applied what is older than this."""
 
 PartitionsByDirectory = dict[bytes, "array[int]"]
 """Partition numbers by the directory that holds the replica."""
@@ -48,20 +47,20 @@ PartitionsByDirectory = dict[bytes, "array[int]"]
 
 @dataclass(slots=True)
 class Deletion:
-    """The replicas of one topic that one image took from their brokers."""
+    """The replicas of one topic that one image removes from their brokers."""
 
     topic: str
     topic_id: bytes
     offset: int
-    """The image's: a broker that has applied it has removed its replicas."""
+    """The offset of the image. A broker that has applied it has removed its replicas."""
     timestamp_ms: int
     started: dict[int, PartitionsByDirectory] = field(default_factory=dict)
-    """By broker, what it has yet to remove."""
+    """By broker, the replicas that it has not removed yet."""
     successful: dict[int, PartitionsByDirectory] = field(default_factory=dict)
-    """By broker, what it has removed. The replicas cease to exist when no broker has any left to remove."""
+    """By broker, the replicas that it has removed. The deletion ends when `started` is empty."""
 
     def replicas(self) -> Iterator[tuple[int, int, ReplicaState]]:
-        """Partition, broker and state of each replica."""
+        """Return the partition, broker and state of each replica."""
         for state, brokers in (
             (ReplicaState.DELETION_STARTED, self.started),
             (ReplicaState.DELETION_SUCCESSFUL, self.successful),
@@ -80,7 +79,7 @@ _DELETED: Final = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSF
 
 
 class _Counted(NamedTuple):
-    """How many replicas were in each state, and in which image."""
+    """The number of replicas in each state, with the image that was counted."""
 
     placement: object
     brokers: object
@@ -89,7 +88,7 @@ class _Counted(NamedTuple):
 
 
 class PartitionStates(NamedTuple):
-    """One partition: its state, and that of the replica on each broker."""
+    """The state of a partition and, by broker, of its replicas."""
 
     number: int
     leader: int
@@ -103,28 +102,28 @@ class StateTracker:
     def __init__(self) -> None:
         self.image: Image = EMPTY
         self.is_active = False
-        """Whether heartbeats come in here, so that nothing need be assumed."""
+        """Whether this node is the active controller and receives heartbeats, so that it need not assume removals."""
         self.forgotten = 0
-        """Deletions that were dropped because too many were under way."""
+        """The number of deletions that were dropped because there were too many."""
         self._new: dict[int, set[tuple[bytes, int]]] = {}
-        """By broker, its replicas that have yet to join the ISR for the first time."""
+        """By broker, its replicas that have never been in the ISR."""
         self._never_led: set[tuple[bytes, int]] = set()
-        """The partitions that have yet to have their first leader."""
+        """The partitions that have never had a leader."""
         self._deletions: dict[int, Deletion] = {}
         """By number, in the order of their offsets."""
         self._next_number = 0
         self._assumed_before = 0
-        """The number of the first deletion that is too young to assume anything of."""
+        """The number of the first deletion that is too young to be assumed complete."""
         self._by_broker: dict[int, dict[int, Deletion]] = {}
-        """By broker, the deletions that it has yet to carry out."""
+        """By broker, its pending deletions."""
         self._generation = 0
-        """Rises with every change that the image does not show."""
+        """Rises with every change that the image does not show, to invalidate the counts."""
         self._counted = _Counted(None, None, 0, {})
 
     # -- following --
 
     def follow(self, changes: Changes) -> None:
-        """Take in the next image."""
+        """Follow the changes to the next image."""
         self.image = changes.new
         self._follow_partitions(changes)
         for change in changes.brokers:
@@ -133,25 +132,25 @@ class StateTracker:
             self._assume_applied()
 
     def record_heartbeat(self, broker_id: int, offset: int, offline_directories: Iterable[bytes] = ()) -> None:
-        """A broker in service reports up to which offset it has applied the metadata, and which directories failed."""
+        """Record up to which offset an unfenced broker has applied the metadata, and its offline directories."""
         if broker_id in self._by_broker:
             self._complete_deletions(broker_id, offset, frozenset(offline_directories))
 
     def _follow_partitions(self, changes: Changes) -> None:
-        gone: dict[bytes, Deletion] = {}
+        deletions: dict[bytes, Deletion] = {}
         for change in changes.partitions:
             old, new = change.old, change.new
             if new is not None:
                 if old is not None and old.replicas == new.replicas and not old.adding and not new.adding:
                     if self._never_led:
                         self._follow_never_led(change, new)
-                    continue  # the ISR or the leader changed, which the image itself says
+                    continue  # the ISR or the leader changed, which the image shows
                 if new.adding or (old is not None and old.adding):
                     self._follow_new(change, new)
                 self._follow_never_led(change, new)
             if old is not None and (new is None or old.replicas != new.replicas):
-                self._follow_leaving(change, old, gone)
-        for deletion in gone.values():
+                self._follow_leaving(change, old, deletions)
+        for deletion in deletions.values():
             self._start_deletion(deletion)
 
     def _follow_never_led(self, change: PartitionChange, new: Partition) -> None:
@@ -162,7 +161,7 @@ class StateTracker:
             self._never_led.discard(key)
 
     def _follow_new(self, change: PartitionChange, new: Partition) -> None:
-        """Note which of a partition's replicas are new, and which are not any more."""
+        """Update which replicas of a partition are new."""
         key = change.topic.id, change.number
         for broker_id in new.replicas:
             was_new = self.is_new(*key, broker_id)
@@ -178,7 +177,7 @@ class StateTracker:
                 self._new.setdefault(broker_id, set()).add(key)
                 self._generation += 1
 
-    def _follow_leaving(self, change: PartitionChange, old: Partition, gone: dict[bytes, Deletion]) -> None:
+    def _follow_leaving(self, change: PartitionChange, old: Partition, deletions: dict[bytes, Deletion]) -> None:
         topic, number = change.topic, change.number
         if change.new is None:
             self._never_led.discard((topic.id, number))
@@ -189,9 +188,9 @@ class StateTracker:
             self._clear_new(broker_id, (topic.id, number))
             if broker_id not in self.image.brokers:
                 continue  # an unregistered broker removes nothing
-            deletion = gone.get(topic.id)
+            deletion = deletions.get(topic.id)
             if deletion is None:
-                deletion = gone[topic.id] = Deletion(topic.name, topic.id, self.image.offset, self.image.timestamp)
+                deletion = deletions[topic.id] = Deletion(topic.name, topic.id, self.image.offset, self.image.timestamp)
             directories = deletion.started.setdefault(broker_id, {})
             if directory not in directories:
                 directories[directory] = array("i")
@@ -208,7 +207,7 @@ class StateTracker:
         if broker is None:
             self._forget_broker(broker_id)
         elif not broker.fenced:
-            # A broker comes into service when it has applied its own registration, and with it all that is older.
+            # An unfenced broker has applied its own registration, and with it everything older.
             self._complete_deletions(broker_id, broker.epoch - 1)
 
     def _clear_new(self, broker_id: int, key: tuple[bytes, int]) -> None:
@@ -236,8 +235,7 @@ class StateTracker:
             self.forgotten += 1
 
     def _complete_deletions(self, broker_id: int, offset: int, failed: frozenset[bytes] = frozenset()) -> None:
-        """A broker has applied all up to an offset: what it had to remove is gone, but for what is in directories that
-        are not online."""
+        """Complete a broker's deletions up to an applied offset, except in offline directories."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return
@@ -259,7 +257,7 @@ class StateTracker:
             self._finish_for_broker(broker.id, number)
 
     def _finish_for_broker(self, broker_id: int, number: int) -> None:
-        """Nothing more is expected of a broker for a deletion; with the last broker the deletion is over."""
+        """Drop a broker from a deletion. The deletion ends with its last broker."""
         deletion = self._deletions[number]
         del deletion.started[broker_id]
         waiting = self._by_broker[broker_id]
@@ -276,7 +274,7 @@ class StateTracker:
             self._finish_for_broker(broker_id, number)
 
     def _assume_applied(self) -> None:
-        """Take brokers in service to have applied what is old enough. Each deletion is looked at once."""
+        """Assume that unfenced brokers have applied old deletions. Each deletion is visited once."""
         before_ms = self.image.timestamp - ASSUMED_AFTER_MS
         while self._assumed_before < self._next_number:
             deletion = self._deletions.get(self._assumed_before)
@@ -289,19 +287,19 @@ class StateTracker:
                         self._mark_removed(broker, self._assumed_before, deletion)
             self._assumed_before += 1
 
-    # -- looking --
+    # -- states and counts --
 
     @property
     def deletions(self) -> Iterable[Deletion]:
-        """What brokers have yet to carry out, the oldest first."""
+        """The pending deletions, the oldest first."""
         return self._deletions.values()
 
     def is_new(self, topic_id: bytes, number: int, broker_id: int) -> bool:
-        """Whether a replica has yet to join the ISR for the first time."""
+        """Whether a replica has never been in the ISR."""
         return (topic_id, number) in self._new.get(broker_id, ())
 
     def states_of(self, topic: Topic, first: int, end: int) -> Iterator[PartitionStates]:
-        """The states of some of a topic's partitions."""
+        """Return the states of a range of a topic's partitions."""
         for number, partition in enumerate(topic.partitions[first:end], first):
             replicas = {
                 broker_id: replica_state(
@@ -312,7 +310,7 @@ class StateTracker:
             yield PartitionStates(number, partition.leader, partition_state(partition), replicas)
 
     def partition_counts(self) -> dict[PartitionState, int]:
-        """How many partitions there are in each state."""
+        """Return the number of partitions in each state."""
         placement = self.image.placement
         leaderless, new = count_partitions(placement.leaderless), len(self._never_led)
         return {
@@ -322,7 +320,7 @@ class StateTracker:
         }
 
     def replica_counts(self) -> dict[ReplicaState, int]:
-        """How many replicas there are in each state. The same image is counted once."""
+        """Return the number of replicas in each state. The same image is counted once."""
         placement, brokers = self.image.placement, self.image.brokers
         counted = self._counted
         if counted.placement is placement and counted.brokers is brokers and counted.generation == self._generation:
@@ -340,8 +338,10 @@ class StateTracker:
         return counts
 
     def _without_directory(self, broker: Broker) -> int:
-        """How many replicas of a broker in service are in an ISR although their directory failed. The controller leaves
-        them there only as the last of their ISR, and such a partition has no leader."""
+        """Return how many replicas of an unfenced broker are in an ISR although their directory is offline.
+
+        The controller leaves such a replica only as the last member of an ISR, and the partition then has no leader.
+        """
         in_sync = self.image.placement.isr.get(broker.id, NO_ENTRIES)
         failed = 0
         for topic_id, mask in self.image.placement.leaderless.items():

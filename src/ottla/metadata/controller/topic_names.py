@@ -1,4 +1,4 @@
-"""What a topic may be called."""
+"""Validation of topic names."""
 
 import re
 
@@ -11,7 +11,7 @@ _is_legal_name = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
 
 
 def check_topic_name(name: str) -> None:
-    """What Kafka allows as a name, which is also the name of a directory."""
+    """Raise InvalidTopic unless Kafka allows the name, which is also part of a directory name."""
     if not name:
         raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):

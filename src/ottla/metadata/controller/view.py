@@ -1,4 +1,4 @@
-"""An image as a controller with given settings sees it: which brokers can lead, and what holds for each topic."""
+"""The controller's view of an image: active brokers, and the configs in force."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ from ottla.protocol.features import SUPPORTED, FeatureRange
 from ottla.protocol.metadata_versions import DIRECTORY_ASSIGNMENT, ELR_VERSION
 
 RESERVED_DIRECTORIES: Final = frozenset(number.to_bytes(16, "big") for number in range(100))
-"""Ids that no directory may have; the first three of them mean something."""
+"""Reserved directory ids; the first three have a meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic about to be made, for a policy to judge: numbers or an assignment, never both."""
+    """A topic to be created, as a policy sees it: partition and replica counts, or an assignment, never both."""
 
     name: str
     partitions: int | None
@@ -39,29 +39,29 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """What a controller knows beside the image. The policies raise PolicyViolation."""
+    """The options of a controller. The policies raise PolicyViolation."""
 
     node_id: int
     cluster_id: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The node's configuration file."""
+    """The settings of the node's configuration file."""
     supported: Mapping[str, FeatureRange] = field(default_factory=lambda: SUPPORTED)
     create_topic_policy: Callable[[NewTopic], None] | None = None
     alter_config_policy: Callable[[ConfigResource, Mapping[str, str | None]], None] | None = None
 
     def setting(self, name: str) -> Value:
-        """A setting of the node as its file or Kafka's default has it."""
+        """Return a setting from the node's file, or its default."""
         setting = broker_settings()[name]
         return setting.parse(self.settings[name]) if name in self.settings else setting.default_value
 
     def number(self, name: str) -> int:
         value = self.setting(name)
-        assert isinstance(value, int), f"{name} is no whole number"
+        assert isinstance(value, int), f"{name} is a whole number"
         return value
 
 
 class ControllerView:
-    """An image with the controller's options. Made for each decision; remembers what it looked up."""
+    """An image with the controller's options. One view serves one decision, and caches what it looks up."""
 
     def __init__(self, image: Image, options: ControllerOptions) -> None:
         self.image = image
@@ -69,8 +69,8 @@ class ControllerView:
         self._min_isr: dict[str, int] = {}
         self._unclean: dict[str, bool] = {}
 
-    def on(self, image: Image) -> "ControllerView":
-        """The same controller's view of another image."""
+    def with_image(self, image: Image) -> "ControllerView":
+        """Return a view of another image with the same options."""
         return self if image is self.image else ControllerView(image, self.options)
 
     @property
@@ -83,21 +83,21 @@ class ControllerView:
 
     @cached_property
     def elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.image.features.level(ELR_VERSION) > 0
 
     @cached_property
     def active_brokers(self) -> frozenset[int]:
-        """Those that can be in the ISR and lead."""
+        """The brokers that can be in an ISR and lead: unfenced, and not in controlled shutdown."""
         brokers = self.image.brokers.values()
-        return frozenset(each.id for each in brokers if not each.fenced and not each.in_controlled_shutdown)
+        return frozenset(broker.id for broker in brokers if not broker.fenced and not broker.in_controlled_shutdown)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether a broker can be in the ISR and lead."""
+        """Whether a broker can be in an ISR and lead."""
         return broker_id in self.active_brokers
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Where a new replica is until its broker says: a broker with one directory leaves no choice."""
+        """Return a new replica's directory until the broker assigns one; a broker with one directory has no choice."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return DIRECTORY_UNASSIGNED
@@ -106,23 +106,23 @@ class ControllerView:
         return broker.log_dirs[0] if len(broker.log_dirs) == 1 else DIRECTORY_UNASSIGNED
 
     def min_isr(self, topic: Topic) -> int:
-        """How many in-sync replicas the topic asks for, and can have."""
-        found = self._min_isr.get(topic.name)
-        if found is None:
-            asked = int(self._topic_setting(topic.name, "min.insync.replicas"))
-            most = len(topic.partitions[0].replicas) if topic.partitions else asked
-            found = self._min_isr[topic.name] = min(asked, most)
-        return found
+        """Return min.insync.replicas of the topic, at most its replication factor."""
+        min_isr = self._min_isr.get(topic.name)
+        if min_isr is None:
+            configured = int(self._topic_setting(topic.name, "min.insync.replicas"))
+            replicas = len(topic.partitions[0].replicas) if topic.partitions else configured
+            min_isr = self._min_isr[topic.name] = min(configured, replicas)
+        return min_isr
 
     def allows_unclean_election(self, topic: Topic) -> bool:
-        found = self._unclean.get(topic.name)
-        if found is None:
+        is_allowed = self._unclean.get(topic.name)
+        if is_allowed is None:
             text = self._topic_setting(topic.name, "unclean.leader.election.enable")
-            found = self._unclean[topic.name] = text.strip().lower() == "true"
-        return found
+            is_allowed = self._unclean[topic.name] = text.strip().lower() == "true"
+        return is_allowed
 
     def topic_settings(self, configs: Mapping[str, str]) -> dict[str, EffectiveSetting]:
-        """Every setting of a topic that has these of its own."""
+        """Return every config of a topic with these configs of its own."""
         return effective_topic_settings(
             configs,
             self.options.settings,
@@ -135,7 +135,10 @@ class ControllerView:
         return self.image.broker_config(self.options.node_id)
 
     def _topic_setting(self, topic: str, name: str) -> str:
-        """Looked up layer by layer: a failure asks this for every topic of a broker. The name serves brokers too."""
+        """Return a config that topics and brokers have under one name.
+
+        Fencing a broker looks it up for each of its topics, so it searches layer by layer and merges nothing.
+        """
         for layer in (self.image.topic_config(topic), self.node_config, self.image.default_broker_config):
             value = layer.get(name)
             if value is not None:
@@ -146,7 +149,7 @@ class ControllerView:
 
 
 def has_online_directory(broker: Broker, directory: bytes) -> bool:
-    """Whether a replica's directory works, as far as is known: one that was not told counts as working."""
+    """Whether a replica's directory is online. A directory that is not known yet counts as online."""
     if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
         return True
     if directory == DIRECTORY_LOST:
@@ -155,6 +158,6 @@ def has_online_directory(broker: Broker, directory: bytes) -> bool:
 
 
 def accepts_new_replicas(broker: Broker) -> bool:
-    """Whether some directory of a broker takes new replicas (KIP-1066)."""
+    """Whether a broker has a directory that is not cordoned (KIP-1066)."""
     cordoned = broker.cordoned_log_dirs
-    return not broker.log_dirs or cordoned is None or any(each not in cordoned for each in broker.log_dirs)
+    return not broker.log_dirs or cordoned is None or any(directory not in cordoned for directory in broker.log_dirs)

@@ -114,7 +114,7 @@ def test_one_image_may_hold_several_steps(old: ReplicaState, new: ReplicaState, 
 
 @pytest.mark.parametrize(("old", "new"), [(ONLINE, NEW), (OFFLINE, NEW), (STARTED, OFFLINE), (SUCCESSFUL, ONLINE)])
 def test_no_way_leads_through_another_life(old: ReplicaState, new: ReplicaState) -> None:
-    with pytest.raises(AssertionError, match="no legal way"):
+    with pytest.raises(AssertionError, match="no legal steps"):
         find_steps(old, new)
 
 
