@@ -61,7 +61,7 @@ class ClusterNode:
         """What its command begins with, so that it runs where it should."""
         self.roles = roles
         self.directory = folder / "logs"
-        self.words = folder / "ottla.storage.log"
+        self.words = folder / "ottla.log"
         self.properties = folder / "server.properties"
         names = {"broker": "PLAINTEXT", "controller": "CONTROLLER"}
         wanted = {"broker": 9092, "controller": 9093}

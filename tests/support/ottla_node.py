@@ -34,7 +34,7 @@ class OttlaNode:
 
     def __init__(self, folder: Path, settings: Mapping[str, str], more_listeners: Sequence[str] = ()) -> None:
         self.directory = folder / "logs"
-        self.words = folder / "ottla.storage.log"
+        self.words = folder / "ottla.log"
         names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._properties = folder / "server.properties"

@@ -1,4 +1,4 @@
-"""`ottla cluster`: one on this machine; of any, how it is, its brokers, its features, its quorum."""
+"""`ottla cluster`: run a cluster on this machine; show the state, brokers, features and quorum of any cluster."""
 
 import argparse
 from typing import TYPE_CHECKING, TypeVar
@@ -94,14 +94,19 @@ def _role(node: int, leader: int, *, is_voter: bool) -> str:
 ACTIONS = (
     Action(
         "start",
-        "Run a cluster on this machine, one process a node.",
+        "Run a cluster on this machine, with one process for each node.",
         cluster_start.add_arguments,
         cluster_start.run,
         cluster_start.EXAMPLES,
     ),
-    Action("status", "Show quorum, brokers, and partitions that lack replicas.", add_connection, show_status),
+    Action(
+        "status",
+        "Show the quorum, the brokers, and partitions that are offline or under-replicated.",
+        add_connection,
+        show_status,
+    ),
     Action("describe", "Show the cluster's id and its brokers.", add_connection, _describe),
     Action("brokers", "List the brokers.", add_connection, _brokers),
-    Action("features", "Show which features the cluster has, and their levels.", add_connection, _features),
-    Action("quorum", "Show who leads the metadata quorum, and how far the others are.", add_connection, _quorum),
+    Action("features", "Show the features of the cluster and their levels.", add_connection, _features),
+    Action("quorum", "Show the leader of the metadata quorum and the lag of the other nodes.", add_connection, _quorum),
 )

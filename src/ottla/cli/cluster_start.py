@@ -1,7 +1,7 @@
-"""`ottla cluster start`: a cluster on this machine, in the foreground, with one process a node.
+"""`ottla cluster start`: run a cluster on this machine, in the foreground, with one process for each node.
 
-While it runs, it shows how the cluster is: a few lines that are kept up to date on a terminal, a line for each change
-elsewhere. Ctrl-C, or SIGTERM, stops all nodes in order; a second time, at once.
+While the cluster runs, its state is shown: on a terminal as a few lines that are updated, elsewhere as a line for each
+change. Ctrl-C or SIGTERM stops all nodes cleanly; the second one stops them at once.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.cluster_status import Status, status_of
-from ottla.cli.command import CommandFailed, NotUnderstood, add_overrides, overrides, positive
+from ottla.cli.command import CommandFailed, InvalidUsage, add_overrides, overrides, positive
 from ottla.cli.local_cluster import LocalCluster, LocalNode
 from ottla.cli.output import counted
 
@@ -25,26 +25,26 @@ EXAMPLES = """examples:
   ottla cluster start --nodes 3 --racks a,b,c --dir /tmp/cluster --base-port 19092
 """
 _START_S = 60.0
-_LOOK_S = 1.0
+_REFRESH_S = 1.0
 _MAX_PORT = 65_535
 
 
 class _StopRequested(Exception):
-    """Ctrl-C, or SIGTERM."""
+    """The user pressed Ctrl-C, or the process received SIGTERM."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", metavar="N", type=positive, default=3, help="how many nodes (default: %(default)s)")
-    parser.add_argument("--racks", metavar="RACK,...", default="", help="racks for the nodes, in turn")
+    parser.add_argument("--racks", metavar="RACK,...", default="", help="racks, assigned to the nodes in turn")
     parser.add_argument(
-        "--dir", metavar="DIR", help="where the cluster keeps its files (default: with the user's data)"
+        "--dir", metavar="DIR", help="the folder of the cluster's files (default: in the user's data folder)"
     )
     parser.add_argument(
         "--base-port",
         metavar="PORT",
         type=positive,
         default=9092,
-        help="the first node's port; each node takes two (default: %(default)s)",
+        help="the port of the first node; each node uses two (default: %(default)s)",
     )
     add_overrides(parser)
 
@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments)
     is_new = cluster.prepare()
-    made = "made" if is_new else "found"
-    print(f"cluster of {counted(len(cluster.nodes), 'node')} {made} in {cluster.directory}", flush=True)
+    verb = "created" if is_new else "found"
+    print(f"{verb} a cluster of {counted(len(cluster.nodes), 'node')} in {cluster.directory}", flush=True)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
@@ -78,7 +78,9 @@ def _cluster(arguments: argparse.Namespace) -> LocalCluster:
 
     racks = [rack.strip() for rack in arguments.racks.split(",") if rack.strip()]
     if arguments.base_port + 2 * arguments.nodes - 1 > _MAX_PORT:
-        raise NotUnderstood(f"--base-port {arguments.base_port} leaves no room for {arguments.nodes} nodes")
+        raise InvalidUsage(
+            f"--base-port {arguments.base_port} is too high: {arguments.nodes} nodes need two ports each, up to {_MAX_PORT}"
+        )
     directory = Path(arguments.dir) if arguments.dir is not None else data_directory() / "cluster"
     return LocalCluster(
         directory.absolute(),
@@ -94,7 +96,7 @@ def _stop(number: int, frame: "FrameType | None") -> None:
 
 
 def _wait_until_ready(cluster: LocalCluster) -> None:
-    """Tell of each node when it is ready; raises CommandFailed when one ends, or takes too long."""
+    """Print each node as it becomes ready. Raise CommandFailed if one ends or takes too long."""
     waiting = list(cluster.nodes)
     deadline = time.monotonic() + _START_S
     while waiting:
@@ -103,35 +105,35 @@ def _wait_until_ready(cluster: LocalCluster) -> None:
                 waiting.remove(node)
                 print(f"node {node.number} is ready at {node.address}", flush=True)
             elif node.exit_code() is not None:
-                raise CommandFailed(_ended(node))
+                raise CommandFailed(_describe_exit(node))
         if time.monotonic() > deadline:
             raise CommandFailed(f"node {waiting[0].number} is not ready after {_START_S:g} s; see {waiting[0].log}")
         time.sleep(0.02)
 
 
-def _ended(node: LocalNode) -> str:
-    last = node.words.strip().splitlines()[-1:] or ["it said nothing"]
-    return f"node {node.number} ended with {node.exit_code()}: {last[0]} (see {node.log})"
+def _describe_exit(node: LocalNode) -> str:
+    last = node.output.strip().splitlines()[-1:] or ["it printed nothing"]
+    return f"node {node.number} ended with exit code {node.exit_code()}: {last[0]} (see {node.log})"
 
 
 def _watch(cluster: LocalCluster) -> None:
-    """Show the cluster until it is stopped; raises CommandFailed when no node is left."""
+    """Show the cluster until it is stopped. Raise CommandFailed when the last node has ended."""
     view = _View()
-    known: set[int] = set()
+    ended: set[int] = set()
     while True:
         for node in cluster.nodes:
-            if node.exit_code() is not None and node.number not in known:
-                known.add(node.number)
-                view.say(_ended(node))
-        if len(known) == len(cluster.nodes):
-            raise CommandFailed("no node is left")
+            if node.exit_code() is not None and node.number not in ended:
+                ended.add(node.number)
+                view.print(_describe_exit(node))
+        if len(ended) == len(cluster.nodes):
+            raise CommandFailed("all nodes have ended")
         running = ",".join(node.address for node in cluster.nodes if node.exit_code() is None)
-        view.show(asyncio.run(_look(running)))
-        time.sleep(_LOOK_S)
+        view.show(asyncio.run(_read_status(running)))
+        time.sleep(_REFRESH_S)
 
 
-async def _look(servers: str) -> "Status | str":
-    """How the cluster is, or why that cannot be told."""
+async def _read_status(servers: str) -> "Status | str":
+    """Return the state of the cluster, or why it is unknown."""
     from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
     from ottla.protocol.errors import ApiError
@@ -144,7 +146,7 @@ async def _look(servers: str) -> "Status | str":
 
 
 class _View:
-    """A few lines that are drawn over on a terminal; elsewhere they are printed when they have changed."""
+    """Lines that are redrawn on a terminal; elsewhere they are printed when they change."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stdout.isatty()
@@ -161,8 +163,8 @@ class _View:
         print("\n".join(lines), flush=True)
         self._last = lines
 
-    def say(self, line: str) -> None:
-        """Something that stays."""
+    def print(self, line: str) -> None:
+        """Print a line that stays above the redrawn ones."""
         self._clear()
         print(line, flush=True)
 

@@ -1,4 +1,4 @@
-"""How a cluster is, at one look: who controls it, which brokers are in service, which partitions lack replicas."""
+"""The state of a cluster at a glance: active controller, brokers, partitions that need attention."""
 
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.cluster import Cluster
 
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 class Status(NamedTuple):
-    """A cluster at one moment. Partitions are named `topic-number`."""
+    """The state of a cluster at one moment. Partitions are named `topic-number`."""
 
     cluster_id: str
     controller: int
@@ -29,20 +29,20 @@ class Status(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines that people read."""
         voters = ", ".join(map(str, self.voters))
         in_service = ", ".join(map(str, self.in_service)) or "none"
         fenced = f"; fenced: {', '.join(map(str, self.fenced))}" if self.fenced else ""
-        wanting = f"under-replicated: {_named(self.under_replicated)}; offline: {_named(self.offline)}"
+        problems = f"under-replicated: {_list(self.under_replicated)}; offline: {_list(self.offline)}"
         return [
             f"quorum      node {self.controller} leads epoch {self.epoch}; voters: {voters}",
             f"brokers     in service: {in_service}{fenced}",
-            f"partitions  {self.partitions:,} of {counted(self.topics, 'topic')}; {wanting}",
+            f"partitions  {self.partitions:,} of {counted(self.topics, 'topic')}; {problems}",
         ]
 
 
 async def status_of(admin: "Admin") -> Status:
-    """Ask a cluster how it is."""
+    """Return the state of a cluster."""
     cluster = await admin.describe_cluster()
     quorum = await admin.quorum()
     topics = await admin.topics()
@@ -77,9 +77,9 @@ def show_status(arguments: argparse.Namespace) -> None:
         print(line)
 
 
-def _named(partitions: tuple[str, ...]) -> str:
-    """How many, and the first few of them."""
+def _list(partitions: tuple[str, ...]) -> str:
+    """Return the number of partitions and the names of the first few."""
     if not partitions:
         return "0"
-    more = ", ..." if len(partitions) > _MOST_NAMES else ""
-    return f"{len(partitions):,} ({', '.join(partitions[:_MOST_NAMES])}{more})"
+    more = ", ..." if len(partitions) > _MAX_NAMES else ""
+    return f"{len(partitions):,} ({', '.join(partitions[:_MAX_NAMES])}{more})"

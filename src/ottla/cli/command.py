@@ -1,7 +1,7 @@
-"""What a subcommand is, and what several of them share.
+"""Subcommands, their actions, and the arguments that several of them share.
 
-A command is a module with `add_arguments(parser)`; what the parser's defaults name `run` does the work, and imports
-what it needs when it is called. Modules of commands that were not typed are not even imported.
+A command is a module with `add_arguments(parser)` and `run(arguments)`. Only the module of the command on the command
+line is imported, and `run` imports what it needs when it is called, so that `ottla --help` stays fast.
 """
 
 import argparse
@@ -11,26 +11,26 @@ from typing import ClassVar, NamedTuple
 
 
 class CommandFailed(Exception):
-    """A command could not do what was asked; the message is one sentence for the one who typed it."""
+    """A command failed; the message is one sentence for the user."""
 
     exit_code: ClassVar[int] = 1
 
 
-class NotUnderstood(CommandFailed):
-    """The arguments do not go together."""
+class InvalidUsage(CommandFailed):
+    """The arguments contradict each other, or a value is invalid."""
 
     exit_code = 2
 
 
 class Command(NamedTuple):
-    """One subcommand, and the module under `ottla.cli` that is it."""
+    """One subcommand, and the module under `ottla.cli` that implements it."""
 
     name: str
     summary: str
     module: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Import the command and let it say what it takes."""
+        """Import the command and add its arguments to the parser."""
         module = import_module(f"ottla.cli.{self.module}")
         parser.set_defaults(run=getattr(module, "run", None))
         parser.epilog = getattr(module, "EXAMPLES", None)
@@ -39,7 +39,7 @@ class Command(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What a command that is a group can do."""
+    """One action of a command, such as `list` of `ottla topic`."""
 
     name: str
     summary: str
@@ -50,7 +50,7 @@ class Action(NamedTuple):
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Sequence[Action]) -> None:
-    """A parser for each action."""
+    """Add a parser for each action."""
     subparsers = parser.add_subparsers(metavar="ACTION", required=True)
     for action in actions:
         subparser = subparsers.add_parser(
@@ -66,13 +66,13 @@ def add_actions(parser: argparse.ArgumentParser, actions: Sequence[Action]) -> N
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:
-    """Where a node's configuration comes from."""
-    parser.add_argument("-c", "--config", metavar="FILE", help="server.properties; without it, a one-node cluster")
+    """Add the arguments for a node's configuration."""
+    parser.add_argument("-c", "--config", metavar="FILE", help="server.properties (default: a one-node cluster)")
     add_overrides(parser)
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Settings on the command line."""
+    """Add `--set`."""
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
@@ -80,28 +80,28 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=setting,
         dest="overrides",
-        help="a setting, in front of what the file says; may be repeated",
+        help="a setting that overrides the file; may be repeated",
     )
 
 
 def setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name, an equals sign and a value")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name.strip(), value
 
 
 def natural(text: str) -> int:
-    """A number from nought on, such as an offset or a partition."""
+    """Parse a number that may be 0, such as an offset or a partition."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number, at least 0")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A number from one on, such as a count."""
+    """Parse a number of at least 1, such as a count."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number, at least 1")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""`ottla config`: which settings are in force for a topic, a broker or the cluster, and changes to them."""
+"""`ottla config`: show and change the settings of a topic, a group, a broker or the cluster."""
 
 import argparse
 import re
@@ -18,11 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
-    whose = parser.add_mutually_exclusive_group(required=True)
-    whose.add_argument("-t", "--topic", metavar="TOPIC", help="the settings of a topic")
-    whose.add_argument("--broker", metavar="ID", type=natural, help="the settings of one broker")
-    whose.add_argument("--cluster", action="store_true", help="the settings of all brokers, unless they have their own")
-    whose.add_argument("-g", "--group", metavar="GROUP", help="the settings of a consumer group")
+    resource = parser.add_mutually_exclusive_group(required=True)
+    resource.add_argument("-t", "--topic", metavar="TOPIC", help="the settings of a topic")
+    resource.add_argument("--broker", metavar="ID", type=natural, help="the settings of one broker")
+    resource.add_argument("--cluster", action="store_true", help="the default settings of all brokers")
+    resource.add_argument("-g", "--group", metavar="GROUP", help="the settings of a consumer group")
     add_connection(parser)
 
 
@@ -38,8 +38,8 @@ def _resource(arguments: argparse.Namespace) -> "ConfigResource":
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these settings")
-    parser.add_argument("-a", "--all", action="store_true", help="also those that nobody has set")
-    parser.add_argument("--docs", action="store_true", help="say what each setting is for")
+    parser.add_argument("-a", "--all", action="store_true", help="include defaults")
+    parser.add_argument("--docs", action="store_true", help="describe each setting")
     _add_resource(parser)
 
 
@@ -59,12 +59,12 @@ def _describe(arguments: argparse.Namespace) -> None:
         print_json([_as_json(each, docs=arguments.docs) for each in shown])
         return
     if not shown:
-        print(f"Nothing is set for {resource}; --all shows {counted(len(found), 'default')}.")
+        print(f"Nothing is set for {resource}; use --all to see {counted(len(settings), 'default')}.")
         return
     print_table(("SETTING", "VALUE", "FROM"), [(each.name, _value(each), each.source.name.lower()) for each in shown])
     if arguments.docs:
         for each in shown:
-            print(f"\n{each.name}\n  {each.documentation or 'The broker has no description of it.'}")
+            print(f"\n{each.name}\n  {each.documentation or '(no description)'}")
 
 
 def _value(setting: "ConfigEntry") -> str:
@@ -96,7 +96,7 @@ def _change(text: str) -> "tuple[str, str, str]":
 
 def _add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("changes", metavar="NAME=VALUE", nargs="+", type=_change)
-    parser.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
+    parser.add_argument("--dry-run", action="store_true", help="only validate the change")
     _add_resource(parser)
 
 
@@ -109,7 +109,7 @@ def _set(arguments: argparse.Namespace) -> None:
 
 def _add_unset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="+")
-    parser.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
+    parser.add_argument("--dry-run", action="store_true", help="only validate the change")
     _add_resource(parser)
 
 
@@ -145,7 +145,7 @@ ACTIONS = (
     ),
     Action(
         "set",
-        "Change settings; += and -= add to a list and take from it.",
+        "Change settings; += and -= add to a list and remove from it.",
         _add_set,
         _set,
         "examples:\n"
@@ -155,7 +155,7 @@ ACTIONS = (
     ),
     Action(
         "unset",
-        "Let settings be the default again.",
+        "Reset settings to their defaults.",
         _add_unset,
         _unset,
         "examples:\n  ottla config unset --topic orders retention.ms",

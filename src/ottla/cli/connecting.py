@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how it says that it could not."""
+"""Connects commands to a cluster, and turns its errors into one sentence each."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.cli.command import CommandFailed, NotUnderstood
+from ottla.cli.command import CommandFailed, InvalidUsage
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -21,28 +21,28 @@ DEFAULT = "localhost:9092"
 
 
 def add_connection(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
-    """The arguments that every command for a cluster takes."""
+    """Add the arguments that every command for a cluster accepts."""
     group = parser.add_argument_group("connection and output")
     group.add_argument(
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
+        help=f"one or more brokers of the cluster (default: ${VARIABLE}, or {DEFAULT})",
     )
     group.add_argument(
         "--command-config",
         metavar="FILE",
-        help="settings of a client, as Kafka's tools take them: security.protocol, ssl.*, sasl.*",
+        help="a properties file with client settings, as for Kafka's tools: security.protocol, ssl.*, sasl.*",
     )
     group.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=15.0, help="how long to try (default: %(default)s)"
+        "--timeout", metavar="SECONDS", type=float, default=15.0, help="how long to keep trying (default: %(default)s)"
     )
     if json:
         group.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def ask(arguments: argparse.Namespace, call: "Callable[[Admin], Awaitable[T]]") -> T:
-    """What a call of the admin client gives."""
+    """Return the result of a call of the admin client."""
     from ottla.client.admin import Admin
 
     async def work(cluster: "Cluster") -> T:
@@ -52,7 +52,7 @@ def ask(arguments: argparse.Namespace, call: "Callable[[Admin], Awaitable[T]]") 
 
 
 def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], Awaitable[T]]") -> T:
-    """Do the work with a cluster, and turn what goes wrong into one sentence."""
+    """Run the work with a connected cluster; an error becomes one sentence."""
     import asyncio
 
     from ottla.client.addresses import InvalidAddress, parse_addresses
@@ -63,13 +63,13 @@ def run_with_cluster(arguments: argparse.Namespace, work: "Callable[[Cluster], A
     try:
         servers = parse_addresses(text)
     except InvalidAddress as error:
-        raise NotUnderstood(str(error)) from None
+        raise InvalidUsage(str(error)) from None
 
     security = _security(arguments.command_config)
 
     async def run() -> T:
         async with Cluster(servers, client_id="ottla-cli", timeout_s=arguments.timeout, security=security) as cluster:
-            # A first look with little patience: a server that is not there should be told at once.
+            # The first attempt is short, so that a server that is not running is reported at once.
             await cluster.retry(cluster.any_connection, timeout_s=min(arguments.timeout, 0.2))
             return await work(cluster)
 
@@ -87,16 +87,16 @@ def _security(file: str | None) -> "Security":
     if file is None:
         return PLAINTEXT
     try:
-        given = parse_properties(Path(file).read_bytes())
-        return load_security({name: each.value for name, each in given.items()})
+        properties = parse_properties(Path(file).read_bytes())
+        return load_security({name: entry.value for name, entry in properties.items()})
     except OSError as error:
-        raise NotUnderstood(f"--command-config: {file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"--command-config: {file} cannot be read: {error.strerror}") from None
     except (InvalidProperties, InvalidSecurity) as error:
-        raise NotUnderstood(f"--command-config: {file}: {error}") from None
+        raise InvalidUsage(f"--command-config: {file}: {error}") from None
 
 
 def explain(error: "ApiError", servers: str) -> str:
-    """The error in one sentence, with what to do where that is clear."""
+    """Return the error in one sentence, with advice where there is some."""
     from ottla.protocol.errors import (
         AuthenticationError,
         AuthorizationError,
@@ -110,25 +110,25 @@ def explain(error: "ApiError", servers: str) -> str:
         UnsupportedVersion,
     )
 
-    said = error.message.rstrip(".")
+    message = error.message.rstrip(".")
     match error:
-        case NetworkFailed() if "cannot be reached" in said:
-            return f"{said}; is a broker running there? (-b HOST:PORT says where, now it is {servers})"
+        case NetworkFailed() if "cannot be reached" in message:
+            return f"{message}; is a broker running there? (use -b HOST:PORT; the current value is {servers})"
         case NetworkFailed() | RequestTimedOut():
-            return f"{said}; try again, or with a longer --timeout"
+            return f"{message}; try again, or use a longer --timeout"
         case TopicAlreadyExists():
-            return f"{said}; --if-not-exists makes that no error"
-        case UnknownTopicOrPartition() if "no such topic" in said:
-            return f"{said}; `ottla topic list` shows those that there are"
+            return f"{message}; use --if-not-exists to ignore this"
+        case UnknownTopicOrPartition() if "no such topic" in message:
+            return f"{message}; `ottla topic list` lists the topics"
         case GroupIdNotFound():
-            return f"{said}; `ottla group list` shows those that there are"
+            return f"{message}; `ottla group list` lists the groups"
         case NonEmptyGroup() | UnknownMemberId():
-            return f"{said}; it has members, and they must leave first"
+            return f"{message}; stop its members first"
         case UnsupportedVersion():
-            return f"{said}; the broker is too old, or too new, for this command"
+            return f"{message}; the broker does not support this command"
         case AuthenticationError():
-            return f"{said}; --command-config FILE says who you are"
+            return f"{message}; give your credentials with --command-config FILE"
         case AuthorizationError():
-            return f"{said}; it takes another user, or more rights for this one"
+            return f"{message}; ask an administrator for the ACL, or use another user"
         case _:
-            return f"{said} ({error.name})"
+            return f"{message} ({error.name})"

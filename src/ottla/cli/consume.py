@@ -1,4 +1,4 @@
-"""`ottla consume`: the records of a topic, up to its end or on and on."""
+"""`ottla consume`: print the records of a topic, up to its end or continuously."""
 
 import argparse
 import sys
@@ -19,37 +19,42 @@ if TYPE_CHECKING:
     from ottla.protocol.wire.records import Record
 
 EXAMPLES = """examples:
-  ottla consume orders                             all that there is
-  ottla consume orders --follow                    what comes from now on
+  ottla consume orders                             all records
+  ottla consume orders --follow                    new records as they arrive
   ottla consume orders --from beginning --follow   both
-  ottla consume orders --last 10                   the last 10 of each partition
+  ottla consume orders --last 10                   the last 10 records of each partition
   ottla consume orders --partition 0 --from 42 --count 1
   ottla consume orders --from 2026-01-31T12:00 --format json
   ottla consume orders --from 15m --format value   the last quarter of an hour
 
---from is beginning, end, an offset, a time (UTC unless it has a zone), a while ago (30s, 15m, 2h, 7d) or @ and
-milliseconds since 1970."""
+--from takes beginning, end, an offset, a time (in UTC unless it has a zone), a duration before now (30s, 15m, 2h, 7d),
+or @ and milliseconds since 1970."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--from", metavar="WHERE", dest="start", help="default: the beginning, with --follow the end")
+    where.add_argument(
+        "--from", metavar="WHERE", dest="start", help="where to start (default: beginning; with --follow: end)"
+    )
     where.add_argument("--last", metavar="N", type=positive, help="the last N offsets of each partition")
     parser.add_argument(
-        "-p", "--partition", metavar="N", type=natural, action="append", help="only this one; may be repeated"
+        "-p",
+        "--partition",
+        metavar="N",
+        type=natural,
+        action="append",
+        help="read only this partition; may be repeated",
     )
     parser.add_argument("-n", "--count", metavar="N", type=positive, help="stop after N records")
-    parser.add_argument("-f", "--follow", action="store_true", help="wait for more at the end")
+    parser.add_argument("-f", "--follow", action="store_true", help="wait for new records at the end")
     parser.add_argument(
         "--format",
         choices=("text", "json", "value"),
-        help="text: partition@offset, time, key, value, headers; json: an object a line; value: the value alone",
+        help="text: partition@offset, time, key, value, headers; json: one object a line; value: the value alone",
     )
     parser.add_argument("--null", metavar="TEXT", default="null", help="what --format value prints for null")
-    parser.add_argument(
-        "--uncommitted", action="store_true", help="also records of transactions that are not committed"
-    )
+    parser.add_argument("--uncommitted", action="store_true", help="include records of open and aborted transactions")
     add_connection(parser)
 
 

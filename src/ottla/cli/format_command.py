@@ -1,20 +1,20 @@
-"""`ottla format`: make the directories of a new node. The flags are those of `kafka-storage format`.
+"""`ottla format`: format the log directories of a new node, with the flags of `kafka-storage format`.
 
-Beyond them, `--config` may be left out: the directories are then those of a one-node cluster, which gets an id of its
-own unless `--cluster-id` says which.
+Without `--config` it formats the directory of a one-node cluster, with a random cluster id unless `--cluster-id` is
+given.
 """
 
 import argparse
 import sys
 
-from ottla.cli.command import CommandFailed, NotUnderstood, add_configuration, overrides
+from ottla.cli.command import CommandFailed, InvalidUsage, add_configuration, overrides
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configuration(parser)
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster's id, the same on all of its nodes")
     parser.add_argument(
-        "-r", "--release-version", metavar="VERSION", help="start as a cluster of this Kafka release, such as 4.0"
+        "-r", "--release-version", metavar="VERSION", help="the features of this Kafka release, such as 4.0"
     )
     parser.add_argument(
         "-f",
@@ -24,28 +24,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=feature,
         dest="features",
-        help="start with this level of a feature; may be repeated",
+        help="the level of one feature; may be repeated",
     )
-    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="leave formatted directories as they are")
+    parser.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="skip directories that are formatted already"
+    )
     parser.add_argument(
         "-S",
         "--add-scram",
         metavar="CREDENTIAL",
         action="append",
         default=[],
-        help="a first user, as in 'SCRAM-SHA-256=[name=alice,password=secret]'; may be repeated",
+        help="create a user: 'SCRAM-SHA-256=[name=alice,password=secret]'; may be repeated",
     )
     quorum = parser.add_mutually_exclusive_group()
-    quorum.add_argument("-s", "--standalone", action="store_true", help="this controller is all of the quorum")
+    quorum.add_argument(
+        "-s", "--standalone", action="store_true", help="start a quorum with this controller as its only voter"
+    )
     quorum.add_argument(
         "-I",
         "--initial-controllers",
         metavar="CONTROLLERS",
-        help="the quorum's first members, as id@host:port:directory-id with commas between",
+        help="the first voters, as a comma-separated list of id@host:port:directory-id",
     )
-    quorum.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="the quorum is there already: join it later"
-    )
+    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="join an existing quorum later")
 
 
 def feature(text: str) -> tuple[str, int]:
@@ -53,7 +55,7 @@ def feature(text: str) -> tuple[str, int]:
     try:
         return name.strip(), int(level)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a feature, an equals sign and a level") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=LEVEL") from None
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -62,7 +64,9 @@ def run(arguments: argparse.Namespace) -> None:
     from ottla.storage.directories.random_ids import random_cluster_id
 
     if arguments.cluster_id is None and arguments.config is not None:
-        raise NotUnderstood("--cluster-id is missing: all nodes of a cluster share one (`ottla random-uuid` makes it)")
+        raise InvalidUsage(
+            "--cluster-id is missing; all nodes of a cluster share one (`ottla random-uuid` generates it)"
+        )
     cluster_id = arguments.cluster_id if arguments.cluster_id is not None else random_cluster_id()
     try:
         settings = load_settings(arguments.config, overrides(arguments))
@@ -80,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     except (InvalidConfiguration, FormattingRefused) as error:
         raise CommandFailed(str(error)) from None
-    for warning in (*settings.warnings, *(f"{each} cannot be read and was left out" for each in formatted.unreadable)):
+    for warning in (*settings.warnings, *(f"{path} cannot be read and was skipped" for path in formatted.unreadable)):
         print(f"warning: {warning}", file=sys.stderr)
     if not formatted.directories:
         print("All of the log directories are already formatted.")

@@ -1,4 +1,4 @@
-"""`ottla group`: which groups there are, how far they have read and who is in them; reset and delete."""
+"""`ottla group`: list, describe and delete groups, and reset their offsets."""
 
 import argparse
 from collections.abc import Mapping
@@ -23,8 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state", action="append", default=[], help="such as Stable or Empty; may be repeated")
-    parser.add_argument("--type", action="append", default=[], help="such as classic or consumer; may be repeated")
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        help="only groups in this state, such as Stable or Empty; may be repeated",
+    )
+    parser.add_argument(
+        "--type",
+        action="append",
+        default=[],
+        help="only groups of this type, such as classic or consumer; may be repeated",
+    )
     add_connection(parser)
 
 
@@ -67,7 +77,7 @@ def _show(group: dict[str, Any]) -> None:
     if rows:
         print_table(tuple(column.upper() for column in columns), rows)
     else:
-        print("It has committed no offsets.")
+        print("The group has no committed offsets.")
 
 
 async def _description(admin: "Admin", name: str) -> dict[str, Any]:
@@ -124,11 +134,13 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
 
 def _add_reset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="GROUP")
-    parser.add_argument("-t", "--topic", action="append", default=[], help="default: all that it committed offsets for")
+    parser.add_argument("-t", "--topic", action="append", default=[], help="default: all topics with committed offsets")
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--to", metavar="WHERE", help="beginning, end, an offset, a time, or a while ago such as 15m")
+    how.add_argument(
+        "--to", metavar="WHERE", help="beginning, end, an offset, a time, or a duration before now such as 15m"
+    )
     how.add_argument("--by", metavar="N", type=int, help="move by N records, back if N is negative")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
+    parser.add_argument("--dry-run", action="store_true", help="only show the new offsets")
     add_connection(parser)
 
 
@@ -152,15 +164,15 @@ def _reset(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(rows)
         return
-    verb = "would be" if arguments.dry_run else "is now"
-    print(f"Where {arguments.name} {verb}:")
+    verb = "Would reset" if arguments.dry_run else "Reset"
+    print(f"{verb} the offsets of group {arguments.name}:")
     print_table(("TOPIC", "PARTITION", "BEFORE", "OFFSET"), [list(row.values()) for row in rows])
 
 
 async def _new_offsets(
     admin: "Admin", arguments: argparse.Namespace, before: "Mapping[TopicPartition, CommittedOffset]"
 ) -> "dict[TopicPartition, int]":
-    """The offset that each partition is set to: never outside of what its log holds."""
+    """Return the new offset of each partition, within the bounds of its log."""
     from ottla.client.consumer import FromTimestamp
     from ottla.client.offsets import EARLIEST, LATEST, NO_OFFSET
 
@@ -169,13 +181,15 @@ async def _new_offsets(
         topics = [await admin.topic(name) for name in arguments.topic]
         wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
     if not wanted:
-        raise CommandFailed(f"group {arguments.name!r} has committed no offsets; --topic says which to set")
+        raise CommandFailed(f"group {arguments.name!r} has no committed offsets; name the topics with --topic")
     first = await admin.offsets(dict.fromkeys(wanted, EARLIEST))
     end = await admin.offsets(dict.fromkeys(wanted, LATEST))
     if arguments.by is not None:
         missing = [key for key in wanted if key not in before]
         if missing:
-            raise CommandFailed(f"group {arguments.name!r} has no offset in {missing[0][0]}-{missing[0][1]} to move")
+            raise CommandFailed(
+                f"group {arguments.name!r} has no committed offset in {missing[0][0]}-{missing[0][1]}; use --to instead of --by"
+            )
         targets = {key: before[key].offset + arguments.by for key in wanted}
     else:
         start = parse_start(arguments.to, "--to")
@@ -203,10 +217,10 @@ def _delete(arguments: argparse.Namespace) -> None:
 
 ACTIONS = (
     Action("list", "List the groups.", _add_list, _list),
-    Action("describe", "Show how far groups have read, and which member reads what.", _add_describe, _describe),
+    Action("describe", "Show the offsets, lag and members of groups.", _add_describe, _describe),
     Action(
         "reset-offsets",
-        "Set how far a group without members has read.",
+        "Reset the committed offsets of a group without members.",
         _add_reset,
         _reset,
         "examples:\n"
@@ -214,5 +228,5 @@ ACTIONS = (
         "  ottla group reset-offsets billing --topic orders --to 2026-01-31T12:00\n"
         "  ottla group reset-offsets billing --by -100 --dry-run",
     ),
-    Action("delete", "Delete groups without members, with their offsets.", _add_delete, _delete),
+    Action("delete", "Delete groups without members, and their offsets.", _add_delete, _delete),
 )

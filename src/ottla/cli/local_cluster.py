@@ -1,11 +1,11 @@
-"""A cluster on this machine: one process a node, all files under one directory.
+"""A cluster on this machine: one process for each node, all files in one directory.
 
-    DIR/cluster.json             the cluster's id, and how many of its nodes are controllers
-    DIR/node-1/server.properties written anew with each start
-    DIR/node-1/data/             what the node keeps
-    DIR/node-1/node.log          what it has to say
+    DIR/cluster.json             the cluster's id and the number of its controllers
+    DIR/node-1/server.properties written at each start
+    DIR/node-1/data/             the node's log directory
+    DIR/node-1/node.log          the node's output
 
-The first three nodes (or the only one) are brokers and controllers at once, the others brokers.
+The first three nodes (or the only one) are brokers and controllers, the others are brokers.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.cli.command import CommandFailed
 
-_MOST_CONTROLLERS: Final = 3
+_MAX_CONTROLLERS: Final = 3
 _STOP_S: Final = 40.0
 _READY: Final = "is ready at"
 _HOST: Final = "localhost"
@@ -49,11 +49,11 @@ class LocalNode:
 
     @property
     def is_ready(self) -> bool:
-        return _READY in self.words
+        return _READY in self.output
 
     @property
-    def words(self) -> str:
-        """What this process has said so far."""
+    def output(self) -> str:
+        """The output of the current process so far."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -61,7 +61,7 @@ class LocalNode:
     def start(self) -> None:
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            # In a group of its own, so that Ctrl-C reaches only the one who started it, which then stops all in order.
+            # In a session of its own, so that Ctrl-C reaches only this command, which then stops the nodes cleanly.
             self.process = subprocess.Popen(  # noqa: S603 (this very program)
                 [sys.executable, "-m", "ottla", "serve", str(self.properties)],
                 stdin=subprocess.DEVNULL,
@@ -71,7 +71,7 @@ class LocalNode:
             )
 
     def exit_code(self) -> int | None:
-        """How the process ended; None while it runs."""
+        """Return the exit code of the process, or None while it runs."""
         return None if self.process is None else self.process.poll()
 
 
@@ -88,7 +88,7 @@ class LocalCluster:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
-        controllers = min(nodes, _MOST_CONTROLLERS)
+        controllers = min(nodes, _MAX_CONTROLLERS)
         self.nodes = [
             LocalNode(
                 number, directory / f"node-{number}", base_port + 2 * (number - 1), is_controller=number <= controllers
@@ -101,11 +101,11 @@ class LocalCluster:
 
     @property
     def servers(self) -> str:
-        """All brokers, for clients."""
+        """The bootstrap servers: all nodes."""
         return ",".join(node.address for node in self.nodes)
 
     def prepare(self) -> bool:
-        """Make what is missing; returns whether the cluster is new. Raises CommandFailed."""
+        """Create missing files and return whether the cluster is new. Raise CommandFailed if that fails."""
         from ottla.node.formatting import FormattingRefused, format_directories
         from ottla.node.settings_loader import InvalidConfiguration, load_settings
 
@@ -125,7 +125,7 @@ class LocalCluster:
             node.start()
 
     def stop(self) -> None:
-        """Stop all nodes in order, and those that do not stop at once; returns when all are gone."""
+        """Ask all nodes to stop, and wait until they have ended or time is up."""
         running = [node.process for node in self.nodes if node.process is not None and node.process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
@@ -135,7 +135,7 @@ class LocalCluster:
                 process.wait(max(deadline - time.monotonic(), 0.1))
 
     def kill(self) -> None:
-        """End whatever is left."""
+        """Kill the nodes that still run."""
         for node in self.nodes:
             if node.process is not None and node.process.poll() is None:
                 node.process.kill()
@@ -146,33 +146,35 @@ class LocalCluster:
         return self.directory / "cluster.json"
 
     def _identity(self) -> str:
-        """The cluster's id. Its controllers stay the same for good: they know each other by their settings."""
+        """Return the cluster's id. The number of controllers cannot change, as they know each other by their settings."""
         from ottla.storage.directories.random_ids import random_cluster_id
 
         path = self._identity_file
         try:
-            known = json.loads(path.read_text())
-            cluster_id, controllers = str(known["cluster_id"]), int(known["controllers"])
+            identity = json.loads(path.read_text())
+            cluster_id, controllers = str(identity["cluster_id"]), int(identity["controllers"])
         except FileNotFoundError:
             self.directory.mkdir(parents=True, exist_ok=True)
             cluster_id, controllers = random_cluster_id(), self._controllers
             path.write_text(json.dumps({"cluster_id": cluster_id, "controllers": controllers}) + "\n")
         except (ValueError, KeyError, TypeError) as error:
-            raise CommandFailed(f"{path} cannot be read ({error!r}); remove {self.directory} to start anew") from error
+            raise CommandFailed(
+                f"{path} is damaged ({error!r}); remove {self.directory} to create a new cluster"
+            ) from error
         if controllers != self._controllers:
             raise CommandFailed(
-                f"the cluster in {self.directory} has {controllers} controllers, and --nodes {len(self.nodes)} would"
-                f" make it {self._controllers}; give the number of before, or another --dir"
+                f"the cluster in {self.directory} has {controllers} controllers, but --nodes {len(self.nodes)} needs"
+                f" {self._controllers}; use the previous number of nodes, or another --dir"
             )
         return cluster_id
 
     def _settings_of(self, node: LocalNode) -> dict[str, str]:
         copies = str(min(len(self.nodes), 3))
-        least = "2" if len(self.nodes) >= 3 else "1"
+        min_isr = "2" if len(self.nodes) >= 3 else "1"
         listeners = [f"PLAINTEXT://{node.address}"]
         if node.is_controller:
             listeners.append(f"CONTROLLER://{node.controller_address}")
-        voters = [f"{each.number}@{each.controller_address}" for each in self.nodes if each.is_controller]
+        voters = [f"{voter.number}@{voter.controller_address}" for voter in self.nodes if voter.is_controller]
         settings = {
             "node.id": str(node.number),
             "process.roles": "broker,controller" if node.is_controller else "broker",
@@ -183,11 +185,11 @@ class LocalCluster:
             "log.dirs": str(node.folder / "data"),
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
-            "transaction.state.log.min.isr": least,
+            "transaction.state.log.min.isr": min_isr,
             "share.coordinator.state.topic.replication.factor": copies,
-            "share.coordinator.state.topic.min.isr": least,
+            "share.coordinator.state.topic.min.isr": min_isr,
         }
-        if node.is_controller:  # brokers are not asked for it
+        if node.is_controller:  # the controller decides the replication factor of new topics
             settings["default.replication.factor"] = copies
         if self._racks:
             settings["broker.rack"] = self._racks[(node.number - 1) % len(self._racks)]

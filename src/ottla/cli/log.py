@@ -1,10 +1,10 @@
-"""`ottla log`: what logs take on disk, where they begin and end, the deletion of old records, and a dump of files."""
+"""`ottla log`: show sizes and offsets of logs, delete old records, and dump segment files."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import log_dump
-from ottla.cli.command import Action, NotUnderstood, add_actions, natural
+from ottla.cli.command import Action, InvalidUsage, add_actions, natural
 from ottla.cli.connecting import add_connection, run_with_cluster
 from ottla.cli.output import print_json, print_table, show_bytes, show_time
 
@@ -21,9 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_dirs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", metavar="ID", type=natural, action="append", help="only this one; may be repeated")
-    parser.add_argument("-t", "--topic", action="append", help="only this topic's partitions; may be repeated")
-    parser.add_argument("--partitions", action="store_true", help="each partition, and not only their sum")
+    parser.add_argument(
+        "--broker", metavar="ID", type=natural, action="append", help="only this broker; may be repeated"
+    )
+    parser.add_argument("-t", "--topic", action="append", help="only partitions of this topic; may be repeated")
+    parser.add_argument("--partitions", action="store_true", help="list each partition")
     add_connection(parser)
 
 
@@ -73,10 +75,12 @@ def _dir_json(broker: int, found: "LogDir") -> dict[str, Any]:
 
 
 def _add_offsets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="TOPIC", nargs="*", help="default: all but internal ones")
-    parser.add_argument("-p", "--partition", metavar="N", type=natural, action="append", help="may be repeated")
+    parser.add_argument("names", metavar="TOPIC", nargs="*", help="default: all topics except internal ones")
     parser.add_argument(
-        "--committed", action="store_true", help="end at the last stable offset, not the high watermark"
+        "-p", "--partition", metavar="N", type=natural, action="append", help="only this partition; may be repeated"
+    )
+    parser.add_argument(
+        "--committed", action="store_true", help="show the last stable offset instead of the high watermark"
     )
     add_connection(parser)
 
@@ -124,8 +128,12 @@ async def _list_offsets(
 
 def _add_delete_records(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TOPIC")
-    parser.add_argument("-p", "--partition", metavar="N", type=natural, action="append", help="default: all of them")
-    parser.add_argument("--before", metavar="OFFSET", required=True, help="the first offset to keep, or `end` for none")
+    parser.add_argument(
+        "-p", "--partition", metavar="N", type=natural, action="append", help="default: all partitions; may be repeated"
+    )
+    parser.add_argument(
+        "--before", metavar="OFFSET", required=True, help="the first offset to keep, or `end` to delete all records"
+    )
     add_connection(parser)
 
 
@@ -133,7 +141,7 @@ def _delete_records(arguments: argparse.Namespace) -> None:
     from ottla.client.admin import HIGH_WATERMARK, Admin
 
     if arguments.before != "end" and not arguments.before.isdecimal():
-        raise NotUnderstood(f"--before {arguments.before} is neither an offset nor `end`")
+        raise InvalidUsage(f"--before {arguments.before} must be an offset or `end`")
     before = HIGH_WATERMARK if arguments.before == "end" else int(arguments.before)
 
     async def work(cluster: "Cluster") -> "dict[TopicPartition, int]":
@@ -150,11 +158,11 @@ def _delete_records(arguments: argparse.Namespace) -> None:
 
 
 ACTIONS = (
-    Action("dirs", "Show the log directories of brokers and what they hold.", _add_dirs, _dirs),
-    Action("offsets", "Show where partitions begin and end.", _add_offsets, _offsets),
+    Action("dirs", "Show the log directories of brokers and their contents.", _add_dirs, _dirs),
+    Action("offsets", "Show the first and last offsets of partitions.", _add_offsets, _offsets),
     Action(
         "delete-records",
-        "Delete the records in front of an offset.",
+        "Delete the records below an offset.",
         _add_delete_records,
         _delete_records,
         "examples:\n"

@@ -1,7 +1,7 @@
-"""`ottla log dump`: the batches and records in segment files, checked one by one. Needs no broker, changes nothing.
+"""`ottla log dump`: print and verify the batches and records in segment files, without a broker.
 
-Checked are the CRC and header of each batch, that offsets rise from the file's own, and that records are what their
-batch says. A damaged file is shown up to the damage; the others are shown all the same, and the exit code is 1.
+It verifies the header and CRC of each batch, that offsets increase from the file's base offset, and that the records
+match their batch. A damaged file is printed up to the damage; the other files follow, and the exit code is 1.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _METADATA = "__cluster_metadata-0"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a segment's .log file, or a directory with some")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a segment's .log file, or a directory with segments")
     parser.add_argument("-r", "--records", action="store_true", help="show the records in each batch")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each batch")
 
@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace) -> None:
             _dump(file, arguments)
         except (CorruptLog, ProtocolError, OSError) as error:
             damaged += 1
-            said = str(error) if file in str(error) else f"{file}: {error}"
-            print(json.dumps({"file": file, "error": said}) if arguments.json else f"  DAMAGED: {said}")
+            message = str(error) if file in str(error) else f"{file}: {error}"
+            print(json.dumps({"file": file, "error": message}) if arguments.json else f"  DAMAGED: {message}")
     if damaged:
-        raise CommandFailed(f"{damaged} of {counted(len(files), 'file')} cannot be read to the end")
+        raise CommandFailed(f"{damaged} of {counted(len(files), 'file')} damaged")
 
 
 def _files(path: str) -> list[str]:
@@ -62,7 +62,7 @@ def _files(path: str) -> list[str]:
         if _SEGMENT.fullmatch(name)
     )
     if not found:
-        raise CommandFailed(f"{path} holds no segment files (00000000000000000000.log)")
+        raise CommandFailed(f"{path} contains no segment files (00000000000000000000.log)")
     return found
 
 
@@ -85,7 +85,7 @@ def _dump(path: str, arguments: argparse.Namespace) -> None:
 
 
 def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
-    """Each batch with its position and its records, checked."""
+    """Yield each verified batch with its position and its records."""
     from ottla.protocol.wire.records import read_records
     from ottla.storage.disk import SystemDisk
     from ottla.storage.log.scan import CorruptLog, scan_batches
@@ -96,7 +96,7 @@ def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
         expected = int(named[1]) if named and named[2] == ".log" else 0
         for position, header, block, at in scan_batches(SystemDisk(), file, path, 0, os.fstat(file).st_size):
             if header.base_offset < expected:
-                raise CorruptLog(path, position, f"offset {header.base_offset} where {expected} or more is due")
+                raise CorruptLog(path, position, f"offset {header.base_offset} is below the expected {expected}")
             expected = header.next_offset
             yield position, header, list(read_records(block, at, header))
     finally:

@@ -1,6 +1,6 @@
-"""`ottla`: finds the subcommand, runs it, and says in one sentence what went wrong.
+"""`ottla`: finds the subcommand, runs it, and reports a failure in one sentence.
 
-Exit codes: 0 done, 1 it could not be done, 2 the command was not understood, 130 it was interrupted.
+Exit codes: 0 success, 1 the command failed, 2 the command line is invalid, 130 the command was interrupted.
 """
 
 import argparse
@@ -13,23 +13,23 @@ from ottla.cli.command import Command, CommandFailed
 
 COMMANDS: tuple[Command, ...] = (
     Command("serve", "Run a node: broker, controller, or both.", "serve"),
-    Command("format", "Make the directories of a new node.", "format_command"),
+    Command("format", "Format the log directories of a new node.", "format_command"),
     Command("topic", "List, create, describe, change and delete topics.", "topic"),
     Command("produce", "Write lines to a topic.", "produce"),
     Command("consume", "Read a topic.", "consume"),
-    Command("config", "Look at settings of topics, brokers and the cluster, and change them.", "config"),
-    Command("log", "Sizes on disk, offsets, deletion of old records, and a dump of segment files.", "log"),
-    Command("cluster", "Run a cluster on this machine; look at one: its brokers, features and quorum.", "cluster"),
-    Command("group", "List and describe groups, set how far they have read, delete them.", "group"),
+    Command("config", "Show and change settings of topics, groups, brokers and the cluster.", "config"),
+    Command("log", "Show sizes and offsets of logs, delete old records, and dump segment files.", "log"),
+    Command("cluster", "Run a cluster on this machine, and show the state of any cluster.", "cluster"),
+    Command("group", "List, describe and delete groups, and reset their offsets.", "group"),
     Command("transaction", "List, describe and abort transactions.", "transaction"),
-    Command("table", "Topics as tables: Iceberg, Delta or Parquet, kept in step by Spark.", "table"),
-    Command("pipeline", "Declarative pipelines on Spark: make, run, look at, stop.", "pipeline"),
-    Command("random-uuid", "Print a random id for a cluster or a directory.", "random_uuid"),
+    Command("table", "Maintain Iceberg, Delta and Parquet tables from topics, on Spark.", "table"),
+    Command("pipeline", "Create, run, inspect and stop declarative pipelines on Spark.", "pipeline"),
+    Command("random-uuid", "Generate a random id for a cluster or a directory.", "random_uuid"),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Run a command line and return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     parsed = make_parser(words).parse_args(words)
     try:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ottla {parsed.command}: {failed}", file=sys.stderr)
         return failed.exit_code
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing may be written when the process ends.
+        # The reader of the pipe has closed it, so nothing may be written when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line: only the command that it names is told of its arguments."""
+    """Build the parser; import only the command that the command line names."""
     parser = argparse.ArgumentParser(
         prog="ottla", description="A streaming platform that speaks Apache Kafka's protocol.", allow_abbrev=False
     )

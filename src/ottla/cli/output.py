@@ -1,4 +1,4 @@
-"""What people see: aligned tables, sizes, times; JSON for programs; progress where somebody is watching."""
+"""Prints tables, sizes and times for people, JSON for programs, and progress on a terminal."""
 
 import sys
 import time
@@ -9,17 +9,17 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     import json
 
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns under their titles; those of numbers end at the right."""
+    """Print aligned columns with titles; columns of numbers are aligned right."""
     cells = [[show(cell) for cell in row] for row in rows]
-    numeric = [_are_numbers([row[at] for row in cells]) for at in range(len(titles))]
-    widths = [max(len(row[at]) for row in ([*titles], *cells)) for at in range(len(titles))]
+    numeric = [_are_numbers([row[column] for row in cells]) for column in range(len(titles))]
+    widths = [max(len(row[column]) for row in ([*titles], *cells)) for column in range(len(titles))]
     for row in ([*titles], *cells):
         padded = [
             cell.rjust(width) if right else cell.ljust(width)
@@ -29,7 +29,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def show(cell: object) -> str:
-    """A cell of a table: nothing is a dash, a list has commas."""
+    """Return the text of a table cell: a dash for an empty value, commas between the items of a list."""
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, tuple | list):
@@ -40,13 +40,13 @@ def show(cell: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 partition`, `3 partitions`."""
+    """Return a number with its noun: `1 partition`, `3 partitions`."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def show_bytes(size: int) -> str:
-    """A size as people say it; -1 is not known."""
+    """Return a size with its unit; a negative size is unknown."""
     if size < 0:
         return "-"
     value, unit = float(size), 0
@@ -56,7 +56,7 @@ def show_bytes(size: int) -> str:
 
 
 def show_time(timestamp_ms: int) -> str:
-    """A timestamp of a record, in UTC; -1 is none."""
+    """Return a record's timestamp in UTC; a negative timestamp is unknown."""
     if timestamp_ms < 0:
         return "-"
     try:
@@ -67,14 +67,14 @@ def show_time(timestamp_ms: int) -> str:
 
 
 def show_id(id_: bytes) -> str:
-    """An id as Kafka's tools show it: 22 letters of URL-safe base64."""
+    """Return an id as Kafka's tools show it: 22 characters of URL-safe base64."""
     import base64
 
     return base64.urlsafe_b64encode(id_).decode().rstrip("=")
 
 
 class Progress:
-    """A line on the terminal that counts on; silent when nobody watches."""
+    """A line on the terminal that counts; silent if standard error is not a terminal."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
@@ -95,5 +95,5 @@ class Progress:
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    given = [cell for cell in cells if cell != "-"]
-    return bool(given) and all(cell.removeprefix("-").isdecimal() for cell in given)
+    values = [cell for cell in cells if cell != "-"]
+    return bool(values) and all(cell.removeprefix("-").isdecimal() for cell in values)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import Action, CommandFailed, NotUnderstood, add_actions
+from ottla.cli.command import Action, CommandFailed, InvalidUsage, add_actions
 from ottla.cli.output import counted, print_json, print_table
 from ottla.cli.pipeline_view import FlowView, View, gather
 
@@ -64,7 +64,7 @@ def _add_looking(parser: argparse.ArgumentParser) -> None:
 def _interval_s(text: str) -> float:
     found = re.fullmatch(r"(\d+)([smhd])", text)
     if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 30s, 5m or 1h")
     return int(found[1]) * _UNITS_S[found[2]]
 
 
@@ -73,14 +73,14 @@ def _names(text: str) -> list[str]:
 
 
 def _on_spark(work: "Callable[[argparse.Namespace], None]") -> "Callable[[argparse.Namespace], None]":
-    """An action that says what to install, where Spark is missing."""
+    """Wrap an action so that it names the package to install if Spark is missing."""
 
     def run(arguments: argparse.Namespace) -> None:
         try:
             work(arguments)
         except ImportError as error:
             raise CommandFailed(
-                f"pipelines run on Spark ({error.name} is missing): pip install 'ottla[spark]'"
+                f"pipelines need Spark ({error.name} is not installed); run: pip install 'ottla[spark]'"
             ) from error
 
     return run
@@ -107,21 +107,21 @@ def _init(arguments: argparse.Namespace) -> None:
     except ProjectError as error:
         raise CommandFailed(str(error)) from error
     for file in files:
-        print(f"made {file}")
+        print(f"created {file}")
     print(f"`ottla pipeline run {folder}` reads topic {arguments.topic} of {arguments.bootstrap_server}")
 
 
 def _run(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder, arguments.on)
     if arguments.full_refresh_all and (arguments.full_refresh or arguments.refresh):
-        raise NotUnderstood("--full-refresh-all is everything: it goes with neither --refresh nor --full-refresh")
+        raise InvalidUsage("--full-refresh-all covers all datasets; remove --refresh and --full-refresh")
     from ottla.spark.pipelines.running import Choice
     from ottla.spark.pipelines.schedule import FAILURES, Runner, Schedule
 
     view = View(as_json=arguments.json)
     choice = Choice(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
     try:
-        Runner(project, view.take, view.say).run(choice, Schedule(arguments.every, arguments.continuous))
+        Runner(project, view.take, view.print).run(choice, Schedule(arguments.every, arguments.continuous))
     except FAILURES as error:
         raise CommandFailed(str(error)) from error
 
@@ -143,9 +143,13 @@ def _status(arguments: argparse.Namespace) -> None:
     print(f"Pipeline {project.name} in {project.folder}, on {project.shown_spark}")
     print(_server_text(server, is_remote=project.is_remote))
     if not runs:
-        print("It has not been run yet.")
+        print("The pipeline has not run yet.")
         return
-    state = "A run is under way" if is_running(project) and runs[-1].outcome is None else f"Last run: {runs[-1].said()}"
+    state = (
+        "A run is in progress"
+        if is_running(project) and runs[-1].outcome is None
+        else f"Last run: {runs[-1].summary()}"
+    )
     print(f"{state}, {counted(len(runs), 'run')} in the event log {project.event_log}")
     print_table(FlowView.TITLES, [flow.cells() for flow in runs[-1].flows.values()])
     for problem in runs[-1].problems:
@@ -158,10 +162,10 @@ def _server_json(server: "Server | None") -> dict[str, object] | None:
 
 def _server_text(server: "Server | None", *, is_remote: bool) -> str:
     if is_remote:
-        return "Spark is another's Connect server."
+        return "Spark is a remote Connect server."
     if server is None:
         return "Spark is not running; the next run starts it."
-    return f"Spark is warm: process {server.pid}" + (f", its pages at {server.ui}" if server.ui else "")
+    return f"Spark is running: process {server.pid}" + (f", UI at {server.ui}" if server.ui else "")
 
 
 def _stop(arguments: argparse.Namespace) -> None:
@@ -180,7 +184,7 @@ def _stop(arguments: argparse.Namespace) -> None:
 
 
 ACTIONS = (
-    Action("init", "Make a project with a small pipeline in it.", _add_init, _on_spark(_init)),
+    Action("init", "Create a project with a small pipeline.", _add_init, _on_spark(_init)),
     Action(
         "run",
         "Update a pipeline's datasets: once, at intervals, or continuously.",
@@ -189,5 +193,5 @@ ACTIONS = (
         _RUN_EXAMPLES,
     ),
     Action("status", "Show the last run: flows, rows, lag, failures.", _add_looking, _on_spark(_status)),
-    Action("stop", "End what runs of a pipeline, and its Spark.", _add_folder, _on_spark(_stop)),
+    Action("stop", "Stop the run of a pipeline and its Spark server.", _add_folder, _on_spark(_stop)),
 )

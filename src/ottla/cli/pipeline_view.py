@@ -1,4 +1,4 @@
-"""Runs of a pipeline as people see them: a line for each flow, drawn over on a terminal, told by change elsewhere."""
+"""Shows runs of a pipeline: a line for each flow, redrawn on a terminal; elsewhere a line for each change."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ _MARKS = {"completed": "done", "failed": "FAILED"}
 
 
 class FlowView:
-    """What is known of one flow in a run: how much a stream has read, how many rows a view has."""
+    """The state of one flow in a run: records that a stream has read, rows of a view."""
 
     TITLES: ClassVar = ("FLOW", "STATE", "READ", "ROWS", "NOT AS EXPECTED", "LAG")
 
@@ -41,7 +41,7 @@ class FlowView:
 
 
 class RunView:
-    """What is known of one run."""
+    """The state of one run."""
 
     def __init__(self, event: dict[str, Any]) -> None:
         self.id = event["run"]
@@ -52,7 +52,7 @@ class RunView:
         self.problems: list[str] = []
 
     def take(self, event: dict[str, Any]) -> None:
-        """Note an event; those that this program does not know are passed over."""
+        """Apply an event; unknown events are ignored."""
         kind = event.get("event")
         if kind == "flows defined":
             for name in event["flows"]:
@@ -77,10 +77,10 @@ class RunView:
     def _flow(self, name: str) -> FlowView:
         return self.flows.setdefault(name, FlowView(name))
 
-    def said(self) -> str:
-        """How it went, in a few words."""
+    def summary(self) -> str:
+        """Return the outcome in a few words."""
         if self.outcome is None:
-            return f"began at {self.began} and never finished"
+            return f"started at {self.began} and did not finish"
         return f"{self.outcome} after {self.seconds:g} s"
 
     def as_json(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class RunView:
 
 
 def gather(events: Iterable[dict[str, Any]]) -> list[RunView]:
-    """The runs of an event log, oldest first."""
+    """Return the runs of an event log, oldest first."""
     runs: dict[str, RunView] = {}
     for event in events:
         run = event.get("run")
@@ -107,7 +107,7 @@ def gather(events: Iterable[dict[str, Any]]) -> list[RunView]:
 
 
 class View:
-    """Shows a run while it goes on."""
+    """Shows a run while it is in progress."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -116,8 +116,8 @@ class View:
         self._run: RunView | None = None
         self._began_s = time.monotonic()
 
-    def say(self, line: str) -> None:
-        """Something that stays."""
+    def print(self, line: str) -> None:
+        """Print a line that stays above the redrawn ones."""
         self._clear()
         print(line, file=sys.stderr if self._as_json else sys.stdout, flush=True)
 
@@ -134,7 +134,7 @@ class View:
         if event["event"] == "run finished":
             self._clear()
             self._print_table()
-            print(f"run {self._run.said()}", flush=True)
+            print(f"run {self._run.summary()}", flush=True)
         elif self._is_drawn_over:
             self._clear()
             self._drawn = self._print_table() + 1
@@ -150,12 +150,12 @@ class View:
             print(f"{since}  {event['flow']}: {event['rows']:,} rows read", flush=True)
 
     def _print_table(self) -> int:
-        """Prints the flows; how many lines."""
-        assert self._run is not None, "a run has begun"
+        """Print the flows and return the number of lines."""
+        assert self._run is not None
         if not self._run.flows:
             return 0
         rows = [[*FlowView.TITLES], *([show(cell) for cell in flow.cells()] for flow in self._run.flows.values())]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(FlowView.TITLES))]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(FlowView.TITLES))]
         for row in rows:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         return len(rows)

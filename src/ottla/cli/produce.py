@@ -1,4 +1,4 @@
-"""`ottla produce`: lines to records. Lines are sent as they come, also while more are awaited."""
+"""`ottla produce`: write lines to a topic as records. Each line is sent as it arrives."""
 
 import argparse
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli.command import CommandFailed, NotUnderstood, natural, setting
+from ottla.cli.command import CommandFailed, InvalidUsage, natural, setting
 from ottla.cli.connecting import add_connection, run_with_cluster
 from ottla.cli.output import Progress, counted, print_json
 
@@ -31,12 +31,16 @@ _BLOCKS_AHEAD = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-f", "--file", metavar="FILE", help="read lines from a file, not from standard input")
-    parser.add_argument("--whole", action="store_true", help="the whole input is one record, not each line")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="what lines are (default: text)")
+    parser.add_argument("-f", "--file", metavar="FILE", help="read a file instead of standard input")
+    parser.add_argument("--whole", action="store_true", help="write the whole input as one record")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="the format of a line (default: text)"
+    )
     parser.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
-    parser.add_argument("-K", "--key-separator", metavar="SEP", help="lines are a key, SEP and a value; \\t is a tab")
-    parser.add_argument("--headers", action="store_true", help="lines begin with name=value,name=value and a tab")
+    parser.add_argument(
+        "-K", "--key-separator", metavar="SEP", help="split each line into key and value at SEP; \\t is a tab"
+    )
+    parser.add_argument("--headers", action="store_true", help="each line starts with name=value,name=value and a tab")
     parser.add_argument(
         "-H",
         "--header",
@@ -46,16 +50,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=setting,
         help="a header of every record; may be repeated",
     )
-    parser.add_argument("--null", metavar="TEXT", help="keys and values that are this text are null")
-    parser.add_argument("-p", "--partition", metavar="N", type=natural, help="default: by the key, else any")
-    parser.add_argument("--acks", choices=("all", "1", "0"), default="all", help="who must have it (default: all)")
+    parser.add_argument("--null", metavar="TEXT", help="write null for keys and values with this text")
+    parser.add_argument("-p", "--partition", metavar="N", type=natural, help="default: chosen by the key, or any")
+    parser.add_argument(
+        "--acks", choices=("all", "1", "0"), default="all", help="acknowledgements to wait for (default: all)"
+    )
     parser.add_argument("-z", "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none")
     add_connection(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.key is not None and arguments.key_separator is not None:
-        raise NotUnderstood("--key and --key-separator do not go together")
+        raise InvalidUsage(
+            "--key and --key-separator exclude each other: the key is either the same for all records or part of each line"
+        )
     try:
         file = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
     except OSError as error:
@@ -73,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
 async def _produce(
     arguments: argparse.Namespace, file: int, cluster: "Cluster"
 ) -> tuple[dict[int, int], dict[int, int], int]:
-    """The first and last offset in each partition, and the number of records."""
+    """Write the records; return the first and last offset in each partition, and the number of records."""
     from ottla.cli.record_text import MalformedLine
     from ottla.client.producer import Producer
     from ottla.protocol.wire.compression import Compression
@@ -92,7 +100,7 @@ async def _produce(
             last[delivered.partition] = delivered.offset
         waiting.clear()
 
-    await cluster.topic(arguments.topic, create=True)  # a mistyped name is told before anything is read
+    await cluster.topic(arguments.topic, create=True)  # a wrong name fails before anything is read
     try:
         async with Producer(
             cluster,
@@ -106,7 +114,9 @@ async def _produce(
                     key, value, headers, timestamp_ms = parse(line)
                 except MalformedLine as error:
                     await producer.flush()
-                    raise CommandFailed(f"line {number}: {error}; the {number - 1} before it were written") from None
+                    raise CommandFailed(
+                        f"line {number}: {error}; the {number - 1} lines before it were written"
+                    ) from None
                 waiting.append(
                     await producer.send(
                         arguments.topic,
@@ -158,7 +168,7 @@ async def _whole(file: int) -> AsyncIterator[bytes]:
 
 
 async def _blocks(file: int) -> AsyncIterator[bytes]:
-    """The blocks of a file as they come. A thread reads them, for one that waits must not hold up the end."""
+    """Yield the blocks of a file as they arrive. A thread reads them, since a blocking read must not delay the end."""
     loop = asyncio.get_running_loop()
     blocks: asyncio.Queue[bytes] = asyncio.Queue()
     ahead = threading.Semaphore(_BLOCKS_AHEAD)

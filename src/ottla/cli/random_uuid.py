@@ -1,10 +1,10 @@
-"""`ottla random-uuid`: an id for a cluster or a directory."""
+"""`ottla random-uuid`: generate an id for a cluster or a directory."""
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """Add nothing: the command has no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> None:

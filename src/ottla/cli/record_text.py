@@ -1,7 +1,7 @@
-"""Records as people and programs read and write them: lines of text, and lines of JSON that go both ways.
+"""Converts records to and from lines of text and lines of JSON.
 
-In JSON, bytes that are UTF-8 are text, others `{"base64": "..."}`; null is null. So what `ottla consume --format json`
-prints, `ottla produce --format json` takes.
+In JSON, UTF-8 bytes are a string, other bytes `{"base64": "..."}`. `ottla produce --format json` reads what
+`ottla consume --format json` prints.
 """
 
 import base64
@@ -15,11 +15,11 @@ from ottla.protocol.wire.records import Record
 
 
 class MalformedLine(ValueError):
-    """A line that is not a record; says why."""
+    """A line is not a record; the message says why."""
 
 
 class Line(NamedTuple):
-    """A record to be sent."""
+    """A record to produce."""
 
     key: bytes | None
     value: bytes | None
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 def to_json(content: bytes | None) -> Any:
-    """Bytes as JSON has them."""
+    """Return bytes as a JSON value."""
     if content is None:
         return None
     try:
@@ -38,7 +38,7 @@ def to_json(content: bytes | None) -> Any:
 
 
 def from_json(value: Any) -> bytes | None:
-    """Bytes of what JSON has: text, base64 or null; anything else stays JSON."""
+    """Return the bytes of a JSON value: a string, base64 or null; any other value stays JSON."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -52,12 +52,12 @@ def from_json(value: Any) -> bytes | None:
 
 
 def header_name(name: str) -> str:
-    """A header's name without the lone surrogates that stand for bytes which are not UTF-8."""
+    """Return a header's name without lone surrogates, which stand for bytes that are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def record_json(record: Record, **around: object) -> str:
-    """A record as one line of JSON."""
+    """Return a record as one line of JSON."""
     return json.dumps(
         {
             **around,
@@ -72,17 +72,17 @@ def record_json(record: Record, **around: object) -> str:
 
 
 def readable(content: bytes | None) -> str:
-    """Bytes on one line: what cannot be printed is escaped."""
+    """Return bytes on one line; unprintable characters are escaped."""
     if content is None:
         return "null"
     text = content.decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def record_text(record: Record) -> str:
-    """A record on one line: time, key, value, headers."""
+    """Return a record on one line: time, key, value, headers."""
     line = f"{show_time(record.timestamp)}  {readable(record.key)}  {readable(record.value)}"
     if record.headers:
         line += "  " + " ".join(f"{header_name(name)}={readable(value)}" for name, value in record.headers)
@@ -90,16 +90,16 @@ def record_text(record: Record) -> str:
 
 
 def parse_json(line: bytes) -> Line:
-    """A line of JSON as a record: an object with key, value, headers and timestamp, each of which may be left out."""
+    """Parse a JSON object with key, value, headers and timestamp, each of which is optional."""
     try:
         found = json.loads(line)
     except ValueError as error:
-        raise MalformedLine(f"not JSON: {error}") from None
+        raise MalformedLine(f"invalid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise MalformedLine("not a JSON object with a key and a value")
+        raise MalformedLine("expected a JSON object with a key and a value")
     timestamp = found.get("timestamp")
     if timestamp is not None and (not isinstance(timestamp, int) or timestamp < 0):
-        raise MalformedLine(f"timestamp {timestamp!r} is not a number of milliseconds")
+        raise MalformedLine(f"timestamp {timestamp!r} must be a number of milliseconds")
     return Line(
         from_json(found.get("key")), from_json(found.get("value")), _json_headers(found.get("headers")), timestamp
     )
@@ -111,7 +111,7 @@ def _json_headers(found: Any) -> list[tuple[str, bytes | None]]:
     try:
         return [(str(each["name"]), from_json(each.get("value"))) for each in found or ()]
     except (TypeError, KeyError, AttributeError):
-        raise MalformedLine("headers are not a list of objects with a name and a value") from None
+        raise MalformedLine("headers must be a list of objects with a name and a value") from None
 
 
 def parse_text(
@@ -123,12 +123,12 @@ def parse_text(
     null: bytes | None,
     more_headers: Iterable[tuple[str, bytes | None]] = (),
 ) -> Line:
-    """A line of text as a record: `a=1,b=2` and a tab with `headers`, the key and its separator, the value."""
+    """Parse a line of text: headers `a=1,b=2` and a tab if `headers`, the key and its separator, the value."""
     found = list(more_headers)
     if headers:
         listed, tab, line = line.partition(b"\t")
         if not tab:
-            raise MalformedLine("no tab behind the headers")
+            raise MalformedLine("no tab after the headers")
         for each in filter(None, listed.split(b",")):
             name, equals, content = each.partition(b"=")
             found.append((name.decode("utf-8", "surrogateescape"), content if equals else None))
@@ -136,7 +136,7 @@ def parse_text(
     if key_separator is not None:
         key, separator, value = line.partition(key_separator)
         if not separator:
-            raise MalformedLine(f"no {readable(key_separator)!r} behind the key")
+            raise MalformedLine(f"no {readable(key_separator)!r} after the key")
     if null is not None:
         key = None if key == null else key
         value = None if value == null else value

@@ -1,4 +1,7 @@
-"""`ottla serve`: a node, in the foreground. Ctrl-C, or SIGTERM, stops it in order; a second time, at once."""
+"""`ottla serve`: run a node in the foreground.
+
+Ctrl-C or SIGTERM stops the node cleanly; the second one stops it at once.
+"""
 
 import argparse
 import gc
@@ -15,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="FILE", nargs="?", help="server.properties; without it, a one-node cluster")
+    parser.add_argument("config", metavar="FILE", nargs="?", help="server.properties (default: a one-node cluster)")
     add_overrides(parser)
-    parser.add_argument("--verbose", action="store_true", help="log what the node does, and not only what is wrong")
+    parser.add_argument("--verbose", action="store_true", help="log what the node does, not only problems")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    gc.disable()  # for as long as modules are loaded, of which nothing is garbage
+    gc.disable()  # loading modules creates no garbage
     try:
         _run_configured(arguments)
     finally:
@@ -51,7 +54,7 @@ def _serve(settings: "NodeSettings") -> None:
 
     try:
         import uvloop
-    except ImportError:  # there are systems without it; the standard loop is slower and does the same
+    except ImportError:  # not available on every system; the standard loop is slower
         runner = asyncio.Runner()
     else:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -62,11 +65,11 @@ def _serve(settings: "NodeSettings") -> None:
             raise CommandFailed(str(error)) from error
 
 
-def _collect_seldom() -> None:
-    """Let Python look for cycles after 20,000 new objects, not 700, and never among those that there are by now.
+def _collect_rarely() -> None:
+    """Collect garbage after 20,000 new objects instead of 700, and never examine the objects that exist now.
 
-    A node has next to none, and looking for them took a third of the time of loading, writing and changing the metadata
-    of a large cluster. What stays as long as the node does need not be looked at, and would make for long pauses.
+    A node creates hardly any cycles, and looking for them took a third of the time to load and change the metadata of a
+    large cluster. Objects that live as long as the node would only lengthen the pauses.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -83,7 +86,7 @@ async def _run(settings: "NodeSettings") -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     node = Node(settings, Runtime(loop))
-    _collect_seldom()
+    _collect_rarely()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, stopping)
     starting = asyncio.ensure_future(node.start())
@@ -110,7 +113,7 @@ def _stop(stopping: "asyncio.Event") -> None:
 
 def _ready_line(node: "Node") -> str:
     addresses = [
-        f"{each.name}://{each.host or 'localhost'}:{each.port or node.ports.get(each.name, 0)}"
-        for each in node.settings.advertised or node.settings.advertised_controllers
+        f"{listener.name}://{listener.host or 'localhost'}:{listener.port or node.ports.get(listener.name, 0)}"
+        for listener in node.settings.advertised or node.settings.advertised_controllers
     ]
     return f"ottla node {node.settings.node_id} is ready at {', '.join(addresses)}, cluster {node.cluster_id}"

@@ -1,20 +1,20 @@
-"""Where to begin in a topic, as people say it: an end, an offset, a time, or a while ago."""
+"""Parses start positions in a topic: an end, an offset, a time, or a duration before now."""
 
 import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from ottla.cli.command import NotUnderstood
+from ottla.cli.command import InvalidUsage
 
 if TYPE_CHECKING:
     from ottla.client.consumer import FromTimestamp
 
 
-_WHILE_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_start(text: str, option: str) -> "int | FromTimestamp":
-    """An offset, one of the ends as `client/offsets.py` names them, or a time."""
+    """Return an offset, EARLIEST or LATEST (`client/offsets.py`), or a time."""
     from ottla.client.consumer import FromTimestamp
     from ottla.client.offsets import EARLIEST, LATEST
 
@@ -27,7 +27,7 @@ def parse_start(text: str, option: str) -> "int | FromTimestamp":
     if text.startswith("@") and text[1:].isdecimal():
         return FromTimestamp(int(text[1:]))
     if matched := re.fullmatch(r"(\d+)([smhd])", text):
-        return FromTimestamp(time.time_ns() // 1_000_000 - int(matched[1]) * _WHILE_MS[matched[2]])
+        return FromTimestamp(time.time_ns() // 1_000_000 - int(matched[1]) * _UNIT_MS[matched[2]])
     return FromTimestamp(_parse_time(text, option))
 
 
@@ -37,8 +37,8 @@ def _parse_time(text: str, option: str) -> int:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise NotUnderstood(
-            f"{option} {text} is not beginning, end, an offset, a time such as 2026-01-31T12:00 or a while such as 15m"
+        raise InvalidUsage(
+            f"{option} {text} is not valid: give beginning, end, an offset, a time (2026-01-31T12:00) or a duration (15m)"
         ) from None
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)

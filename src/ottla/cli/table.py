@@ -1,4 +1,4 @@
-"""`ottla table`: topics as tables, kept in step by Spark."""
+"""`ottla table`: maintain tables from topics, on Spark."""
 
 import argparse
 import os
@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_home(parser: argparse.ArgumentParser, *, json: bool = False) -> None:
     parser.add_argument(
-        "--home", metavar="DIR", help=f"where tables are managed from (default: ${HOME}, or with the user's data)"
+        "--home",
+        metavar="DIR",
+        help=f"the folder with the definitions of tables (default: ${HOME}, or in the user's data folder)",
     )
     if json:
         parser.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -39,17 +41,17 @@ def _home(arguments: argparse.Namespace) -> "TableHome":
     from ottla.config.defaults import data_directory
     from ottla.spark.tables.definition import TableHome
 
-    given = arguments.home or os.environ.get(HOME)
-    return TableHome(Path(given) if given else data_directory() / "tables")
+    folder = arguments.home or os.environ.get(HOME)
+    return TableHome(Path(folder) if folder else data_directory() / "tables")
 
 
-def _in_one_sentence(work: "Callable[[], T]") -> "T":
-    """Do it, and turn what goes wrong into one sentence."""
+def _run_reporting(work: "Callable[[], T]") -> "T":
+    """Run the work; an error becomes one sentence."""
     from importlib.util import find_spec
 
     for name in ("pyarrow", "pyspark", "pyiceberg", "deltalake"):
         if find_spec(name) is None:
-            raise CommandFailed(f"{name} is missing; `pip install 'ottla[tables]'` brings it")
+            raise CommandFailed(f"tables need {name}, which is not installed; run: pip install 'ottla[tables]'")
     from ottla.cli.connecting import explain
     from ottla.protocol.errors import ApiError
     from ottla.spark.connector.option_values import OptionError
@@ -61,24 +63,27 @@ def _in_one_sentence(work: "Callable[[], T]") -> "T":
     except (TableError, TransientTableError, OptionError, DataLost) as error:
         raise CommandFailed(str(error)) from error
     except ApiError as error:
-        raise CommandFailed(explain(error, "what the table's definition says")) from error
+        raise CommandFailed(explain(error, "the address in the table's definition")) from error
     except OSError as error:
         raise CommandFailed(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TABLE")
-    parser.add_argument("--topic", required=True, help="whose records become rows")
+    parser.add_argument("--topic", required=True, help="the topic whose records become rows")
     parser.add_argument("--format", choices=("iceberg", "delta", "parquet"), default="iceberg")
     parser.add_argument(
-        "--mode", choices=("append", "upsert"), default="append", help="a row a record, or the last of each key"
+        "--mode",
+        choices=("append", "upsert"),
+        default="append",
+        help="append: one row for each record; upsert: the last record of each key",
     )
     parser.add_argument(
         "--partition-by",
         metavar="TRANSFORM",
         action="append",
         default=[],
-        help="how files are laid out, such as 'day(timestamp)', 'bucket(16, _key)', country; may be repeated",
+        help="partition the table, for example by 'day(timestamp)', 'bucket(16, _key)' or country; may be repeated",
     )
     parser.add_argument(
         "--column",
@@ -86,25 +91,32 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=setting,
-        help="a column whose type is known: boolean, long, double, string, timestamp or date; may be repeated",
+        help="declare a column as boolean, long, double, string, timestamp or date; may be repeated",
     )
-    parser.add_argument("--key", choices=("string", "binary"), default="string", help="what keys are")
+    parser.add_argument(
+        "--key",
+        choices=("string", "binary"),
+        default="string",
+        help="the type of the key column (default: %(default)s)",
+    )
     parser.add_argument(
         "--values",
         choices=("json", "bytes"),
         default="json",
-        help="what values are: objects whose fields become columns, or bytes, which stay one (default: %(default)s)",
+        help="json: fields of the value become columns; bytes: the value is one column (default: %(default)s)",
     )
     parser.add_argument("--from", choices=("earliest", "latest"), default="earliest", dest="start")
-    parser.add_argument("--location", metavar="DIR", help="where a Delta or Parquet table's files go")
-    parser.add_argument("--namespace", default="default", help="of an Iceberg table (default: %(default)s)")
+    parser.add_argument("--location", metavar="DIR", help="the folder of a Delta or Parquet table")
+    parser.add_argument(
+        "--namespace", default="default", help="the namespace of an Iceberg table (default: %(default)s)"
+    )
     parser.add_argument(
         "--catalog",
         metavar="NAME=VALUE",
         action="append",
         default=[],
         type=setting,
-        help="a property of the PyIceberg catalog, such as type=rest, uri=...; default: SQLite's, in --home",
+        help="a property of the PyIceberg catalog, such as type=rest (default: a SQLite catalog in --home)",
     )
     parser.add_argument(
         "--client",
@@ -112,14 +124,14 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=setting,
-        help="a setting of Kafka's clients, such as isolation.level=read_uncommitted; may be repeated",
+        help="a client setting, such as isolation.level=read_uncommitted; may be repeated",
     )
     _add_client_file(parser)
     parser.add_argument(
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help=f"a broker, or several, of the cluster (default: ${VARIABLE}, or {DEFAULT})",
+        help=f"one or more brokers of the cluster (default: ${VARIABLE}, or {DEFAULT})",
     )
     _add_home(parser)
 
@@ -128,7 +140,7 @@ def _add_client_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="a properties file with such settings, read by each run: the place for passwords",
+        help="a properties file with client settings, read by each run; use it for passwords",
     )
 
 
@@ -161,21 +173,23 @@ def _create(arguments: argparse.Namespace) -> None:
         )
         home = _home(arguments)
         home.check_new(definition)
-        keeper = TableWriter(home, definition, NoEngine())
-        if keeper.rows.exists():
-            raise CommandFailed(f"there is a table at {keeper.rows.location} already, which is not managed from here")
+        writer = TableWriter(home, definition, NoEngine())
+        if writer.rows.exists():
+            raise CommandFailed(
+                f"there is already a table at {writer.rows.location}, which this command does not manage; choose another --location or name"
+            )
         home.save(definition)
         try:
-            keeper.open()
+            writer.open()
         except BaseException:
             home.remove(definition.name)
             raise
         print(
             f"Created table {definition.name}: {definition.format}, {definition.mode}, from topic {definition.topic}."
         )
-        print(f"`ottla table run {definition.name}` keeps it in step; it is at {keeper.rows.location}")
+        print(f"`ottla table run {definition.name}` maintains it; it is at {writer.rows.location}")
 
-    _in_one_sentence(work)
+    _run_reporting(work)
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -183,7 +197,7 @@ def _list(arguments: argparse.Namespace) -> None:
         home = _home(arguments)
         return [home.load(name) for name in home.names()]
 
-    found = _in_one_sentence(work)
+    found = _run_reporting(work)
     home = _home(arguments)
     rows = [(each.name, each.topic, each.format, each.mode, home.is_locked(each.name)) for each in found]
     if arguments.json:
@@ -207,7 +221,7 @@ def _describe(arguments: argparse.Namespace) -> None:
         home = _home(arguments)
         return [describe(home, home.load(name)) for name in arguments.names]
 
-    found = _in_one_sentence(work)
+    found = _run_reporting(work)
     if arguments.json:
         print_json(found)
         return
@@ -220,9 +234,9 @@ def _describe(arguments: argparse.Namespace) -> None:
 def _show(table: dict[str, Any]) -> None:
     print(f"{table['name']}: {table['format']}, {table['mode']}, from topic {table['topic']} at {table['servers']}")
     if table["partition_by"]:
-        print(f"  laid out by {', '.join(table['partition_by'])}")
+        print(f"  partitioned by {', '.join(table['partition_by'])}")
     if not table["made"]:
-        print("  not made yet: `ottla table run` does that")
+        print("  not created yet: `ottla table run` creates it")
         return
     print(f"  at {table['location']}")
     rows, files = counted(table["rows"], "row"), counted(table["files"], "file")
@@ -238,24 +252,39 @@ def _show(table: dict[str, Any]) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="TABLE", nargs="*", help="default: all")
-    parser.add_argument("--once", action="store_true", help="read what is there now, and end")
-    parser.add_argument("--interval", metavar="SECONDS", type=float, default=10.0, help="default: %(default)s")
+    parser.add_argument("names", metavar="TABLE", nargs="*", help="default: all tables")
+    parser.add_argument("--once", action="store_true", help="read the records that exist now, then stop")
     parser.add_argument(
-        "--max-records", metavar="N", type=positive, help="in one batch (default: 5,000,000; upsert: 500,000)"
+        "--interval", metavar="SECONDS", type=float, default=10.0, help="time between batches (default: %(default)s)"
     )
     parser.add_argument(
-        "--skip-lost", action="store_true", help="go on where records were removed before they were read"
+        "--max-records", metavar="N", type=positive, help="records in one batch (default: 5,000,000; upsert: 500,000)"
     )
-    parser.add_argument("--master", default="local[*]", help="where Spark runs (default: %(default)s)")
     parser.add_argument(
-        "--spark", metavar="NAME=VALUE", action="append", default=[], type=setting, help="a setting of Spark's"
+        "--skip-lost", action="store_true", help="continue if records were deleted before they were read"
+    )
+    parser.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
+    parser.add_argument(
+        "--spark",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=setting,
+        help="a Spark setting; may be repeated",
     )
     parser.add_argument(
         "--small-files", metavar="N", type=positive, default=16, help="compact a partition once it has N small files"
     )
-    parser.add_argument("--keep-snapshots", metavar="N", type=positive, default=20, help="default: %(default)s")
-    parser.add_argument("--snapshot-age", metavar="SECONDS", type=float, default=3600.0, help="default: %(default)s")
+    parser.add_argument(
+        "--keep-snapshots", metavar="N", type=positive, default=20, help="snapshots to keep (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--snapshot-age",
+        metavar="SECONDS",
+        type=float,
+        default=3600.0,
+        help="keep snapshots that are younger (default: %(default)s)",
+    )
     _add_home(parser)
 
 
@@ -263,13 +292,13 @@ def _run(arguments: argparse.Namespace) -> None:
     from ottla.cli.table_run import run_tables
 
     home = _home(arguments)
-    _in_one_sentence(lambda: run_tables(arguments, home))
+    _run_reporting(lambda: run_tables(arguments, home))
 
 
 def _with_table(arguments: argparse.Namespace, work: "Callable[[TableHome, TableWriter], None]") -> None:
-    """Do something with a table that nobody else uses meanwhile."""
+    """Run the work on a table while holding its lock."""
 
-    def alone() -> None:
+    def locked() -> None:
         from ottla.spark.tables.describing import NoEngine
         from ottla.spark.tables.table_writer import TableWriter
 
@@ -278,68 +307,72 @@ def _with_table(arguments: argparse.Namespace, work: "Callable[[TableHome, Table
         with home.lock(definition.name):
             work(home, TableWriter(home, definition, NoEngine()))
 
-    _in_one_sentence(alone)
+    _run_reporting(locked)
 
 
 def _add_alter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TABLE")
-    parser.add_argument("--mode", choices=("append", "upsert"), help="from the next run on; the rows there are kept")
     parser.add_argument(
-        "--accept-topic", action="store_true", help="go on with the topic as it is now, from its beginning"
+        "--mode", choices=("append", "upsert"), help="the mode from the next run on; existing rows stay"
     )
-    parser.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help="where the cluster is now")
+    parser.add_argument(
+        "--accept-topic", action="store_true", help="continue with the recreated topic, from its beginning"
+    )
+    parser.add_argument("-b", "--bootstrap-server", metavar="HOST:PORT[,...]", help="the new address of the cluster")
     _add_client_file(parser)
     _add_home(parser)
 
 
 def _alter(arguments: argparse.Namespace) -> None:
-    given = {
+    options = {
         "mode": arguments.mode,
         "servers": arguments.bootstrap_server,
         "client_file": _absolute(arguments.command_config),
     }
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = {name: value for name, value in options.items() if value is not None}
     if not changes and not arguments.accept_topic:
         raise CommandFailed(
-            "nothing is to be changed: --mode, --accept-topic, --bootstrap-server or --command-config says what"
+            "there is nothing to change; use --mode, --accept-topic, --bootstrap-server or --command-config"
         )
 
-    def work(home: "TableHome", keeper: "TableWriter") -> None:
-        name = keeper.definition.name
-        if arguments.mode and keeper.rows.exists() and (marks := keeper.rows.state().marks):
+    def work(home: "TableHome", writer: "TableWriter") -> None:
+        name = writer.definition.name
+        if arguments.mode and writer.rows.exists() and (marks := writer.rows.state().marks):
             marks.check_mode(arguments.mode, name)
         if changes:
             from ottla.spark.tables.describing import NoEngine
             from ottla.spark.tables.table_writer import TableWriter
 
-            keeper = TableWriter(home, home.change(name, **changes), NoEngine())
+            writer = TableWriter(home, home.change(name, **changes), NoEngine())
         if arguments.accept_topic:
-            keeper.accept_topic()
-            print(f"Table {name} goes on with topic {keeper.definition.topic} from its beginning.")
+            writer.accept_topic()
+            print(f"Table {name} continues with topic {writer.definition.topic} from its beginning.")
         if arguments.mode:
-            print(f"Table {name} is {arguments.mode} from the next run on.")
+            print(f"Table {name} uses mode {arguments.mode} from the next run on.")
         if arguments.bootstrap_server:
             print(f"Table {name} reads from {arguments.bootstrap_server}.")
         if arguments.command_config:
-            print(f"Table {name} has settings of its client in {keeper.definition.client_file}.")
+            print(f"Table {name} reads client settings from {writer.definition.client_file}.")
 
     _with_table(arguments, work)
 
 
 def _add_drop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TABLE")
-    parser.add_argument("--keep-data", action="store_true", help="leave the table and its files; only stop managing it")
+    parser.add_argument(
+        "--keep-data", action="store_true", help="keep the table and its files, and only stop managing it"
+    )
     _add_home(parser)
 
 
 def _drop(arguments: argparse.Namespace) -> None:
-    def work(home: "TableHome", keeper: "TableWriter") -> None:
+    def work(home: "TableHome", writer: "TableWriter") -> None:
         if not arguments.keep_data:
-            keeper.rows.drop()
-            keeper.dead_letters.drop()
-        home.remove(keeper.definition.name)
-        kept = ", its files stay" if arguments.keep_data else " with its files and dead letters"
-        print(f"Dropped table {keeper.definition.name}{kept}.")
+            writer.rows.drop()
+            writer.dead_letters.drop()
+        home.remove(writer.definition.name)
+        kept = "; its files stay" if arguments.keep_data else " with its files and dead letters"
+        print(f"Dropped table {writer.definition.name}{kept}.")
 
     _with_table(arguments, work)
 
@@ -347,7 +380,7 @@ def _drop(arguments: argparse.Namespace) -> None:
 ACTIONS = (
     Action(
         "create",
-        "Make a table of a topic.",
+        "Create a table from a topic.",
         _add_create,
         _create,
         "examples:\n"
@@ -358,11 +391,11 @@ ACTIONS = (
     Action("describe", "Show columns, sizes, offsets and lag of tables.", _add_described, _describe),
     Action(
         "run",
-        "Keep tables in step with their topics, until it is stopped.",
+        "Write new records into tables until stopped.",
         _add_run,
         _run,
         "examples:\n  ottla table run --once\n  ottla table run orders --interval 5 --master spark://host:7077",
     ),
-    Action("alter", "Change how a table goes on.", _add_alter, _alter),
+    Action("alter", "Change a table's mode, topic or connection.", _add_alter, _alter),
     Action("drop", "Delete a table, or stop managing it.", _add_drop, _drop),
 )

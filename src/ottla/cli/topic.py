@@ -1,4 +1,4 @@
-"""`ottla topic`: list, create, describe, delete topics, and give them more partitions."""
+"""`ottla topic`: list, create, describe and delete topics, and add partitions."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--internal", action="store_true", help="also those that brokers keep for themselves")
+    parser.add_argument("--internal", action="store_true", help="include internal topics")
     add_connection(parser)
 
 
@@ -40,8 +40,8 @@ def _list(arguments: argparse.Namespace) -> None:
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="TOPIC", nargs="+")
-    parser.add_argument("-p", "--partitions", metavar="N", type=positive, default=-1, help="default: the broker's")
-    parser.add_argument("-r", "--replicas", metavar="N", type=positive, default=-1, help="default: the broker's")
+    parser.add_argument("-p", "--partitions", metavar="N", type=positive, default=-1, help="default: the cluster's")
+    parser.add_argument("-r", "--replicas", metavar="N", type=positive, default=-1, help="default: the cluster's")
     parser.add_argument(
         "-s",
         "--set",
@@ -52,8 +52,8 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="a setting of the topic, such as retention.ms=3600000; may be repeated",
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="do nothing where the topic is there already")
-    parser.add_argument("--dry-run", action="store_true", help="only check whether it could be done")
+    parser.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
+    parser.add_argument("--dry-run", action="store_true", help="only validate the request")
     add_connection(parser)
 
 
@@ -63,7 +63,7 @@ def _create(arguments: argparse.Namespace) -> None:
     from ottla.protocol.errors import TopicAlreadyExists
 
     async def work(cluster: "Cluster") -> list[CreatedTopic]:
-        made = []
+        created_topics = []
         for name in arguments.names:
             try:
                 created = await Admin(cluster).create_topic(
@@ -77,21 +77,21 @@ def _create(arguments: argparse.Namespace) -> None:
                 if not arguments.if_not_exists:
                     raise
                 if not arguments.json:
-                    print(f"Topic {name} is there already.")
+                    print(f"Topic {name} already exists.")
                 continue
-            made.append(created)
+            created_topics.append(created)
             if not arguments.json:
                 verb = "Would create" if arguments.dry_run else "Created"
                 replicas = counted(created.replicas, "replica")
                 print(f"{verb} topic {name}: {counted(created.partitions, 'partition')}, {replicas} each.")
-        return made
+        return created_topics
 
-    made = run_with_cluster(arguments, work)
+    created_topics = run_with_cluster(arguments, work)
     if arguments.json:
         print_json(
             [
                 {"name": each.name, "id": show_id(each.id), "partitions": each.partitions, "replicas": each.replicas}
-                for each in made
+                for each in created_topics
             ]
         )
 
@@ -125,7 +125,7 @@ def _show(topic: dict[str, Any]) -> None:
 
 
 def _short(state: str | None, kind: str) -> str:
-    """`Online` for `OnlinePartition`; a question mark for a state that the cluster does not tell."""
+    """Return `Online` for `OnlinePartition`, and a question mark for an unknown state."""
     return "?" if state is None else state.removesuffix(kind)
 
 
@@ -198,8 +198,8 @@ def _delete(arguments: argparse.Namespace) -> None:
 def _add_add_partitions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TOPIC")
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--to", metavar="N", type=positive, help="so that there are N in all")
-    how.add_argument("--by", metavar="N", type=positive, help="N more than there are")
+    how.add_argument("--to", metavar="N", type=positive, help="the new number of partitions")
+    how.add_argument("--by", metavar="N", type=positive, help="the number of partitions to add")
     add_connection(parser)
 
 
@@ -212,7 +212,7 @@ def _add_partitions(arguments: argparse.Namespace) -> None:
         total = arguments.to or before + arguments.by
         if total <= before:
             raise CommandFailed(
-                f"topic {arguments.name!r} has {counted(before, 'partition')}, and they cannot get fewer"
+                f"topic {arguments.name!r} has {counted(before, 'partition')} already; the partition count cannot be reduced"
             )
         await admin.add_partitions(arguments.name, total)
         return before, total
@@ -221,8 +221,8 @@ def _add_partitions(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"name": arguments.name, "partitions": total, "before": before})
     else:
-        print(f"Topic {arguments.name} has {counted(total, 'partition')} now, it had {before}.")
-        print("Records with the same key may go to another partition than before.")
+        print(f"Topic {arguments.name} now has {counted(total, 'partition')}; it had {before}.")
+        print("New records may go to another partition than earlier ones with the same key.")
 
 
 ACTIONS = (
@@ -237,12 +237,15 @@ ACTIONS = (
         "  ottla topic create orders --partitions 6 --replicas 3 --set cleanup.policy=compact",
     ),
     Action(
-        "describe", "Show partitions, their states, leaders, offsets and settings of topics.", _add_describe, _describe
+        "describe",
+        "Show the partitions of topics with states, leaders and offsets, and their settings.",
+        _add_describe,
+        _describe,
     ),
-    Action("delete", "Delete topics with all their records.", _add_delete, _delete),
+    Action("delete", "Delete topics and all their records.", _add_delete, _delete),
     Action(
         "add-partitions",
-        "Give a topic more partitions.",
+        "Add partitions to a topic.",
         _add_add_partitions,
         _add_partitions,
         "examples:\n  ottla topic add-partitions orders --to 12",

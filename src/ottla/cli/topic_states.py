@@ -29,7 +29,7 @@ async def adding_replicas(admin: Admin, topic: Topic) -> dict[int, Container[int
         moves = await admin.reassignments(open_ones)
     except (AuthorizationError, UnsupportedVersion):
         return None
-    return {number: take_step.adding for (_, number), take_step in moves.items()}
+    return {number: move.adding for (_, number), move in moves.items()}
 
 
 def partition_state(partition: Partition) -> PartitionState | None:

@@ -1,10 +1,10 @@
-"""`ottla transaction`: which transactions there are, what each is about, and how one is ended."""
+"""`ottla transaction`: list, describe and abort transactions."""
 
 import argparse
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.cli.command import Action, NotUnderstood, add_actions, natural
+from ottla.cli.command import Action, InvalidUsage, add_actions, natural
 from ottla.cli.connecting import add_connection, ask
 from ottla.cli.output import print_json, print_table, show_time
 
@@ -19,10 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state", action="append", default=[], help="such as Ongoing; may be repeated")
-    parser.add_argument("--producer-id", action="append", default=[], type=natural, help="may be repeated")
-    parser.add_argument("--longer-than", metavar="SECONDS", type=natural, help="open for longer than this")
-    parser.add_argument("--pattern", metavar="REGEX", help="ids that match all of an expression")
+    parser.add_argument(
+        "--state", action="append", default=[], help="only transactions in this state, such as Ongoing; may be repeated"
+    )
+    parser.add_argument(
+        "--producer-id", action="append", default=[], type=natural, help="only this producer; may be repeated"
+    )
+    parser.add_argument(
+        "--longer-than", metavar="SECONDS", type=natural, help="only transactions that are open for longer"
+    )
+    parser.add_argument("--pattern", metavar="REGEX", help="only ids that fully match this regular expression")
     add_connection(parser)
 
 
@@ -69,11 +75,11 @@ def _sentence(found: "DescribedTransaction") -> str:
 
 
 def _abort_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("transactional_id", metavar="ID", nargs="?", help="whose producer is fenced")
-    group = parser.add_argument_group("a transaction that hangs on a partition, and whose coordinator forgot it")
+    parser.add_argument("transactional_id", metavar="ID", nargs="?", help="fence the producer of this transactional id")
+    group = parser.add_argument_group("a hanging transaction, which its coordinator does not know any more")
     group.add_argument("--topic")
     group.add_argument("--partition", type=natural)
-    group.add_argument("--start-offset", type=natural, help="where it begins")
+    group.add_argument("--start-offset", type=natural, help="the first offset of the transaction")
     add_connection(parser, json=False)
 
 
@@ -81,12 +87,12 @@ def _abort(arguments: argparse.Namespace) -> None:
     hanging = (arguments.topic, arguments.partition, arguments.start_offset)
     if arguments.transactional_id is not None and hanging == (None, None, None):
         ask(arguments, lambda admin: admin.abort_transaction(arguments.transactional_id))
-        print(f"Aborted what {arguments.transactional_id} had open, and fenced its producer.")
+        print(f"Aborted the open transaction of {arguments.transactional_id}, and fenced its producer.")
     elif arguments.transactional_id is None and None not in hanging:
         producer = ask(arguments, lambda admin: admin.abort_hanging_transaction(*hanging))
         print(f"Aborted the transaction of producer {producer} on {arguments.topic}-{arguments.partition}.")
     else:
-        raise NotUnderstood("either a transactional id, or --topic, --partition and --start-offset are needed")
+        raise InvalidUsage("give either a transactional id, or --topic, --partition and --start-offset")
 
 
 ACTIONS = (

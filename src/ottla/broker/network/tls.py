@@ -63,6 +63,9 @@ class TlsSocket:
     def getpeername(self) -> Any:
         return self._socket.getpeername()
 
+    def getsockname(self) -> Any:
+        return self._socket.getsockname()
+
     def subject(self) -> Any:
         """Return the subject of the client's certificate; None if the client presented none."""
         certificate = self._object.getpeercert() if self.is_established else None
