@@ -20,67 +20,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    found = ask(arguments, lambda admin: admin.describe_cluster())
+    cluster = ask(arguments, lambda admin: admin.describe_cluster())
     if arguments.json:
-        document = {"cluster_id": found.cluster_id, "controller": found.controller_id, "brokers": _brokers_json(found)}
+        document = {
+            "cluster_id": cluster.cluster_id,
+            "controller": cluster.controller_id,
+            "brokers": _brokers_json(cluster),
+        }
         print_json(document)
         return
-    print(f"Cluster {found.cluster_id}, {counted(len(found.brokers), 'broker')}")
-    _print_brokers(found)
+    print(f"Cluster {cluster.cluster_id}, {counted(len(cluster.brokers), 'broker')}")
+    _print_brokers(cluster)
 
 
 def _brokers(arguments: argparse.Namespace) -> None:
-    found = ask(arguments, lambda admin: admin.describe_cluster())
+    cluster = ask(arguments, lambda admin: admin.describe_cluster())
     if arguments.json:
-        print_json(_brokers_json(found))
+        print_json(_brokers_json(cluster))
     else:
-        _print_brokers(found)
+        _print_brokers(cluster)
 
 
-def _print_brokers(found: "ClusterDescription") -> None:
-    rows = [(each.id, str(each.address), each.rack, "fenced" if each.is_fenced else "up") for each in found.brokers]
+def _print_brokers(cluster: "ClusterDescription") -> None:
+    rows = [
+        (broker.id, str(broker.address), broker.rack, "fenced" if broker.is_fenced else "up")
+        for broker in cluster.brokers
+    ]
     print_table(("BROKER", "ADDRESS", "RACK", "STATE"), rows)
 
 
-def _brokers_json(found: "ClusterDescription") -> list[dict[str, object]]:
+def _brokers_json(cluster: "ClusterDescription") -> list[dict[str, object]]:
     return [
         {
-            "id": each.id,
-            "host": each.address.host,
-            "port": each.address.port,
-            "rack": each.rack,
-            "fenced": each.is_fenced,
+            "id": broker.id,
+            "host": broker.address.host,
+            "port": broker.address.port,
+            "rack": broker.rack,
+            "fenced": broker.is_fenced,
         }
-        for each in found.brokers
+        for broker in cluster.brokers
     ]
 
 
 def _features(arguments: argparse.Namespace) -> None:
-    found = ask(arguments, lambda admin: admin.features())
+    features = ask(arguments, lambda admin: admin.features())
     if arguments.json:
-        print_json([each._asdict() for each in found])
+        print_json([feature._asdict() for feature in features])
     else:
-        print_table(("FEATURE", "LEVEL", "LOWEST", "HIGHEST"), [(f.name, f.level, f.lowest, f.highest) for f in found])
+        print_table(
+            ("FEATURE", "LEVEL", "LOWEST", "HIGHEST"), [(f.name, f.level, f.lowest, f.highest) for f in features]
+        )
 
 
 def _quorum(arguments: argparse.Namespace) -> None:
-    found = ask(arguments, lambda admin: admin.quorum())
+    quorum = ask(arguments, lambda admin: admin.quorum())
     if arguments.json:
-        members = [{**each._asdict(), "directory_id": show_id(each.directory_id)} for each in found.members]
-        print_json({**found._asdict(), "members": members})
+        members = [{**member._asdict(), "directory_id": show_id(member.directory_id)} for member in quorum.members]
+        print_json({**quorum._asdict(), "members": members})
         return
-    print(f"Leader {found.leader_id} of epoch {found.leader_epoch}, committed up to {found.high_watermark}")
-    end = max((each.log_end_offset for each in found.members), default=0)
+    print(f"Leader {quorum.leader_id} of epoch {quorum.leader_epoch}, high watermark {quorum.high_watermark}")
+    end = max((member.log_end_offset for member in quorum.members), default=0)
     rows = [
         (
-            each.id,
-            _role(each.id, found.leader_id, is_voter=each.is_voter),
-            each.log_end_offset,
-            end - each.log_end_offset,
-            show_time(each.last_caught_up_ms),
-            show_id(each.directory_id),
+            member.id,
+            _role(member.id, quorum.leader_id, is_voter=member.is_voter),
+            member.log_end_offset,
+            end - member.log_end_offset,
+            show_time(member.last_caught_up_ms),
+            show_id(member.directory_id),
         )
-        for each in found.members
+        for member in quorum.members
     ]
     print_table(("NODE", "ROLE", "END OFFSET", "BEHIND", "CAUGHT UP", "DIRECTORY"), rows)
 

@@ -79,7 +79,8 @@ def _cluster(arguments: argparse.Namespace) -> LocalCluster:
     racks = [rack.strip() for rack in arguments.racks.split(",") if rack.strip()]
     if arguments.base_port + 2 * arguments.nodes - 1 > _MAX_PORT:
         raise InvalidUsage(
-            f"--base-port {arguments.base_port} is too high: {arguments.nodes} nodes need two ports each, up to {_MAX_PORT}"
+            f"--base-port {arguments.base_port} is too high: {counted(arguments.nodes, 'node')} need two ports each,"
+            f" up to {_MAX_PORT}"
         )
     directory = Path(arguments.dir) if arguments.dir is not None else data_directory() / "cluster"
     return LocalCluster(

@@ -46,18 +46,20 @@ async def status_of(admin: "Admin") -> Status:
     cluster = await admin.describe_cluster()
     quorum = await admin.quorum()
     topics = await admin.topics()
-    partitions = [(f"{topic.name}-{number}", each) for topic in topics for number, each in topic.partitions.items()]
+    partitions = [
+        (f"{topic.name}-{number}", partition) for topic in topics for number, partition in topic.partitions.items()
+    ]
     return Status(
         cluster_id=cluster.cluster_id,
         controller=quorum.leader_id,
         epoch=quorum.leader_epoch,
-        voters=tuple(each.id for each in quorum.members if each.is_voter),
-        in_service=tuple(each.id for each in cluster.brokers if not each.is_fenced),
-        fenced=tuple(each.id for each in cluster.brokers if each.is_fenced),
+        voters=tuple(member.id for member in quorum.members if member.is_voter),
+        in_service=tuple(broker.id for broker in cluster.brokers if not broker.is_fenced),
+        fenced=tuple(broker.id for broker in cluster.brokers if broker.is_fenced),
         topics=len(topics),
         partitions=len(partitions),
-        under_replicated=tuple(name for name, each in partitions if len(each.isr) < len(each.replicas)),
-        offline=tuple(name for name, each in partitions if each.leader < 0),
+        under_replicated=tuple(name for name, partition in partitions if len(partition.isr) < len(partition.replicas)),
+        offline=tuple(name for name, partition in partitions if partition.leader < 0),
     )
 
 
@@ -68,12 +70,12 @@ def show_status(arguments: argparse.Namespace) -> None:
     async def work(cluster: "Cluster") -> Status:
         return await status_of(Admin(cluster))
 
-    found = run_with_cluster(arguments, work)
+    status = run_with_cluster(arguments, work)
     if arguments.json:
-        print_json(found._asdict())
+        print_json(status._asdict())
         return
-    print(f"Cluster {found.cluster_id}")
-    for line in found.lines:
+    print(f"Cluster {status.cluster_id}")
+    for line in status.lines:
         print(line)
 
 

@@ -52,19 +52,20 @@ def _describe(arguments: argparse.Namespace) -> None:
     async def work(cluster: "Cluster") -> "list[ConfigEntry]":
         return await Admin(cluster).settings(resource, names=arguments.names or None, documentation=arguments.docs)
 
-    found = run_with_cluster(arguments, work)
-    own = [each for each in found if each.source not in (ConfigSource.DEFAULT, ConfigSource.UNKNOWN)]
-    shown = found if arguments.all or arguments.names else own
+    settings = run_with_cluster(arguments, work)
+    changed = [setting for setting in settings if setting.source not in (ConfigSource.DEFAULT, ConfigSource.UNKNOWN)]
+    shown = settings if arguments.all or arguments.names else changed
     if arguments.json:
-        print_json([_as_json(each, docs=arguments.docs) for each in shown])
+        print_json([_as_json(setting, docs=arguments.docs) for setting in shown])
         return
     if not shown:
         print(f"Nothing is set for {resource}; use --all to see {counted(len(settings), 'default')}.")
         return
-    print_table(("SETTING", "VALUE", "FROM"), [(each.name, _value(each), each.source.name.lower()) for each in shown])
+    rows = [(setting.name, _value(setting), setting.source.name.lower()) for setting in shown]
+    print_table(("SETTING", "VALUE", "FROM"), rows)
     if arguments.docs:
-        for each in shown:
-            print(f"\n{each.name}\n  {each.documentation or '(no description)'}")
+        for setting in shown:
+            print(f"\n{setting.name}\n  {setting.documentation or '(no description)'}")
 
 
 def _value(setting: "ConfigEntry") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command import natural, positive
 from ottla.cli.connecting import add_connection, run_with_cluster
-from ottla.cli.starting import parse_start
+from ottla.cli.start_position import parse_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

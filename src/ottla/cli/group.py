@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Action, CommandFailed, add_actions
 from ottla.cli.connecting import add_connection, run_with_cluster
-from ottla.cli.deleting import add_names, delete_named
-from ottla.cli.describing import add_described, describe_named
+from ottla.cli.delete_by_name import add_names, delete_named
+from ottla.cli.describe_by_name import add_described, describe_named
 from ottla.cli.output import counted, print_json, print_table
-from ottla.cli.starting import parse_start
+from ottla.cli.start_position import parse_start
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -48,14 +48,14 @@ def _list(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(
             [
-                {"group": each.id, "type": each.kind, "state": each.state, "coordinator": each.coordinator}
-                for each in groups
+                {"group": group.id, "type": group.kind, "state": group.state, "coordinator": group.coordinator}
+                for group in groups
             ]
         )
     elif groups:
         print_table(
             ("GROUP", "TYPE", "STATE", "COORDINATOR"),
-            [(each.id, each.kind, each.state, each.coordinator) for each in groups],
+            [(group.id, group.kind, group.state, group.coordinator) for group in groups],
         )
     else:
         print("There are no groups.")
@@ -73,7 +73,7 @@ def _show(group: dict[str, Any]) -> None:
     assignor = f", {group['protocol']}" if group["protocol"] else ""
     print(f"{group['group']}: {group['type']}, {group['state']}{assignor}, {counted(len(group['members']), 'member')}")
     columns = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
-    rows = [[each[column] for column in columns] for each in group["partitions"]]
+    rows = [[partition[column] for column in columns] for partition in group["partitions"]]
     if rows:
         print_table(tuple(column.upper() for column in columns), rows)
     else:
@@ -90,16 +90,16 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     owners = {partition: member for member in group.members for partition in member.partitions}
     partitions = []
     for topic, index in sorted({*starts, *committed, *owners}):
-        found = committed.get((topic, index))
+        offset_and_metadata = committed.get((topic, index))
         try:
             end = (await admin.offsets({(topic, index): LATEST}))[topic, index].offset
         except UnknownTopicOrPartition:
             end = None
         owner = owners.get((topic, index))
-        offset = None if found is None else found.offset
+        offset = None if offset_and_metadata is None else offset_and_metadata.offset
         lag = None if offset is None or end is None else max(end - offset, 0)
         if (start := starts.get((topic, index))) is not None:
-            offset, lag = (None if each < 0 else each for each in start)
+            offset, lag = (None if number < 0 else number for number in start)
         partitions.append(
             {
                 "topic": topic,
@@ -120,13 +120,13 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
         "coordinator": group.coordinator,
         "members": [
             {
-                "member": each.id,
-                "instance": each.instance_id,
-                "client": each.client_id,
-                "host": each.host.removeprefix("/"),
-                "partitions": [{"topic": topic, "partition": index} for topic, index in each.partitions],
+                "member": member.id,
+                "instance": member.instance_id,
+                "client": member.client_id,
+                "host": member.host.removeprefix("/"),
+                "partitions": [{"topic": topic, "partition": index} for topic, index in member.partitions],
             }
-            for each in group.members
+            for member in group.members
         ],
         "partitions": partitions,
     }
@@ -188,14 +188,17 @@ async def _new_offsets(
         missing = [key for key in wanted if key not in before]
         if missing:
             raise CommandFailed(
-                f"group {arguments.name!r} has no committed offset in {missing[0][0]}-{missing[0][1]}; use --to instead of --by"
+                f"group {arguments.name!r} has no committed offset in {missing[0][0]}-{missing[0][1]};"
+                " use --to instead of --by"
             )
         targets = {key: before[key].offset + arguments.by for key in wanted}
     else:
         start = parse_start(arguments.to, "--to")
         if isinstance(start, FromTimestamp):
-            found = await admin.offsets(dict.fromkeys(wanted, start.timestamp_ms))
-            targets = {key: end[key].offset if at.offset == NO_OFFSET else at.offset for key, at in found.items()}
+            by_time = await admin.offsets(dict.fromkeys(wanted, start.timestamp_ms))
+            targets = {
+                key: end[key].offset if result.offset == NO_OFFSET else result.offset for key, result in by_time.items()
+            }
         elif start == EARLIEST:
             targets = {key: first[key].offset for key in wanted}
         elif start == LATEST:

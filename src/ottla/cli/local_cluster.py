@@ -146,7 +146,10 @@ class LocalCluster:
         return self.directory / "cluster.json"
 
     def _identity(self) -> str:
-        """Return the cluster's id. The number of controllers cannot change, as they know each other by their settings."""
+        """Return the cluster's id.
+
+        The number of controllers cannot change, since they know each other by their settings.
+        """
         from ottla.storage.directories.random_ids import random_cluster_id
 
         path = self._identity_file

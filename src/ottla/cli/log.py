@@ -35,41 +35,41 @@ def _dirs(arguments: argparse.Namespace) -> None:
     async def work(cluster: "Cluster") -> "dict[int, list[LogDir]]":
         return await Admin(cluster).log_dirs(brokers=arguments.broker, topics=arguments.topic)
 
-    found = [(broker, each) for broker, dirs in run_with_cluster(arguments, work).items() for each in dirs]
+    log_dirs = [(broker, log_dir) for broker, dirs in run_with_cluster(arguments, work).items() for log_dir in dirs]
     if arguments.json:
-        print_json([_dir_json(broker, each) for broker, each in found])
+        print_json([_dir_json(broker, log_dir) for broker, log_dir in log_dirs])
     elif arguments.partitions:
         rows = [
-            (f"{topic}-{partition}", broker, show_bytes(size), lag, each.path)
-            for broker, each in found
-            for (topic, partition), size, lag, _ in each.replicas
+            (f"{topic}-{partition}", broker, show_bytes(size), lag, log_dir.path)
+            for broker, log_dir in log_dirs
+            for (topic, partition), size, lag, _ in log_dir.replicas
         ]
         print_table(("PARTITION", "BROKER", "SIZE", "LAG", "DIRECTORY"), rows)
     else:
         dirs = [
             (
                 broker,
-                each.path,
-                len(each.replicas),
-                show_bytes(sum(replica.size_bytes for replica in each.replicas)),
-                show_bytes(each.usable_bytes),
-                each.error.name if each.error else "online",
+                log_dir.path,
+                len(log_dir.replicas),
+                show_bytes(sum(replica.size_bytes for replica in log_dir.replicas)),
+                show_bytes(log_dir.usable_bytes),
+                log_dir.error.name if log_dir.error else "online",
             )
-            for broker, each in found
+            for broker, log_dir in log_dirs
         ]
         print_table(("BROKER", "DIRECTORY", "PARTITIONS", "SIZE", "FREE", "STATE"), dirs)
 
 
-def _dir_json(broker: int, found: "LogDir") -> dict[str, Any]:
+def _dir_json(broker: int, log_dir: "LogDir") -> dict[str, Any]:
     return {
         "broker": broker,
-        "path": found.path,
-        "error": None if found.error is None else found.error.name,
-        "total_bytes": found.total_bytes,
-        "usable_bytes": found.usable_bytes,
+        "path": log_dir.path,
+        "error": None if log_dir.error is None else log_dir.error.name,
+        "total_bytes": log_dir.total_bytes,
+        "usable_bytes": log_dir.usable_bytes,
         "replicas": [
             {"topic": topic, "partition": partition, "size_bytes": size, "offset_lag": lag, "future": is_future}
-            for (topic, partition), size, lag, is_future in found.replicas
+            for (topic, partition), size, lag, is_future in log_dir.replicas
         ],
     }
 
@@ -91,19 +91,19 @@ def _offsets(arguments: argparse.Namespace) -> None:
     async def work(cluster: "Cluster") -> "list[tuple[TopicPartition, tuple[ListedOffset, ...]]]":
         return await _list_offsets(Admin(cluster), arguments)
 
-    found = run_with_cluster(arguments, work)
+    offsets = run_with_cluster(arguments, work)
     if arguments.json:
         print_json(
             [
                 {"topic": topic, "partition": partition, "earliest": first.offset, "latest": end.offset}
                 | {"max_timestamp": newest.timestamp, "max_timestamp_offset": newest.offset}
-                for (topic, partition), (first, end, newest) in found
+                for (topic, partition), (first, end, newest) in offsets
             ]
         )
         return
     rows = [
         (topic, partition, first.offset, end.offset, end.offset - first.offset, show_time(newest.timestamp))
-        for (topic, partition), (first, end, newest) in found
+        for (topic, partition), (first, end, newest) in offsets
     ]
     print_table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "OFFSETS", "LATEST TIMESTAMP"), rows)
 
@@ -116,12 +116,12 @@ async def _list_offsets(
     if arguments.names:
         topics = [await admin.topic(name) for name in arguments.names]
     else:
-        topics = [each for each in await admin.topics() if not each.is_internal]
+        topics = [topic for topic in await admin.topics() if not topic.is_internal]
     chosen = arguments.partition
     keys = [(topic.name, number) for topic in topics for number in (topic.partitions if chosen is None else chosen)]
     answers = [
-        await admin.offsets(dict.fromkeys(keys, at), committed=arguments.committed and at == LATEST)
-        for at in (EARLIEST, LATEST, MAX_TIMESTAMP)
+        await admin.offsets(dict.fromkeys(keys, position), committed=arguments.committed and position == LATEST)
+        for position in (EARLIEST, LATEST, MAX_TIMESTAMP)
     ]
     return [(key, tuple(answer[key] for answer in answers)) for key in keys]
 
@@ -150,11 +150,11 @@ def _delete_records(arguments: argparse.Namespace) -> None:
         chosen = topic.partitions if arguments.partition is None else arguments.partition
         return await admin.delete_records({(topic.name, number): before for number in chosen})
 
-    found = sorted(run_with_cluster(arguments, work).items())
+    starts = sorted(run_with_cluster(arguments, work).items())
     if arguments.json:
-        print_json([{"topic": topic, "partition": number, "earliest": low} for (topic, number), low in found])
+        print_json([{"topic": topic, "partition": number, "earliest": low} for (topic, number), low in starts])
     else:
-        print_table(("TOPIC", "PARTITION", "EARLIEST"), [(topic, number, low) for (topic, number), low in found])
+        print_table(("TOPIC", "PARTITION", "EARLIEST"), [(topic, number, low) for (topic, number), low in starts])
 
 
 ACTIONS = (

@@ -55,15 +55,15 @@ def _files(path: str) -> list[str]:
         if not os.path.exists(path):  # noqa: PTH110
             raise CommandFailed(f"{path} does not exist")
         return [path]
-    found = sorted(
+    files = sorted(
         os.path.join(folder, name)  # noqa: PTH118
         for folder, _, names in os.walk(path)
         for name in names
         if _SEGMENT.fullmatch(name)
     )
-    if not found:
+    if not files:
         raise CommandFailed(f"{path} contains no segment files (00000000000000000000.log)")
-    return found
+    return files
 
 
 def _dump(path: str, arguments: argparse.Namespace) -> None:
@@ -71,15 +71,15 @@ def _dump(path: str, arguments: argparse.Namespace) -> None:
         print(path)
     is_metadata = _METADATA in os.path.abspath(path)  # noqa: PTH100
     batches, records = 0, 0
-    for position, header, found in _batches(path):
-        batches, records = batches + 1, records + len(found)
-        shown = [_record(header, each, metadata=is_metadata) for each in found] if arguments.records else []
+    for position, header, contents in _batches(path):
+        batches, records = batches + 1, records + len(contents)
+        shown = [_record(header, record, metadata=is_metadata) for record in contents] if arguments.records else []
         if arguments.json:
             print(json.dumps(_batch_json(path, position, header) | ({"records": shown} if shown else {})))
             continue
         print(f"  {_batch_text(position, header)}")
-        for each in shown:
-            print("    " + _record_text(each))
+        for record in shown:
+            print("    " + _record_text(record))
     if not arguments.json:
         print(f"  {counted(batches, 'batch').replace('batchs', 'batches')}, {counted(records, 'record')}, no damage")
 
@@ -94,11 +94,11 @@ def _batches(path: str) -> "Iterator[tuple[int, BatchHeader, list[Record]]]":
     try:
         named = _SEGMENT.search(path)
         expected = int(named[1]) if named and named[2] == ".log" else 0
-        for position, header, block, at in scan_batches(SystemDisk(), file, path, 0, os.fstat(file).st_size):
+        for position, header, block, start in scan_batches(SystemDisk(), file, path, 0, os.fstat(file).st_size):
             if header.base_offset < expected:
                 raise CorruptLog(path, position, f"offset {header.base_offset} is below the expected {expected}")
             expected = header.next_offset
-            yield position, header, list(read_records(block, at, header))
+            yield position, header, list(read_records(block, start, header))
     finally:
         os.close(file)
 
@@ -164,7 +164,7 @@ def _record_text(shown: dict[str, Any]) -> str:
         return f"{start}  {shown['control']} marker"
     if "message" in shown:
         return f"{start}  {shown['message']}"
-    headers = "".join(f"  {each['name']}={_one_line(each['value'])}" for each in shown["headers"])
+    headers = "".join(f"  {header['name']}={_one_line(header['value'])}" for header in shown["headers"])
     return f"{start}  {_one_line(shown['key'])}  {_one_line(shown['value'])}{headers}"
 
 

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: declarative pipelines on Spark, from a new project to its runs."""
+"""`ottla pipeline`: create, run, inspect and stop declarative pipelines on Spark."""
 
 import argparse
 import re
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
+        "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: the current one)"
     )
 
 
@@ -45,27 +45,29 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     parser.add_argument("--on", metavar="SPARK", help="where Spark runs: local[*], a master, or sc://host:port")
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--every", metavar="TIME", type=_interval_s, help="run again and again, such as 30s, 5m or 1h")
-    when.add_argument("--continuous", action="store_true", help="run again as soon as topics have something new")
-    parser.add_argument("--refresh", metavar="DATASET,...", type=_names, default=[], help="update only these")
-    parser.add_argument(
-        "--full-refresh", metavar="DATASET,...", type=_names, default=[], help="compute these from the start"
+    when.add_argument(
+        "--every", metavar="TIME", type=_interval_s, help="repeat the run after this time, such as 30s, 5m or 1h"
     )
-    parser.add_argument("--full-refresh-all", action="store_true", help="compute everything from the start")
-    parser.add_argument("--dry", action="store_true", help="only check the definitions")
+    when.add_argument("--continuous", action="store_true", help="run again whenever topics have new records")
+    parser.add_argument("--refresh", metavar="DATASET,...", type=_names, default=[], help="update only these datasets")
+    parser.add_argument(
+        "--full-refresh", metavar="DATASET,...", type=_names, default=[], help="recompute these datasets"
+    )
+    parser.add_argument("--full-refresh-all", action="store_true", help="recompute all datasets")
+    parser.add_argument("--dry", action="store_true", help="only validate the definitions")
     parser.add_argument("--json", action="store_true", help="print events, one JSON object a line")
 
 
-def _add_looking(parser: argparse.ArgumentParser) -> None:
+def _add_status(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _interval_s(text: str) -> float:
-    found = re.fullmatch(r"(\d+)([smhd])", text)
-    if not found or not int(found[1]):
+    matched = re.fullmatch(r"(\d+)([smhd])", text)
+    if not matched or not int(matched[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 30s, 5m or 1h")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(matched[1]) * _UNITS_S[matched[2]]
 
 
 def _names(text: str) -> list[str]:
@@ -192,6 +194,6 @@ ACTIONS = (
         _on_spark(_run),
         _RUN_EXAMPLES,
     ),
-    Action("status", "Show the last run: flows, rows, lag, failures.", _add_looking, _on_spark(_status)),
+    Action("status", "Show the last run: flows, rows, lag, failures.", _add_status, _on_spark(_status)),
     Action("stop", "Stop the run of a pipeline and its Spark server.", _add_folder, _on_spark(_stop)),
 )

@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.key is not None and arguments.key_separator is not None:
-        raise InvalidUsage(
-            "--key and --key-separator exclude each other: the key is either the same for all records or part of each line"
-        )
+        raise InvalidUsage("--key and --key-separator exclude each other: use one of them")
     try:
         file = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
     except OSError as error:

@@ -92,24 +92,24 @@ def record_text(record: Record) -> str:
 def parse_json(line: bytes) -> Line:
     """Parse a JSON object with key, value, headers and timestamp, each of which is optional."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
         raise MalformedLine(f"invalid JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise MalformedLine("expected a JSON object with a key and a value")
-    timestamp = found.get("timestamp")
+    timestamp = fields.get("timestamp")
     if timestamp is not None and (not isinstance(timestamp, int) or timestamp < 0):
         raise MalformedLine(f"timestamp {timestamp!r} must be a number of milliseconds")
     return Line(
-        from_json(found.get("key")), from_json(found.get("value")), _json_headers(found.get("headers")), timestamp
+        from_json(fields.get("key")), from_json(fields.get("value")), _json_headers(fields.get("headers")), timestamp
     )
 
 
-def _json_headers(found: Any) -> list[tuple[str, bytes | None]]:
-    if isinstance(found, dict):
-        return [(name, from_json(value)) for name, value in found.items()]
+def _json_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    if isinstance(headers, dict):
+        return [(name, from_json(value)) for name, value in headers.items()]
     try:
-        return [(str(each["name"]), from_json(each.get("value"))) for each in found or ()]
+        return [(str(header["name"]), from_json(header.get("value"))) for header in headers or ()]
     except (TypeError, KeyError, AttributeError):
         raise MalformedLine("headers must be a list of objects with a name and a value") from None
 
@@ -124,14 +124,14 @@ def parse_text(
     more_headers: Iterable[tuple[str, bytes | None]] = (),
 ) -> Line:
     """Parse a line of text: headers `a=1,b=2` and a tab if `headers`, the key and its separator, the value."""
-    found = list(more_headers)
+    all_headers = list(more_headers)
     if headers:
         listed, tab, line = line.partition(b"\t")
         if not tab:
             raise MalformedLine("no tab after the headers")
-        for each in filter(None, listed.split(b",")):
-            name, equals, content = each.partition(b"=")
-            found.append((name.decode("utf-8", "surrogateescape"), content if equals else None))
+        for header in filter(None, listed.split(b",")):
+            name, equals, content = header.partition(b"=")
+            all_headers.append((name.decode("utf-8", "surrogateescape"), content if equals else None))
     value: bytes | None = line
     if key_separator is not None:
         key, separator, value = line.partition(key_separator)
@@ -140,4 +140,4 @@ def parse_text(
     if null is not None:
         key = None if key == null else key
         value = None if value == null else value
-    return Line(key, value, found)
+    return Line(key, value, all_headers)

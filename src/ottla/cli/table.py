@@ -176,7 +176,8 @@ def _create(arguments: argparse.Namespace) -> None:
         writer = TableWriter(home, definition, NoEngine())
         if writer.rows.exists():
             raise CommandFailed(
-                f"there is already a table at {writer.rows.location}, which this command does not manage; choose another --location or name"
+                f"there is already a table at {writer.rows.location}, which is not managed here;"
+                " choose another name or --location"
             )
         home.save(definition)
         try:
@@ -197,9 +198,9 @@ def _list(arguments: argparse.Namespace) -> None:
         home = _home(arguments)
         return [home.load(name) for name in home.names()]
 
-    found = _run_reporting(work)
+    definitions = _run_reporting(work)
     home = _home(arguments)
-    rows = [(each.name, each.topic, each.format, each.mode, home.is_locked(each.name)) for each in found]
+    rows = [(table.name, table.topic, table.format, table.mode, home.is_locked(table.name)) for table in definitions]
     if arguments.json:
         titles = ("name", "topic", "format", "mode", "running")
         print_json([dict(zip(titles, row, strict=True)) for row in rows])
@@ -221,14 +222,14 @@ def _describe(arguments: argparse.Namespace) -> None:
         home = _home(arguments)
         return [describe(home, home.load(name)) for name in arguments.names]
 
-    found = _run_reporting(work)
+    tables = _run_reporting(work)
     if arguments.json:
-        print_json(found)
+        print_json(tables)
         return
-    for number, each in enumerate(found):
+    for number, table in enumerate(tables):
         if number:
             print()
-        _show(each)
+        _show(table)
 
 
 def _show(table: dict[str, Any]) -> None:

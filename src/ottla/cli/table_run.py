@@ -1,4 +1,4 @@
-"""`ottla table run`: a Spark session, and a query in it for each table."""
+"""`ottla table run`: one Spark session with a query for each table."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_tables(arguments: argparse.Namespace, home: "TableHome") -> None:
-    """Keep the tables until they are in step, or until somebody stops it."""
+    """Write new records into the tables, once or until interrupted."""
     from ottla.spark.tables.failures import TableError
     from ottla.spark.tables.maintenance import Upkeep
     from ottla.spark.tables.query import TableQuery, keep_tables
@@ -22,7 +22,7 @@ def run_tables(arguments: argparse.Namespace, home: "TableHome") -> None:
 
     names = arguments.names or home.names()
     if not names:
-        raise TableError(f"there are no tables in {home.folder}; `ottla table create` makes one")
+        raise TableError(f"there are no tables in {home.folder}; create one with `ottla table create`")
     definitions = [home.load(name) for name in names]
     upkeep = Upkeep(arguments.small_files, arguments.keep_snapshots, arguments.snapshot_age)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -46,11 +46,11 @@ def run_tables(arguments: argparse.Namespace, home: "TableHome") -> None:
                 for definition in definitions
             ]
             if not arguments.once:
-                print(f"Keeping {', '.join(names)} in step; Ctrl-C stops. Spark writes to {log}", flush=True)
+                print(f"Writing to {', '.join(names)}; press Ctrl-C to stop. Spark's log is {log}", flush=True)
             keep_tables(queries, lambda words: print(words, file=sys.stderr, flush=True))
         finally:
             session.stop()
-    print(f"In step: {', '.join(names)}.")
+    print(f"Up to date: {', '.join(names)}.")
 
 
 def _interrupt(*_: object) -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.command import Action, CommandFailed, add_actions, positive, setting
 from ottla.cli.connecting import add_connection, run_with_cluster
-from ottla.cli.deleting import add_names, delete_named
-from ottla.cli.describing import add_described, describe_named
+from ottla.cli.delete_by_name import add_names, delete_named
+from ottla.cli.describe_by_name import add_described, describe_named
 from ottla.cli.output import counted, print_json, print_table, show_id
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def _list(arguments: argparse.Namespace) -> None:
     async def work(cluster: "Cluster") -> "list[Topic]":
         return await cluster.retry(cluster.topics)
 
-    topics = [each for each in run_with_cluster(arguments, work) if arguments.internal or not each.is_internal]
+    topics = [topic for topic in run_with_cluster(arguments, work) if arguments.internal or not topic.is_internal]
     if arguments.json:
-        print_json([_summary(each) for each in topics])
+        print_json([_summary(topic) for topic in topics])
     elif topics:
-        rows = [(each.name, len(each.partitions), _replicas(each)) for each in topics]
+        rows = [(topic.name, len(topic.partitions), _replicas(topic)) for topic in topics]
         print_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
     else:
         print("There are no topics.")
@@ -90,8 +90,13 @@ def _create(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(
             [
-                {"name": each.name, "id": show_id(each.id), "partitions": each.partitions, "replicas": each.replicas}
-                for each in created_topics
+                {
+                    "name": topic.name,
+                    "id": show_id(topic.id),
+                    "partitions": topic.partitions,
+                    "replicas": topic.replicas,
+                }
+                for topic in created_topics
             ]
         )
 
@@ -110,16 +115,16 @@ def _show(topic: dict[str, Any]) -> None:
         print(f"  {name}={value}")
     rows = [
         (
-            each["partition"],
-            _short(each["state"], "Partition"),
-            each["leader"],
-            each["leader_epoch"],
-            [f"{broker}:{_short(state, 'Replica')}" for broker, state in each["replica_states"].items()],
-            each["in_sync"],
-            each["earliest"],
-            each["latest"],
+            partition["partition"],
+            _short(partition["state"], "Partition"),
+            partition["leader"],
+            partition["leader_epoch"],
+            [f"{broker}:{_short(state, 'Replica')}" for broker, state in partition["replica_states"].items()],
+            partition["in_sync"],
+            partition["earliest"],
+            partition["latest"],
         )
-        for each in topic["partitions"]
+        for partition in topic["partitions"]
     ]
     print_table(("PARTITION", "STATE", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST"), rows)
 
@@ -137,25 +142,25 @@ async def _description(admin: "Admin", name: str) -> dict[str, Any]:
     topic = await admin.topic(name)
     adding = await adding_replicas(admin, topic)
     settings = await admin.settings(ConfigResource(ResourceType.TOPIC, name))
-    keys = [(name, number) for number, each in topic.partitions.items() if each.leader >= 0]
+    keys = [(name, number) for number, partition in topic.partitions.items() if partition.leader >= 0]
     first = await admin.offsets(dict.fromkeys(keys, EARLIEST))
     end = await admin.offsets(dict.fromkeys(keys, LATEST))
     partitions = [
         {
-            **_partition(each),
-            "state": partition_state(each),
-            "replica_states": {str(broker): state for broker, state in replica_states(each, adding).items()},
-            "earliest": first[name, number].offset if each.leader >= 0 else None,
-            "latest": end[name, number].offset if each.leader >= 0 else None,
+            **_partition(partition),
+            "state": partition_state(partition),
+            "replica_states": {str(broker): state for broker, state in replica_states(partition, adding).items()},
+            "earliest": first[name, number].offset if partition.leader >= 0 else None,
+            "latest": end[name, number].offset if partition.leader >= 0 else None,
         }
-        for number, each in topic.partitions.items()
+        for number, partition in topic.partitions.items()
     ]
     return {
         "name": name,
         "id": show_id(topic.id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
-        "settings": {each.name: each.value for each in settings if each.source is ConfigSource.TOPIC},
+        "settings": {setting.name: setting.value for setting in settings if setting.source is ConfigSource.TOPIC},
         "partitions": partitions,
     }
 
@@ -182,7 +187,7 @@ def _summary(topic: "Topic") -> dict[str, Any]:
 
 
 def _replicas(topic: "Topic") -> int:
-    return max((len(each.replicas) for each in topic.partitions.values()), default=0)
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +217,8 @@ def _add_partitions(arguments: argparse.Namespace) -> None:
         total = arguments.to or before + arguments.by
         if total <= before:
             raise CommandFailed(
-                f"topic {arguments.name!r} has {counted(before, 'partition')} already; the partition count cannot be reduced"
+                f"topic {arguments.name!r} already has {counted(before, 'partition')},"
+                " and the partition count cannot be reduced"
             )
         await admin.add_partitions(arguments.name, total)
         return before, total

@@ -1,10 +1,9 @@
-"""The states of a topic's partitions and replicas, as any Kafka cluster lets a client see them.
+"""The states of a topic's partitions and replicas, as far as a client of any Kafka cluster can see them.
 
-A client sees which replicas are in the ISR, which are offline, and which a reassignment adds. So a replica that is
-neither in the ISR nor offline is New if it is being added, and Offline otherwise: it has yet to catch up. Whether a
-replica that is being added was in the ISR before, a client cannot see. Where the cluster does not let the client list
-reassignments, the state of such a replica is unknown, as is that of a partition whose leader lacks the client's
-listener.
+A client sees which replicas are in the ISR, which are offline, and which a reassignment adds. A replica that is neither
+in the ISR nor offline is New if it is being added, and Offline otherwise, since it has to catch up. A client cannot see
+whether a replica that is being added was in the ISR before. If the cluster does not let the client list reassignments,
+the state of such a replica is unknown. So is the state of a partition whose leader lacks the client's listener.
 """
 
 from collections.abc import Container
@@ -16,31 +15,33 @@ from ottla.protocol.errors import AuthorizationError, ListenerNotFound, Unsuppor
 
 
 async def adding_replicas(admin: Admin, topic: Topic) -> dict[int, Container[int]] | None:
-    """The replicas that reassignments add, by partition; None if the cluster does not say. It is asked only if some
-    replica's state depends on it."""
-    open_ones = [
+    """Return the replicas that reassignments add, by partition, or None if the cluster does not say.
+
+    The cluster is asked only if the state of a replica depends on it.
+    """
+    undecided = [
         (topic.name, number)
         for number, partition in topic.partitions.items()
         if {*partition.replicas} - {*partition.isr} - {*partition.offline}
     ]
-    if not open_ones:
+    if not undecided:
         return {}
     try:
-        moves = await admin.reassignments(open_ones)
+        moves = await admin.reassignments(undecided)
     except (AuthorizationError, UnsupportedVersion):
         return None
     return {number: move.adding for (_, number), move in moves.items()}
 
 
 def partition_state(partition: Partition) -> PartitionState | None:
-    """The state of a partition; None if it is unknown."""
+    """Return the state of a partition, or None if it is unknown."""
     if partition.leader >= 0:
         return PartitionState.ONLINE
     return None if partition.error_code == ListenerNotFound.code else PartitionState.OFFLINE
 
 
 def replica_states(partition: Partition, adding: dict[int, Container[int]] | None) -> dict[int, ReplicaState | None]:
-    """The state of each replica by its broker; None where it is unknown."""
+    """Return the state of each replica by broker id; None stands for an unknown state."""
     return {broker_id: _replica_state(partition, broker_id, adding) for broker_id in partition.replicas}
 
 

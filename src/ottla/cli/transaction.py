@@ -34,7 +34,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     longer_than = arguments.longer_than
-    found = ask(
+    transactions = ask(
         arguments,
         lambda admin: admin.transactions(
             states=arguments.state,
@@ -44,9 +44,9 @@ def _list(arguments: argparse.Namespace) -> None:
         ),
     )
     if arguments.json:
-        print_json([each._asdict() for each in found])
+        print_json([transaction._asdict() for transaction in transactions])
     else:
-        print_table(("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER", "STATE"), found)
+        print_table(("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER", "STATE"), transactions)
 
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,23 +55,28 @@ def _describe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    found = ask(arguments, lambda admin: admin.transaction(arguments.transactional_id))
+    transaction = ask(arguments, lambda admin: admin.transaction(arguments.transactional_id))
     if arguments.json:
-        partitions = [{"topic": topic, "partition": number} for topic, number in found.partitions]
-        print_json({**found._asdict(), "partitions": partitions})
+        partitions = [{"topic": topic, "partition": number} for topic, number in transaction.partitions]
+        print_json({**transaction._asdict(), "partitions": partitions})
         return
-    print(f"Transactional id {found.transactional_id}: {_sentence(found)}")
-    if found.partitions:
-        print_table(("TOPIC", "PARTITION"), found.partitions)
+    print(f"Transactional id {transaction.transactional_id}: {_sentence(transaction)}")
+    if transaction.partitions:
+        print_table(("TOPIC", "PARTITION"), transaction.partitions)
 
 
-def _sentence(found: "DescribedTransaction") -> str:
-    text = f"{found.state}, producer {found.producer_id} of epoch {found.producer_epoch}, broker {found.coordinator}"
-    if found.start_ms < 0:
+def _sentence(transaction: "DescribedTransaction") -> str:
+    producer = f"producer {transaction.producer_id} of epoch {transaction.producer_epoch}"
+    text = f"{transaction.state}, {producer}, coordinator {transaction.coordinator}"
+    if transaction.start_ms < 0:
         return text
-    open_for_s = max(time.time() - found.start_ms / 1000, 0)
-    since = f", since {show_time(found.start_ms)}"
-    return text + since + (f" ({open_for_s:.0f} of {found.timeout_ms / 1000:g} s)" if found.state == "Ongoing" else "")
+    open_for_s = max(time.time() - transaction.start_ms / 1000, 0)
+    since = f", since {show_time(transaction.start_ms)}"
+    return (
+        text
+        + since
+        + (f" ({open_for_s:.0f} of {transaction.timeout_ms / 1000:g} s)" if transaction.state == "Ongoing" else "")
+    )
 
 
 def _abort_arguments(parser: argparse.ArgumentParser) -> None:

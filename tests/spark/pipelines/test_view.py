@@ -34,7 +34,7 @@ def test_events_are_kept_and_read_again(tmp_path: Path) -> None:
     assert next(iter(read_events(log.path)))["event"] == "run started"
     first, second = gather(read_events(log.path))
     assert (first.id, second.id) == ("a", "b")
-    assert second.said() == "failed after 1.5 s"
+    assert second.summary() == "failed after 1.5 s"
     assert second.problems == ["totals: it broke"]
     bronze = second.flows["bronze"]
     assert bronze.cells() == ("bronze", "done", 15, None, "4 dropped (has a price)", 4)
@@ -59,7 +59,7 @@ def test_a_run_is_told_line_by_line_where_nobody_watches(capsys: pytest.CaptureF
 
 def test_programs_get_the_events_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     view = View(as_json=True)
-    view.say("starting")
+    view.print("starting")
     for event in run_of("a"):
         view.take(event)
     out, err = capsys.readouterr()

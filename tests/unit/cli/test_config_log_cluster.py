@@ -42,7 +42,7 @@ def test_settings_of_brokers_and_cluster(server: str) -> None:
     assert "no broker 9" in refuses("config", "describe", "--broker", "9", server=server)
 
 
-def test_a_setting_that_is_none_is_refused(server: str, topic: str) -> None:
+def test_an_unknown_setting_is_rejected(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     assert refuses("config", "set", "-t", topic, "retention.ms=soon", server=server).endswith("(INVALID_CONFIG)")
     assert ottla("config", "set", "-t", topic, "retention.ms", server=server).returncode == 2
@@ -68,7 +68,7 @@ def test_offsets_and_their_deletion(server: str, topic: str) -> None:
     assert "OFFSET_OUT_OF_RANGE" in refuses("log", "delete-records", topic, "--before", "9", server=server)
 
 
-def test_directories_and_what_they_hold(node: OttlaNode, server: str, topic: str) -> None:
+def test_log_directories_and_their_contents(node: OttlaNode, server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     says("produce", topic, server=server, typed=b"x\n")
     (found,) = json.loads(says("log", "dirs", "--topic", topic, "--json", server=server))
@@ -103,13 +103,13 @@ def test_segments_are_dumped_and_damage_is_found(node: OttlaNode, server: str, t
     assert done.returncode == 1
     assert f"DAMAGED: {damaged} is corrupt at byte 0: the header's CRC is" in done.stdout
     assert "no damage" in done.stdout
-    assert done.stderr == "ottla log: 1 of 2 files cannot be read to the end\n"
+    assert done.stderr == "ottla log: 1 of 2 files damaged\n"
     assert "does not exist" in refuses("log", "dump", "/nowhere", server=server)
     (tmp_path / "empty").mkdir()
     assert "no segment files" in refuses("log", "dump", str(tmp_path / "empty"), server=server)
 
 
-def test_the_metadata_log_is_dumped_as_the_records_it_holds(node: OttlaNode, server: str, topic: str) -> None:
+def test_the_metadata_log_is_dumped_as_metadata_records(node: OttlaNode, server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     dumped = says("log", "dump", str(node.directory / "__cluster_metadata-0"), "--records", server=server)
     assert f"TopicRecord(name='{topic}'" in dumped

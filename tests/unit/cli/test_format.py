@@ -88,8 +88,8 @@ def test_a_one_node_cluster_needs_neither_file_nor_id(tmp_path: Path) -> None:
         (["-c", "/nowhere"], 2, "ottla format: --cluster-id is missing"),
         (["-t"], 2, "expected one argument"),
         (["-t", "x", "-s", "-N"], 2, "not allowed with argument"),
-        (["-t", "x", "-f", "group.version"], 2, "'group.version' is not a feature, an equals sign and a level"),
-        (["-t", "x", "--set", "oops"], 2, "'oops' is not a name, an equals sign and a value"),
+        (["-t", "x", "-f", "group.version"], 2, "'group.version' is not NAME=LEVEL"),
+        (["-t", "x", "--set", "oops"], 2, "'oops' is not NAME=VALUE"),
     ],
 )
 def test_an_error_is_one_sentence_and_an_exit_code(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_random_uuid_prints_an_id() -> None:
     assert (done.returncode, len(done.stdout.strip()), done.stderr) == (0, 22, "")
 
 
-def test_the_version_is_the_packages() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"ottla {ottla.__version__}\n")
 

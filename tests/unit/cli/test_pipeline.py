@@ -8,7 +8,7 @@ from tests.support.commands import ottla, refuses, says
 SERVER = "localhost:9092"
 
 
-def test_a_project_is_made_and_looked_at(tmp_path: Path) -> None:
+def test_a_project_is_created_and_inspected(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     out = says("pipeline", "init", str(folder), "--topic", "sales", server=SERVER)
     assert out.splitlines()[-1] == f"`ottla pipeline run {folder}` reads topic sales of localhost:9092"
@@ -34,16 +34,16 @@ def test_a_token_in_an_address_is_not_shown(tmp_path: Path) -> None:
     assert "secret" not in out
 
 
-def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_invalid_runs_are_rejected(tmp_path: Path) -> None:
     assert "`ottla pipeline init` makes a project" in refuses("pipeline", "run", str(tmp_path), server=SERVER)
     says("pipeline", "init", str(tmp_path / "shop"), server=SERVER)
     both = ottla("pipeline", "run", str(tmp_path / "shop"), "--full-refresh-all", "--refresh", "totals")
-    assert (both.returncode, "goes with neither --refresh nor" in both.stderr) == (2, True)
+    assert (both.returncode, "remove --refresh and --full-refresh" in both.stderr) == (2, True)
     never = ottla("pipeline", "run", str(tmp_path / "shop"), "--every", "soon")
-    assert (never.returncode, "'soon' is not a time such as 30s, 5m or 1h" in never.stderr) == (2, True)
+    assert (never.returncode, "'soon' is not a duration such as 30s, 5m or 1h" in never.stderr) == (2, True)
 
 
-def test_without_spark_it_is_said_what_to_install(tmp_path: Path) -> None:
+def test_without_spark_the_package_to_install_is_named(tmp_path: Path) -> None:
     says("pipeline", "init", str(tmp_path / "shop"), server=SERVER)
     absent = tmp_path / "absent" / "pyspark"
     absent.mkdir(parents=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.commands import ottla, refuses, says
 
 
-def test_lines_go_in_and_come_out(server: str, topic: str) -> None:
+def test_lines_are_produced_and_consumed(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     assert says("produce", topic, server=server, typed=b"one\ntwo\r\n\nfour") == ""
     assert says("consume", topic, "--format", "value", server=server) == "one\ntwo\n\nfour\n"
@@ -50,7 +50,7 @@ def test_keys_headers_and_nulls(server: str, topic: str) -> None:
     assert text.rstrip("\n").split("  ")[2:] == ["k1", "v1", "all=1 a=1 b=null"]
 
 
-def test_json_goes_both_ways_with_bytes_that_are_no_text(server: str, topic: str) -> None:
+def test_json_round_trips_bytes_that_are_not_utf_8(server: str, topic: str) -> None:
     says("topic", "create", topic, topic + "-copy", "-p", "2", server=server)
     lines = [
         {"key": {"base64": "/w=="}, "value": "text", "headers": [{"name": "h", "value": {"base64": "gIA="}}]},
@@ -70,7 +70,7 @@ def test_json_goes_both_ways_with_bytes_that_are_no_text(server: str, topic: str
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_file_is_compressed_on_the_way(server: str, topic: str, compression: str, tmp_path: Path) -> None:
+def test_a_file_is_produced_with_compression(server: str, topic: str, compression: str, tmp_path: Path) -> None:
     says("topic", "create", topic, server=server)
     content = "".join(f"line {number}\n" for number in range(2000))
     (tmp_path / "lines").write_text(content)
@@ -78,7 +78,7 @@ def test_a_file_is_compressed_on_the_way(server: str, topic: str, compression: s
     assert says("consume", topic, "--format", "value", server=server) == content
 
 
-def test_acks_of_nobody_are_enough_if_asked_for(server: str, topic: str) -> None:
+def test_produce_without_acknowledgements(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     for acks in ("1", "0"):
         says("produce", topic, "--acks", acks, "--key", "k", "--whole", server=server, typed=b"a\nb\n")
@@ -87,7 +87,7 @@ def test_acks_of_nobody_are_enough_if_asked_for(server: str, topic: str) -> None
     assert [(each["key"], each["value"]) for each in found] == [("k", "a\nb\n")] * 2
 
 
-def test_reading_begins_where_it_is_told(server: str, topic: str) -> None:
+def test_consume_starts_at_the_requested_position(server: str, topic: str) -> None:
     says("topic", "create", topic, "-p", "2", server=server)
     lines = [json.dumps({"value": str(number), "timestamp": 1_000_000 + number * 1000}) for number in range(6)]
     typed = "\n".join(lines).encode()
@@ -109,7 +109,7 @@ def test_reading_begins_where_it_is_told(server: str, topic: str) -> None:
     assert both == "5\n5\n"
 
 
-def test_a_follower_prints_what_comes_and_ends_when_interrupted(server: str, topic: str) -> None:
+def test_follow_prints_new_records_until_interrupted(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla", "consume", topic, "--follow", "--from", "beginning", "--format", "value"],
@@ -130,7 +130,7 @@ def test_a_follower_prints_what_comes_and_ends_when_interrupted(server: str, top
         assert process.stderr.read() == b""
 
 
-def test_a_line_is_written_while_the_next_is_awaited(server: str, topic: str) -> None:
+def test_a_line_is_written_before_the_next_one_arrives(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla", "produce", topic],
@@ -147,7 +147,7 @@ def test_a_line_is_written_while_the_next_is_awaited(server: str, topic: str) ->
         assert process.wait(20) == 0
 
 
-def test_a_reader_that_has_seen_enough_ends_the_writer_quietly(server: str, topic: str) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     says("produce", topic, server=server, typed=b"line\n" * 50_000)
     process = subprocess.Popen(
@@ -161,7 +161,7 @@ def test_a_reader_that_has_seen_enough_ends_the_writer_quietly(server: str, topi
     assert (out.count(b"\n"), err) == (1, b"")
 
 
-def test_what_goes_wrong_is_one_sentence(server: str, topic: str) -> None:
+def test_an_error_is_one_sentence(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     none = refuses("consume", topic + "x", server=server)
     assert (
@@ -173,7 +173,7 @@ def test_what_goes_wrong_is_one_sentence(server: str, topic: str) -> None:
     gone = refuses("consume", topic, "--from", "7", "--follow", server=server)
     assert gone.startswith(f"ottla consume: topic '{topic}', partition 0: offset 7 is not there")
     bad = refuses("produce", topic, "-K", ":", server=server, typed=b"k:v\nno key\n")
-    assert bad == "ottla produce: line 2: no ':' behind the key; the 1 before it were written"
+    assert bad == "ottla produce: line 2: no ':' after the key; the 1 lines before it were written"
     assert says("consume", topic, "--format", "value", server=server) == "v\n"
     assert "not JSON" in refuses("produce", topic, "--format", "json", server=server, typed=b"{\n")
     assert "cannot be read" in refuses("produce", topic, "--file", "/nowhere", server=server)

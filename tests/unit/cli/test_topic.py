@@ -8,7 +8,7 @@ from bench.harness.ports import free_port
 from tests.support.commands import ottla, refuses, says
 
 
-def test_the_life_of_a_topic(server: str, topic: str) -> None:
+def test_a_topic_is_created_described_changed_and_deleted(server: str, topic: str) -> None:
     made = says("topic", "create", topic, "-p", "2", "--set", "retention.ms=1000", server=server)
     assert made == f"Created topic {topic}: 2 partitions, 1 replica each.\n"
     listed = says("topic", "list", server=server).splitlines()
@@ -23,11 +23,11 @@ def test_the_life_of_a_topic(server: str, topic: str) -> None:
         "        1  Online       1      0  1:Online        1         0       0",
     ]
     more = says("topic", "add-partitions", topic, "--by", "2", server=server)
-    assert more.splitlines()[0] == f"Topic {topic} has 4 partitions now, it had 2."
+    assert more.splitlines()[0] == f"Topic {topic} now has 4 partitions; it had 2."
     assert says("topic", "delete", topic, server=server) == f"Deleted topic {topic}.\n"
 
 
-def test_programs_get_json(server: str, topic: str) -> None:
+def test_json_for_programs(server: str, topic: str) -> None:
     (made,) = json.loads(says("topic", "create", topic, "--json", server=server))
     assert (made["name"], made["partitions"], made["replicas"], len(made["id"])) == (topic, 1, 1, 22)
     listed = json.loads(says("topic", "list", "--json", server=server))
@@ -52,13 +52,13 @@ def test_programs_get_json(server: str, topic: str) -> None:
     assert json.loads(says("topic", "delete", topic, "--json", server=server)) == [topic]
 
 
-def test_what_goes_wrong_is_one_sentence(server: str, topic: str) -> None:
+def test_an_error_is_one_sentence(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     again = refuses("topic", "create", topic, server=server)
     assert again == f"ottla topic: Topic '{topic}' already exists; --if-not-exists makes that no error"
-    assert says("topic", "create", topic, "--if-not-exists", server=server) == f"Topic {topic} is there already.\n"
+    assert says("topic", "create", topic, "--if-not-exists", server=server) == f"Topic {topic} already exists.\n"
     fewer = refuses("topic", "add-partitions", topic, "--to", "1", server=server)
-    assert fewer == f"ottla topic: topic '{topic}' has 1 partition, and they cannot get fewer"
+    assert fewer == f"ottla topic: topic '{topic}' already has 1 partition, and the partition count cannot be reduced"
     none = f"ottla topic: topic '{topic}x': there is no such topic; `ottla topic list` shows those that there are"
     assert refuses("topic", "describe", topic + "x", server=server) == none
     assert refuses("topic", "delete", topic + "x", server=server) == none
@@ -71,7 +71,7 @@ def test_a_dry_run_changes_nothing(server: str, topic: str) -> None:
     assert topic not in says("topic", "list", server=server)
 
 
-def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do() -> None:
+def test_an_unreachable_broker_is_reported_at_once_with_advice() -> None:
     nowhere = f"127.0.0.1:{free_port()}"
     done = ottla("topic", "list", "-b", nowhere)
     assert (done.returncode, done.stdout) == (1, "")
@@ -93,7 +93,7 @@ def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do() -> None:
         ["nonsense"],
     ],
 )
-def test_what_is_not_understood_is_exit_code_2(arguments: list[str]) -> None:
+def test_invalid_usage_is_exit_code_2(arguments: list[str]) -> None:
     done = ottla(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr

@@ -53,18 +53,18 @@ def test_a_replica_that_is_being_added_is_new_and_one_that_lags_is_offline() -> 
     assert admin.asked == [("t", 0), ("t", 1)]
 
 
-def test_the_last_of_an_isr_is_offline_with_its_broker() -> None:
+def test_the_last_isr_member_is_offline_if_its_broker_is() -> None:
     assert states(Asked({}), partition(isr=(1,), offline=(1, 2, 3))) == [[OFFLINE, OFFLINE, OFFLINE]]
 
 
-def test_reassignments_are_not_asked_for_where_nothing_depends_on_them() -> None:
+def test_reassignments_are_listed_only_if_a_state_depends_on_them() -> None:
     admin = Asked(ClusterAuthorizationFailed())
     assert states(admin, partition(isr=(1, 2), offline=(3,))) == [[ONLINE, ONLINE, OFFLINE]]
     assert admin.asked is None
 
 
 @pytest.mark.parametrize("error", [ClusterAuthorizationFailed(), UnsupportedVersion()])
-def test_a_state_that_the_cluster_does_not_tell_is_unknown(error: ApiError) -> None:
+def test_a_state_is_unknown_if_the_cluster_does_not_report_it(error: ApiError) -> None:
     assert states(Asked(error), partition(isr=(1,), offline=(2,))) == [[ONLINE, OFFLINE, None]]
 
 

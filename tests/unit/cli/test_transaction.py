@@ -20,7 +20,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(server: str, topic:
     assert titles.split() == ["TOPIC", "PARTITION"]
     assert where.split() == [topic, "0"]
     said = says("transaction", "abort", id_, server=server)
-    assert said == f"Aborted what {id_} had open, and fenced its producer.\n"
+    assert said == f"Aborted the open transaction of {id_}, and fenced its producer.\n"
     found = json.loads(says("transaction", "describe", id_, "--json", server=server))
     assert found["state"] == "Empty"
     assert found["partitions"] == []
@@ -30,7 +30,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(server: str, topic:
     assert id_ not in says("transaction", "list", "--longer-than", "0", "--state", "Ongoing", server=server)
 
 
-def test_a_transaction_that_hangs_is_ended_on_its_partition(server: str, topic: str) -> None:
+def test_a_hanging_transaction_is_aborted_on_its_partition(server: str, topic: str) -> None:
     says("topic", "create", topic, "-p", "1", server=server)
     leave_open(server, topic, f"{topic}-writer")
     where = ("--topic", topic, "--partition", "0", "--start-offset")
@@ -40,7 +40,7 @@ def test_a_transaction_that_hangs_is_ended_on_its_partition(server: str, topic: 
     assert "no open transaction starts" in refuses("transaction", "abort", *where, "0", server=server)
 
 
-def test_what_is_not_known_or_not_understood(server: str) -> None:
+def test_unknown_ids_and_invalid_usage_are_rejected(server: str) -> None:
     for action in ("describe", "abort"):
         said = refuses("transaction", action, "nobody", server=server)
         assert "TRANSACTIONAL_ID_NOT_FOUND" in said

@@ -1,4 +1,4 @@
-"""Describing things by their names, one after the other: topics and groups are described alike."""
+"""Describes topics or groups by name, one after the other."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_described(parser: argparse.ArgumentParser, kind: str) -> None:
-    """The arguments of a command that describes."""
+    """Add the arguments of a command that describes."""
     parser.add_argument("names", metavar=kind.upper(), nargs="+")
     add_connection(parser)
 
@@ -22,7 +22,7 @@ def describe_named(
     description: "Callable[[Admin, str], Awaitable[dict[str, Any]]]",
     show: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Ask about what is named; print it as JSON, or show each with an empty line between."""
+    """Describe the named objects as JSON, or as text with an empty line between them."""
 
     async def work(admin: "Admin") -> list[dict[str, Any]]:
         return [await description(admin, name) for name in arguments.names]
@@ -31,7 +31,7 @@ def describe_named(
     if arguments.json:
         print_json(described)
         return
-    for at, each in enumerate(described):
-        if at:
+    for index, description_of_one in enumerate(described):
+        if index:
             print()
-        show(each)
+        show(description_of_one)

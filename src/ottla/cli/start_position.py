@@ -38,7 +38,7 @@ def _parse_time(text: str, option: str) -> int:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidUsage(
-            f"{option} {text} is not valid: give beginning, end, an offset, a time (2026-01-31T12:00) or a duration (15m)"
+            f"{option} {text} is invalid: use beginning, end, an offset, a time (2026-01-31T12:00) or a duration (15m)"
         ) from None
     if parsed.tzinfo is None:
         parsed = parsed.replace(tzinfo=UTC)

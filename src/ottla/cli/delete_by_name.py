@@ -1,4 +1,4 @@
-"""Deleting things by their names, one after the other: topics and groups are deleted alike."""
+"""Deletes topics or groups by name, one after the other."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def add_names(parser: argparse.ArgumentParser, kind: str) -> None:
-    """The arguments of a command that deletes."""
+    """Add the arguments of a command that deletes."""
     parser.add_argument("names", metavar=kind.upper(), nargs="+")
-    parser.add_argument("--if-exists", action="store_true", help=f"do nothing where there is no such {kind}")
+    parser.add_argument("--if-exists", action="store_true", help=f"ignore a {kind} that does not exist")
     add_connection(parser)
 
 
@@ -25,7 +25,7 @@ def delete_named(
     delete: "Callable[[Admin, str], Awaitable[None]]",
     missing: "type[ApiError]",
 ) -> None:
-    """Delete what is named, and say so; what is missing is an error unless it was said not to be."""
+    """Delete the named objects and print their names. A missing one is an error without `--if-exists`."""
 
     async def work(admin: "Admin") -> list[str]:
         deleted = []
