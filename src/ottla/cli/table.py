@@ -106,6 +106,12 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         help="json: fields of the value become columns; bytes: the value is one column (default: %(default)s)",
     )
     parser.add_argument("--from", choices=("earliest", "latest"), default="earliest", dest="start")
+    _add_storage(parser)
+    _add_client(parser)
+    _add_home(parser)
+
+
+def _add_storage(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--location", metavar="DIR", help="the folder of a Delta or Parquet table")
     parser.add_argument(
         "--namespace", default="default", help="the namespace of an Iceberg table (default: %(default)s)"
@@ -118,6 +124,9 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         type=setting,
         help="a property of the PyIceberg catalog, such as type=rest (default: a SQLite catalog in --home)",
     )
+
+
+def _add_client(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--client",
         metavar="NAME=VALUE",
@@ -133,7 +142,6 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,...]",
         help=f"one or more brokers of the cluster (default: ${VARIABLE}, or {DEFAULT})",
     )
-    _add_home(parser)
 
 
 def _add_client_file(parser: argparse.ArgumentParser) -> None:

@@ -129,7 +129,9 @@ def test_an_authorizer_that_raises_or_answers_nonsense_allows_nothing_and_is_log
         assert codes(node, "open", name) == dict.fromkeys(("open", name), UnknownServerError.code)
     words = everything(node)[before:]
     (line,) = [line for line in words.splitlines() if " ERROR " in line]
-    assert "the authorizer tests.unit.plugins.rules:Rights failed: ValueError('the rights are broken'); until it" in line
+    assert (
+        "the authorizer tests.unit.plugins.rules:Rights failed: ValueError('the rights are broken'); until it" in line
+    )
     assert fetched(node, "open") == {"open": [0, 0]}
     assert "the authorizer tests.unit.plugins.rules:Rights answers again" in everything(node)[before:]
 
