@@ -6,7 +6,7 @@ The transaction gets the partition of `__consumer_offsets` that stores the group
 from __future__ import annotations
 
 from ottla.broker.authorization.group_guards import guard_add_offsets
-from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.handlers.transaction_errors import client_error
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
@@ -24,7 +24,7 @@ def add_offsets_to_txn_failed(
     request: AddOffsetsToTxnRequest, version: int, error: ApiError
 ) -> AddOffsetsToTxnResponse:
     """Return the error alone."""
-    return AddOffsetsToTxnResponse(error_code=told(error, version, fenced_since=2).code)
+    return AddOffsetsToTxnResponse(error_code=client_error(error, version, fenced_since=2).code)
 
 
 @endpoint(ApiKey.ADD_OFFSETS_TO_TXN, failed=add_offsets_to_txn_failed, guard=guard_add_offsets)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.broker.authorization.group_guards import guard_add_partitions
-from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.handlers.transaction_errors import client_error
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
@@ -131,7 +131,7 @@ def _partition_errors(call: Call[BrokerNode], partitions: Sequence[TopicPartitio
 def _result(transaction: AddPartitionsToTxnTransaction, error_of: ErrorOf, version: int) -> Result:
     def code(where: TopicPartition) -> int:
         error = error_of(where)
-        return NONE if error is None else told(error, version, fenced_since=2).code
+        return NONE if error is None else client_error(error, version, fenced_since=2).code
 
     return Result(
         transactional_id=transaction.transactional_id,

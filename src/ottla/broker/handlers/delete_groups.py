@@ -19,18 +19,18 @@ from ottla.storage.state_machine.decision import Decision
 
 
 def delete_groups_failed(request: DeleteGroupsRequest, version: int, error: ApiError) -> DeleteGroupsResponse:
-    """The error for each group."""
+    """Return the error for each group."""
     return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
 
 
 @endpoint(ApiKey.DELETE_GROUPS, failed=delete_groups_failed, guard=guard_delete_groups)
 def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later:
     """Let the coordinator of each group decide."""
-    asked = list(dict.fromkeys(request.groups_names))
+    group_ids = list(dict.fromkeys(request.groups_names))
     gathering: Gathering[DeletableGroupResult] = Gathering(
-        len(asked), lambda parts: call.answer(DeleteGroupsResponse(results=list(parts)))
+        len(group_ids), lambda parts: call.answer(DeleteGroupsResponse(results=list(parts)))
     )
-    for number, group_id in enumerate(asked):
+    for number, group_id in enumerate(group_ids):
         part = gathering.part(number, partial(_failed, group_id))
         try:
             shard = call.node.groups.of(group_id)

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75): topics a page at a time, with the replicas that may be elected (KIP-966).
+"""DescribeTopicPartitions (key 75): topics in pages, with the replicas that may be elected (KIP-966).
 
-Topics come by name, partitions by number. A page that is full ends with a cursor, where the next one begins.
+Topics are ordered by name, partitions by number. A full page ends with a cursor, where the next page begins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.protocol.messages.rpc.describe_topic_partitions import (
 def describe_topic_partitions_failed(
     request: DescribeTopicPartitionsRequest, version: int, error: ApiError
 ) -> DescribeTopicPartitionsResponse:
-    """The error for each topic that was asked for."""
+    """Return the error for each requested topic."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code) for topic in request.topics
@@ -43,7 +43,7 @@ def describe_topic_partitions_failed(
 def describe_topic_partitions(
     call: Call[BrokerNode], request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """One page."""
+    """Return one page."""
     node, cursor = call.node, request.cursor
     names, refused = _names(call, request)
     left = max(min(node.max_described_partitions, request.response_partition_limit), 1)
@@ -54,7 +54,7 @@ def describe_topic_partitions(
             break
         topic = node.image.topic(name)
         if topic is None:
-            if request.topics:  # of all topics, one may have gone since
+            if request.topics:  # otherwise the topic was deleted in the meantime
                 response.topics.append(_missing(name))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -64,9 +64,9 @@ def describe_topic_partitions(
         if start + len(described.partitions) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(described.partitions))
             break
-    may_do = topic_operations(call, (topic.name or "" for topic in response.topics))
+    operations = topic_operations(call, (topic.name or "" for topic in response.topics))
     for described in response.topics:
-        described.topic_authorized_operations = may_do[described.name or ""]
+        described.topic_authorized_operations = operations[described.name or ""]
     response.topics += refused
     return response
 
@@ -74,28 +74,28 @@ def describe_topic_partitions(
 def _names(
     call: Call[BrokerNode], request: DescribeTopicPartitionsRequest
 ) -> tuple[list[str], list[DescribeTopicPartitionsResponseTopic]]:
-    """The topics from the cursor on, in the order of the answer; and the answers for those that may not be described.
+    """Return the names of the topics from the cursor on, and the answers for topics that the client may not describe.
 
-    Where no topics are named, the latter are left out.
+    If the request names no topics, the latter are left out.
     """
     cursor, topics = request.cursor, call.node.image.topics
     first = cursor.topic_name if cursor is not None else ""
-    asked: Collection[str] = {topic.name for topic in request.topics} or topics
-    names = sorted(name for name in asked if name >= first)
+    requested: Collection[str] = {topic.name for topic in request.topics} or topics
+    names = sorted(name for name in requested if name >= first)
     if cursor is not None:
         if request.topics and cursor.topic_name not in names:
-            raise InvalidRequest(f"the cursor's topic {cursor.topic_name} is not among those asked for")
+            raise InvalidRequest(f"the cursor's topic {cursor.topic_name} is not a requested topic")
         if cursor.partition_index < 0:
-            raise InvalidRequest(f"the cursor's partition {cursor.partition_index} cannot be")
-    good = filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
-    if len(good) == len(names):
+            raise InvalidRequest(f"the cursor's partition must not be negative, and is {cursor.partition_index}")
+    allowed = filter_allowed(call, Operation.DESCRIBE, ResourceType.TOPIC, names)
+    if len(allowed) == len(names):
         return names, []
     refused = [
         DescribeTopicPartitionsResponseTopic(error_code=TOPIC_DENIED, name=name)
         for name in names
-        if request.topics and name not in good
+        if request.topics and name not in allowed
     ]
-    return [name for name in names if name in good], refused
+    return [name for name in names if name in allowed], refused
 
 
 def _topic(call: Call[BrokerNode], topic: Topic, start: int, most: int) -> DescribeTopicPartitionsResponseTopic:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.broker.authorization.group_guards import guard_end_txn
-from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.handlers.transaction_errors import client_error
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
@@ -25,7 +25,7 @@ _FIRST_TO_BUMP: Final = 5
 
 def end_txn_failed(request: EndTxnRequest, version: int, error: ApiError) -> EndTxnResponse:
     """Return the error alone."""
-    return EndTxnResponse(error_code=told(error, version, fenced_since=2).code)
+    return EndTxnResponse(error_code=client_error(error, version, fenced_since=2).code)
 
 
 @endpoint(ApiKey.END_TXN, failed=end_txn_failed, guard=guard_end_txn)

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22): an id and an epoch for a producer whose batches are to be written exactly once.
+"""InitProducerId (key 22): an id and an epoch for an idempotent or transactional producer.
 
-v3 a producer tells the id and epoch that it has (KIP-360) · v4 PRODUCER_FENCED · v6 two-phase commit, not stable yet.
-An idempotent producer gets a new id whatever it had; one with a transactional id gets what the coordinator decides.
+v3 has the producer's current id and epoch (KIP-360) · v4 PRODUCER_FENCED · v6 two-phase commit, not stable yet.
+An idempotent producer always gets a new id. For a transactional producer, the transaction coordinator decides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ottla.broker.authorization.data_guards import guard_init_producer_id
-from ottla.broker.handlers.transaction_errors import told
+from ottla.broker.handlers.transaction_errors import client_error
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
@@ -24,8 +24,8 @@ _NONE = -1
 
 
 def init_producer_id_failed(request: InitProducerIdRequest, version: int, error: ApiError) -> InitProducerIdResponse:
-    """The error, and neither id nor epoch."""
-    code = told(error, version, fenced_since=4).code
+    """Return the error, without id and epoch."""
+    code = client_error(error, version, fenced_since=4).code
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
@@ -33,9 +33,9 @@ def init_producer_id_failed(request: InitProducerIdRequest, version: int, error:
 def init_producer_id(
     call: Call[BrokerNode], request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Later | Coroutine[Any, Any, InitProducerIdResponse | Later]:
-    """Give out the next id; waits for the controller only when there is none."""
+    """Return the next id. Waits for the controller only if this broker has no id left."""
     if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        raise InvalidRequest("a producer id and its epoch come together")
+        raise InvalidRequest("a producer id needs an epoch, and an epoch a producer id")
     if request.transactional_id == "":
         raise InvalidRequest("a transactional id must not be empty")
     if request.transactional_id is not None:

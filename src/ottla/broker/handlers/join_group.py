@@ -1,7 +1,7 @@
 """JoinGroup (key 11): join a classic group and wait for its next generation.
 
-v4 a new member is given its id first (KIP-394) · v5 static members (KIP-345) · v7 no protocol is null, not empty
-(KIP-559) · v9 a static leader that comes back need not assign (KIP-814).
+v4 a new member gets its id first (KIP-394) · v5 static members (KIP-345) · v7 a missing protocol is null, not empty
+(KIP-559) · v9 a returning static leader may skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.join_group import JoinGroupRequest, JoinGroupResponse
 
 _FIRST_WITH_NULL: Final = 7
-_BEFORE_ANY_GROUP: Final = (InvalidGroupId, InvalidSessionTimeout)
-"""What `check_join` raises."""
+_ERRORS_BEFORE_GROUP: Final = (InvalidGroupId, InvalidSessionTimeout)
+"""The errors that `check_join` raises."""
 
 
 def join_group_failed(request: JoinGroupRequest, version: int, error: ApiError) -> JoinGroupResponse:
-    """The error, with the member's id as it came if no group was asked, as Kafka has it."""
-    member_id = request.member_id if isinstance(error, _BEFORE_ANY_GROUP) else ""
+    """Return the error. As in Kafka, it has the request's member id only if the group was not asked."""
+    member_id = request.member_id if isinstance(error, _ERRORS_BEFORE_GROUP) else ""
     return _in_version(JoinGroupResponse(error_code=error.code, member_id=member_id), version)
 
 
 @endpoint(ApiKey.JOIN_GROUP, failed=join_group_failed, guard=of_group(Operation.READ))
 def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
-    """Let the group's coordinator decide; the answer comes with the next generation."""
+    """Let the group's coordinator decide. The answer is sent with the next generation."""
     context = context_of(call)
     check_join(request, context)
     ticket = _JoinTicket(call, request)
@@ -43,7 +43,7 @@ def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
 
 
 class _JoinTicket(CallTicket):
-    """Answers in the version of its own request, whoever's request caused the answer."""
+    """Answers in the version of its own request; another member's request may cause the answer."""
 
     __slots__ = ()
 

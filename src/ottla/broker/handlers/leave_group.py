@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): take members out of a classic group.
 
-Up to v2 one member leaves, and its error is the answer's; from v3 on many do, static ones too, each with its own
-(KIP-345).
+Up to v2, one member leaves, and its error is the error of the answer. From v3 on, many members leave, also static ones,
+and each has an error of its own (KIP-345).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FIRST_OF_MANY: Final = 3
 
 
 def leave_group_failed(request: LeaveGroupRequest, version: int, error: ApiError) -> LeaveGroupResponse:
-    """The error at the top, but for a group that is not there: then all its members are unknown."""
+    """Return the error at the top; for a missing group, UNKNOWN_MEMBER_ID for each member."""
     if version >= _FIRST_OF_MANY and isinstance(error, UnknownMemberId):
         return LeaveGroupResponse(
             members=[
                 MemberResponse(
-                    member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code
+                    member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error.code
                 )
-                for each in request.members
+                for member in request.members
             ]
         )
     return LeaveGroupResponse(error_code=error.code)
@@ -46,7 +46,7 @@ def leave_group_failed(request: LeaveGroupRequest, version: int, error: ApiError
 def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:
-        raise InvalidGroupId("a group that has members must have a name")
+        raise InvalidGroupId("the group id is empty")
     if call.version < _FIRST_OF_MANY:
         request.members = [MemberIdentity(member_id=request.member_id)]
     context = context_of(call)
@@ -55,7 +55,7 @@ def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
 
 
 class _LeaveTicket(CallTicket):
-    """Answers an old client, who left alone, with its own error."""
+    """Answers a client before v3 with the error of its only member."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74): the names of all that can have settings.
+"""ListConfigResources (key 74): the names of resources that can have settings.
 
-v0 knew subscriptions of client metrics only · v1 asks by kind (KIP-1142); no kind means all of them.
+v0 lists subscriptions of client metrics only · v1 lists by resource type (KIP-1142); without types, it lists all.
 """
 
 from collections.abc import Iterable
@@ -32,18 +32,18 @@ _KINDS: Final = (
 
 @endpoint(ApiKey.LIST_CONFIG_RESOURCES, guard=of_cluster(Operation.DESCRIBE_CONFIGS))
 def list_config_resources(call: Call[BrokerNode], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """List what is asked for: topics and brokers that are there, and whatever else has settings."""
-    asked: Iterable[int] = request.resource_types or _KINDS
+    """List the existing topics and brokers, and the other resources that have settings."""
+    requested: Iterable[int] = request.resource_types or _KINDS
     if call.version == 0:
-        asked = (ResourceType.CLIENT_METRICS,)
-    elif not set(_KINDS).issuperset(asked):
-        raise UnsupportedVersion(f"of the resource types {list(asked)} not all are known here")
+        requested = (ResourceType.CLIENT_METRICS,)
+    elif not set(_KINDS).issuperset(requested):
+        raise UnsupportedVersion(f"not all of the resource types {list(requested)} are known")
     image = call.node.image
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in _KINDS
-            if kind in asked
+            if kind in requested
             for name in _names(image, kind)
         ]
     )

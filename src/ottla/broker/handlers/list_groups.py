@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that this broker coordinates. v4 by state (KIP-518), v5 by type (KIP-848)."""
+"""ListGroups (key 16): the groups that this broker coordinates. v4 filters by state (KIP-518), v5 by type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.storage.state_machine.decision import Decision
 
 @endpoint(ApiKey.LIST_GROUPS, guard=guard_list_groups)
 def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later:
-    """Ask every coordinator here; one that is still loading spoils the answer, lest groups seem to be gone."""
+    """Ask every coordinator of this broker. If one is still loading, answer with its error: no group must seem gone."""
     shards = list(call.node.groups)
 
     def finish(parts: Sequence[list[ListedGroup] | ApiError]) -> None:
@@ -31,14 +31,14 @@ def list_all_groups(call: Call[BrokerNode], request: ListGroupsRequest) -> Later
             groups.extend(part)
         call.answer(ListGroupsResponse(groups=groups))
 
-    def look(state: GroupsState) -> Decision[list[ListedGroup]]:
+    def decide(state: GroupsState) -> Decision[list[ListedGroup]]:
         return Decision((), list(list_groups(state, request)))
 
     gathering: Gathering[list[ListedGroup] | ApiError] = Gathering(len(shards), finish)
     for number, shard in enumerate(shards):
         part = gathering.part(number, lambda error: error)
         try:
-            shard.submit("ListGroups", look, part)
+            shard.submit("ListGroups", decide, part)
         except ApiError as error:
             part.fail(error)
     return gathering.all_requested()

@@ -1,10 +1,10 @@
-"""ListOffsets (key 2): where a partition begins and ends, and which record is the first of a time.
+"""ListOffsets (key 2): the first and last offsets of partitions, and offsets by timestamp.
 
 v1 one offset a partition · v2 isolation levels · v4 leader epochs · v5 OFFSET_NOT_AVAILABLE · v7 the largest timestamp
-· v8 the earliest offset on this broker · v9 the latest in tiered storage · v10 a timeout for lookups there · v11 the
-earliest that is not there yet. Without tiered storage, lookups in it find nothing.
+· v8 the earliest local offset · v9 the latest offset in tiered storage · v10 a timeout for lookups there · v11 the
+earliest offset that is not uploaded yet. Without tiered storage, lookups in it find nothing.
 
-A lookup by time reads the log behind an index entry. When it has not found its record close by, it goes on in a thread.
+A lookup by timestamp reads the log from an index entry on. If the record is not close by, it continues in a thread.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ _SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version from which on each special timestamp may be asked for."""
+"""Special timestamp → the first version that has it."""
 
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
-"""The replica id of a reader that is content with a follower's answer."""
+"""The replica id of a reader that accepts a follower's answer."""
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NEAR_BYTES: Final = 1 << 20
 _COLD_AT_ONCE: Final = 50
-"""So many segments are asked for their times in one go; the first time each takes a tenth of a millisecond."""
-_NOWHERE: Final = Location(-1, NO_TIMESTAMP, -1)
+"""How many segments read their largest timestamps before other requests run; each takes 0.1 ms the first time."""
+_NOT_FOUND: Final = Location(-1, NO_TIMESTAMP, -1)
 
 
 def list_offsets_failed(request: ListOffsetsRequest, version: int, error: ApiError) -> ListOffsetsResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -90,7 +90,7 @@ def list_offsets_failed(request: ListOffsetsRequest, version: int, error: ApiErr
 def list_offsets(
     call: Call[BrokerNode], request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Look up each partition that is asked for; one that is named twice is refused, once."""
+    """Look up each partition. A partition that is named twice fails, once."""
     if request.isolation_level not in (_READ_UNCOMMITTED, _READ_COMMITTED):
         raise UnknownServerError(f"there is no isolation level {request.isolation_level}")
     times_named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
@@ -105,7 +105,7 @@ def list_offsets(
             answer = answers[index] = ListOffsetsPartitionResponse(partition_index=index)
             try:
                 if times_named[topic.name, index] > 1:
-                    raise InvalidRequest(f"{topic.name}-{index} is asked for more than once")
+                    raise InvalidRequest(f"the request names {topic.name}-{index} more than once")
                 lookup = _Lookup(call, request, topic.name, part, answer)
                 if not lookup.look_nearby():
                     far.append(lookup)
@@ -131,26 +131,26 @@ async def _look_far(call: Call[BrokerNode], response: ListOffsetsResponse, far: 
 
 
 class _Lookup:
-    """One partition being looked up. The reader's limit is that of the beginning, as is the leader."""
+    """The lookup of one partition. Leader and limit stay those of its beginning."""
 
     def __init__(
         self,
         call: Call[BrokerNode],
         request: ListOffsetsRequest,
         topic: str,
-        asked: ListOffsetsPartition,
+        requested: ListOffsetsPartition,
         answer: ListOffsetsPartitionResponse,
     ) -> None:
         self.answer = answer
-        self._timestamp = asked.timestamp
+        self._timestamp = requested.timestamp
         self._in_thread = call.node.in_thread
-        if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, call.version + 1):
-            raise UnsupportedVersion(f"ListOffsets v{call.version} has no timestamp {asked.timestamp}")
-        self._partition = partition = call.node.partitions.get(topic, asked.partition_index)
+        if requested.timestamp < 0 and call.version < _SINCE.get(requested.timestamp, call.version + 1):
+            raise UnsupportedVersion(f"ListOffsets v{call.version} has no timestamp {requested.timestamp}")
+        self._partition = partition = call.node.partitions.get(topic, requested.partition_index)
         if request.replica_id == DEBUGGING:
-            partition.check_epoch(asked.current_leader_epoch)
+            partition.check_epoch(requested.current_leader_epoch)
         else:
-            partition.check_leader(asked.current_leader_epoch)
+            partition.check_leader(requested.current_leader_epoch)
         self._epoch = partition.leader_epoch
         if request.replica_id != CONSUMER:
             isolation = Isolation.LOG_END
@@ -165,16 +165,16 @@ class _Lookup:
         self._cold: list[Segment] = []
 
     def look_nearby(self) -> bool:
-        """Answer with what the indexes tell, and what lies close to them; False if that is not enough."""
+        """Answer from the indexes and the records close to them; return False if that is not enough."""
         partition, timestamp = self._partition, self._timestamp
         log = partition.log
         if timestamp == LATEST:
             partition.check_readable(self._isolation)
-            self._tell(Location(self._limit, NO_TIMESTAMP, partition.leader_epoch))
+            self._set_answer(Location(self._limit, NO_TIMESTAMP, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            self._tell(earliest(log))
+            self._set_answer(earliest(log))
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            self._tell(_NOWHERE)
+            self._set_answer(_NOT_FOUND)
         else:
             self._cold = [segment for segment in log.segments if segment.is_cold]
             return len(self._cold) <= _COLD_AT_ONCE and self._search_all()
@@ -186,7 +186,7 @@ class _Lookup:
         return self._walk()
 
     async def look_far(self) -> None:
-        """Walk on in a thread, as far as it takes."""
+        """Search the rest in a thread."""
         if self._search is None:
             await self._warm_up()
             if self._search_all():
@@ -198,21 +198,21 @@ class _Lookup:
             if failure is not None:
                 raise failure
             if self._search.location is not None:
-                self._found(self._search.location)
+                self._answer_with(self._search.location)
                 return
             if self._walk():
                 return
 
     async def _walk_in_thread(self, search: Search) -> Exception | None:
-        """Walk as far as it takes; what went wrong with it comes back."""
+        """Search to the end; return the failure, if it fails."""
         try:
             await self._in_thread(search.walk)
-        except Exception as error:  # noqa: BLE001 (it is raised where the request can be answered)
+        except Exception as error:  # noqa: BLE001 (the caller raises it)
             return error
         return None
 
     async def _warm_up(self) -> None:
-        """Let segments whose times nobody has asked for yet look them up, a few at a time: each reads from a file."""
+        """Let segments that have not read their largest timestamps do so, a few at a time: each reads a file."""
         log = self._partition.log
         for number, segment in enumerate(self._cold, start=1):
             if segment.is_cold and log.segments[log.segment_at(segment.base_offset)] is segment:
@@ -223,27 +223,27 @@ class _Lookup:
 
     def _check_still_leads(self) -> None:
         if self._partition.leader_epoch != self._epoch:
-            raise NotLeader(f"{self._partition} changed while it was read")
+            raise NotLeader(f"the leader epoch of {self._partition} changed during the lookup")
 
     def _walk(self) -> bool:
-        """Search on, as far as that is short; whether the answer is there."""
+        """Search close by; return whether the answer is set."""
         for search in self._searches:
             if not search.walk(_NEAR_BYTES):
                 self._search = search
                 return False
             if search.location is not None:
-                self._found(search.location)
+                self._answer_with(search.location)
                 return True
-        self._partition.check_readable(self._isolation)  # there may be one that cannot be told yet
+        self._partition.check_readable(self._isolation)  # a later record may not be readable yet
         return True
 
-    def _found(self, location: Location) -> None:
+    def _answer_with(self, location: Location) -> None:
         if location.offset < self._limit:
-            self._tell(location)
+            self._set_answer(location)
         else:
             self._partition.check_readable(self._isolation)
 
-    def _tell(self, location: Location) -> None:
+    def _set_answer(self, location: Location) -> None:
         self.answer.offset, self.answer.timestamp, self.answer.leader_epoch = location
 
 

@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactions that this broker coordinates.
 
-v1 only those that run for longer than a time (KIP-994) · v2 only those whose id matches a pattern (KIP-1152).
+v1 filters by duration (KIP-994) · v2 filters by a pattern of the id (KIP-1152).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ottla.protocol.messages.rpc.list_transactions import (
 
 @endpoint(ApiKey.LIST_TRANSACTIONS, guard=guard_list_transactions)
 def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """All that pass the filters, as far as they are decided."""
+    """Return the transactions that match the filters."""
     pattern = None
     if request.transactional_id_pattern:
         pattern = compile_regex(request.transactional_id_pattern)
-    found: list[TransactionState] = []
+    transactions: list[TransactionState] = []
     for shard in call.node.transactions.shards:
         if not shard.is_active:
-            raise CoordinatorLoading(f"{shard} is being loaded")
-        found += find_transactions(
+            raise CoordinatorLoading(f"{shard} is loading")
+        transactions += find_transactions(
             shard.state,
             call.node.now_ms(),
             states=request.state_filters,
@@ -39,5 +39,5 @@ def list_transactions(call: Call[BrokerNode], request: ListTransactionsRequest) 
             pattern=pattern,
         )
     return ListTransactionsResponse(
-        unknown_state_filters=unknown_states(request.state_filters), transaction_states=found
+        unknown_state_filters=unknown_states(request.state_filters), transaction_states=transactions
     )

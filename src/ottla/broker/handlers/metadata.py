@@ -1,8 +1,8 @@
-"""Metadata (key 3): brokers, topics and their leaders, from this broker's image; never from a log or another node.
+"""Metadata (key 3): brokers, topics and their leaders, from this broker's image.
 
-A client creates a topic that does not exist by asking for it, where that is allowed: the broker asks the controller in
-the client's name, and the client asks again until the topic is there. In KRaft no client talks to the controller, so
-that any broker that is alive is named as one.
+If automatic creation is on, a request for a missing topic creates it: the broker asks the controller in the client's
+name, and the client retries until the topic exists. In KRaft, clients do not connect to the controller; the answer
+names any live broker as the controller.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from ottla.protocol.messages.rpc.metadata import (
 )
 from ottla.protocol.wire.types import ZERO_UUID
 
-_KAFKAS_OWN: Final = "apache-kafka-java"
-"""How Kafka's own clients call themselves. They move partitions together with their leaders' brokers, and without
-bootstrap servers to go back to they would count on a broker that is gone."""
+_JAVA_CLIENT: Final = "apache-kafka-java"
+"""The software name of Kafka's Java clients. Unlike librdkafka, they do not need brokers that were just fenced; a
+client that cannot return to its bootstrap servers could even be left with such a broker alone."""
 
 
 def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> MetadataResponse:
-    """The error for each topic that was asked for."""
+    """Return the error for each requested topic."""
     return MetadataResponse(
         error_code=error.code,
         topics=[
@@ -70,7 +70,7 @@ def metadata_failed(request: MetadataRequest, version: int, error: ApiError) -> 
 def metadata(
     call: Call[BrokerNode], request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Answer from the image; where a leader hung up a moment ago, a little later."""
+    """Answer from the image; if the state of a leader is unclear, wait until it is known."""
     if call.node.unavailable_leaders.has_missing() and _names_missing(call, request):
         return _answer_later(call, request)
     return _answer(call, request)
@@ -82,15 +82,15 @@ async def _answer_later(call: Call[BrokerNode], request: MetadataRequest) -> Met
 
 
 def _names_missing(call: Call[BrokerNode], request: MetadataRequest) -> bool:
-    """Whether the answer would name a leader of which it is open what became of it."""
+    """Return whether the answer would name a leader that may have failed a moment ago."""
     image, is_missing = call.node.image, call.node.unavailable_leaders.is_missing
     topics: Iterable[Topic | None]
     if request.topics is None or (call.version == 0 and not request.topics):
         topics = image.topics.values()
     else:
         topics = (
-            image.topic(asked.name) if asked.name is not None else image.topic_by_id(asked.topic_id)
-            for asked in request.topics
+            image.topic(requested.name) if requested.name is not None else image.topic_by_id(requested.topic_id)
+            for requested in request.topics
         )
     return any(is_missing(partition.leader) for topic in topics if topic is not None for partition in topic.partitions)
 
@@ -99,18 +99,18 @@ def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespons
     image, version, listener = call.node.image, call.version, call.client.listener
     # The authorizer is asked before topics are created.
     operations = cluster_operations(call) if request.include_cluster_authorized_operations else NOT_REQUESTED
-    may_do = topic_operations(call, _names(image, request)) if request.include_topic_authorized_operations else {}
+    topic_rights = topic_operations(call, _names(image, request)) if request.include_topic_authorized_operations else {}
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic(call, image.topics[name]) for name in sorted(image.topics)]
     else:
-        topics = _asked_topics(call, request, request.topics)
-    for topic in topics if may_do else ():
+        topics = _requested_topics(call, request, request.topics)
+    for topic in topics if topic_rights else ():
         if topic.name is not None:
-            topic.topic_authorized_operations = may_do[topic.name]
+            topic.topic_authorized_operations = topic_rights[topic.name]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in _named(call, image)
+            for broker in _listed_brokers(call, image)
             if (endpoint := broker.endpoints.get(listener)) is not None
         ],
         cluster_id=call.node.cluster_id,
@@ -121,11 +121,11 @@ def _answer(call: Call[BrokerNode], request: MetadataRequest) -> MetadataRespons
 
 
 def _names(image: Image, request: MetadataRequest) -> Iterable[str]:
-    """The names of the topics that a request asks for, as far as they have names."""
+    """Return the names of the requested topics that exist or have a name."""
     if request.topics is None:
         return image.topics
-    asked = [topic.name if topic.topic_id == ZERO_UUID else _name_of(image, topic.topic_id) for topic in request.topics]
-    return [name for name in asked if name is not None]
+    names = [topic.name if topic.topic_id == ZERO_UUID else _name_of(image, topic.topic_id) for topic in request.topics]
+    return [name for name in names if name is not None]
 
 
 def _name_of(image: Image, topic_id: bytes) -> str | None:
@@ -133,26 +133,26 @@ def _name_of(image: Image, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _named(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:
-    is_kafkas = call.client.software_name == _KAFKAS_OWN
-    return image.alive_brokers if is_kafkas else call.node.unavailable_leaders.listed_brokers(image)
+def _listed_brokers(call: Call[BrokerNode], image: Image) -> tuple[Broker, ...]:
+    is_java_client = call.client.software_name == _JAVA_CLIENT
+    return image.alive_brokers if is_java_client else call.node.unavailable_leaders.listed_brokers(image)
 
 
-def _asked_topics(
-    call: Call[BrokerNode], request: MetadataRequest, asked: list[MetadataRequestTopic]
+def _requested_topics(
+    call: Call[BrokerNode], request: MetadataRequest, requested: list[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
-    """Each topic once. Where one is asked for by its id, all must be: names are then passed over."""
-    if call.version < 12 and any(topic.topic_id != ZERO_UUID or topic.name is None for topic in asked):
-        raise InvalidRequest("topics by id can be asked for from v12 on")
-    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    """Return each topic once. If one topic has an id, topics with names are ignored."""
+    if call.version < 12 and any(topic.topic_id != ZERO_UUID or topic.name is None for topic in requested):
+        raise InvalidRequest("topic ids need Metadata v12 or later")
+    ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if ids:
         return [_topic_by_id(call, topic_id) for topic_id in ids]
     may_create = request.allow_auto_topic_creation or call.version < 4
     answers = []
     missing = []
-    for name in dict.fromkeys(topic.name for topic in asked):
+    for name in dict.fromkeys(topic.name for topic in requested):
         if name is None:
-            raise UnknownServerError("a topic has neither a name nor an id")  # which Kafka answers, too
+            raise UnknownServerError("a topic has neither a name nor an id")  # Kafka's answer, too
         topic = call.node.image.topic(name)
         if topic is not None:
             answers.append(_topic(call, topic))
@@ -174,7 +174,7 @@ def _topic_by_id(call: Call[BrokerNode], topic_id: bytes) -> MetadataResponseTop
 
 
 def _missing(name: str) -> MetadataResponseTopic:
-    """The answer about a topic that does not exist."""
+    """Return the answer for a topic that does not exist."""
     code = UnknownTopicOrPartition.code
     try:
         check_topic_name(name)
@@ -197,12 +197,12 @@ def _partition(call: Call[BrokerNode], number: int, partition: Partition) -> Met
     error, leader = NONE, partition.leader
     replicas, isr = list(partition.replicas), list(partition.isr)
     if version == 0:
-        # Clients of that time know of no broker that is not in the answer.
+        # Clients of this version know only the brokers in the answer.
         replicas = [broker for broker in replicas if _is_reachable(image, broker, listener)]
         isr = [broker for broker in isr if _is_reachable(image, broker, listener)]
     if image.endpoint(leader, listener) is None:
-        is_known = image.broker(leader) is not None
-        error, leader = (ListenerNotFound if is_known and version >= 6 else LeaderNotAvailable).code, -1
+        is_registered = image.broker(leader) is not None
+        error, leader = (ListenerNotFound if is_registered and version >= 6 else LeaderNotAvailable).code, -1
     elif call.node.unavailable_leaders.is_gone(leader):
         error, leader = LeaderNotAvailable.code, -1
     elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
@@ -223,7 +223,7 @@ def _is_reachable(image: Image, broker: int, listener: str) -> bool:
 
 
 def offline_replicas(image: Image, partition: Partition, listener: str) -> list[int]:
-    """The replicas that cannot be used: their broker, its listener or the replica's directory is not there."""
+    """Return the replicas whose broker, its listener or the replica's directory is unavailable."""
     return [
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -232,7 +232,7 @@ def offline_replicas(image: Image, partition: Partition, listener: str) -> list[
 
 
 def _has_directory(image: Image, broker_id: int, directory: bytes) -> bool:
-    """Whether a broker still has a directory. One that was not chosen yet, or never told, is taken to be there."""
+    """Return whether a broker still has a directory; True if it was not assigned yet, or never reported."""
     broker = image.broker(broker_id)
     if broker is None or directory == DIRECTORY_LOST:
         return False

@@ -1,7 +1,6 @@
-"""OffsetCommit (key 8): store how far a group has read in its partitions.
+"""OffsetCommit (key 8): store a group's committed offsets.
 
-v2 to v4 may say how long the offsets are kept · v7 static members · v9 a missing group is told apart from a wrong
-generation · v10 topics go by their ids.
+v2 to v4 may have a retention time · v7 static members · v9 an error of its own for a missing group · v10 topic ids.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from ottla.protocol.messages.rpc.offset_commit import (
 
 
 def offset_commit_failed(request: OffsetCommitRequest, version: int, error: ApiError) -> OffsetCommitResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
-                    for each in topic.partitions
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error.code)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): delete offsets that a group committed for topics it no longer reads."""
+"""OffsetDelete (key 47): delete committed offsets of topics that a group no longer reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.protocol.messages.rpc.offset_delete import OffsetDeleteRequest
 def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:
-        raise InvalidGroupId("offsets of a group without a name cannot be deleted")
+        raise InvalidGroupId("the group id is empty")
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
     return submit_to_coordinator(

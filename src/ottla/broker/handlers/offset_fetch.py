@@ -1,7 +1,8 @@
-"""OffsetFetch (key 9): how far groups have read in their partitions.
+"""OffsetFetch (key 9): the committed offsets of groups.
 
-Up to v7 one group is asked for, its error at the top (from v2 on) or in each partition (v1); from v8 on many, each with
-its own (KIP-709). A client that must not miss what a transaction is about to commit asks for stable offsets (v7).
+Up to v7, a request names one group, whose error is at the top (from v2 on) or in each partition (v1). From v8 on, it
+names many groups, each with an error (KIP-709). From v7 on, a client may require stable offsets, so that it does not
+miss the offsets of an open transaction.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _NONE: Final = -1
 
 
 def offset_fetch_failed(request: OffsetFetchRequest, version: int, error: ApiError) -> OffsetFetchResponse:
-    """The error for each group."""
+    """Return the error for each group."""
     return _answer(request, version, [_failed(group, error) for group in _groups(request, version)])
 
 
 @endpoint(ApiKey.OFFSET_FETCH, failed=offset_fetch_failed, guard=guard_offset_fetch)
 def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
-    """Ask the coordinator of each group; a group that is elsewhere has an error of its own."""
+    """Ask the coordinator of each group. A group with another coordinator fails alone."""
     context, version, require_stable = context_of(call), call.version, request.require_stable
     groups = _groups(request, version)
     gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
@@ -53,14 +54,14 @@ def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
         part = gathering.part(number, partial(_failed, group))
         try:
             shard = call.node.groups.of(group.group_id)
-            shard.submit("OffsetFetch", _Fetching(group, context, require_stable), part)
+            shard.submit("OffsetFetch", _FetchOffsets(group, context, require_stable), part)
         except ApiError as error:
             part.fail(error)
     return gathering.all_requested()
 
 
-class _Fetching:
-    """Looks a group's offsets up."""
+class _FetchOffsets:
+    """The decision that looks up a group's offsets."""
 
     __slots__ = ("_context", "_group", "_require_stable")
 
@@ -70,8 +71,8 @@ class _Fetching:
         self._require_stable = require_stable
 
     def __call__(self, state: GroupsState) -> Decision[OffsetFetchResponseGroup]:
-        found = fetch_offsets(state, self._group, self._context, require_stable=self._require_stable)
-        return Decision((), found)
+        offsets = fetch_offsets(state, self._group, self._context, require_stable=self._require_stable)
+        return Decision((), offsets)
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -103,13 +104,13 @@ def _answer(request: OffsetFetchRequest, version: int, groups: list[OffsetFetchR
                 name=topic.name,
                 partitions=[
                     OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in only.topics

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23): where a leader's term ended, by which a reader sees that a log was cut (KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, from which a reader detects truncation (KIP-320).
 
-v2 the epoch that the reader believes in · v3 who asks · v4 flexible. Only the leader answers, whoever asks.
+v2 the reader's current leader epoch · v3 the replica id · v4 flexible. Only the leader answers, also to consumers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
 def offset_for_leader_epoch_failed(
     request: OffsetForLeaderEpochRequest, version: int, error: ApiError
 ) -> OffsetForLeaderEpochResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -41,7 +41,7 @@ def offset_for_leader_epoch_failed(
 def offset_for_leader_epoch(
     call: Call[BrokerNode], request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Look up each partition that is asked for."""
+    """Look up each requested partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -52,12 +52,12 @@ def offset_for_leader_epoch(
     )
 
 
-def _end_of(call: Call[BrokerNode], topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of(call: Call[BrokerNode], topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = call.node.partitions.get(topic, asked.partition)
-        partition.check_leader(asked.current_leader_epoch)
+        partition = call.node.partitions.get(topic, requested.partition)
+        partition.check_leader(requested.current_leader_epoch)
     except ApiError as error:
-        return EpochEndOffset(partition=asked.partition, error_code=error.code)
+        return EpochEndOffset(partition=requested.partition, error_code=error.code)
     log = partition.log
-    epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
-    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+    epoch, end_offset = log.epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,10 +1,11 @@
-"""Produce (key 0): append batches, and answer when as many replicas have them as the producer asked for.
+"""Produce (key 0): append batches, and answer when the replicas that `acks` requires have them.
 
-acks=0 wants no answer: when something fails, the connection is closed, so that the producer looks for the leader anew.
-acks=1 is answered at once. acks=all waits until all in-sync replicas have the batch; until then the partition's answer
-is a timeout, which is what the producer gets if the wait is over first.
+acks=0 expects no answer: a failure closes the connection, so that the producer looks for the leader again. acks=1 is
+answered at once. acks=all waits until all in-sync replicas have the batch; a partition that is not replicated before
+the timeout is answered with REQUEST_TIMED_OUT.
 
-Batches that are much work, because they are large and compressed or are to be, are looked at in a thread first.
+A batch that takes long to validate, because it is large and has to be compressed or decompressed, is validated in a
+thread first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Generator, Mapping
 
 from ottla.broker.authorization.data_guards import guard_produce, has_transactional_records
 from ottla.broker.handlers.hints import endpoints_of, leader_of
-from ottla.broker.handlers.verification import Verification, verification_of, without_questions
+from ottla.broker.handlers.verification import Verification, completed_verification, verification_of
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing
 from ottla.broker.requests.endpoint import endpoint
@@ -69,10 +70,10 @@ ALL = -1
 _ACKS = (0, 1, ALL)
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_IDS = 13
-"""Topics are told by their ids, and no longer by their names."""
-_LEAST_LENGTH = 14
-"""Less was never a batch, in whatever format."""
-_ALONE = (
+"""Requests name topics by id instead of by name."""
+_MIN_BATCH_LENGTH = 14
+"""The length of the shortest batch in any format."""
+ERRORS_WITHOUT_LOG_START = (
     UnknownTopicOrPartition,
     UnknownTopicId,
     NotLeader,
@@ -82,13 +83,13 @@ _ALONE = (
     StorageFailed,
 )
 _TIMED_OUT = RequestTimedOut.code
-_NONE_KNOWN: Mapping[int, Partition] = {}
+_NO_PARTITIONS: Mapping[int, Partition] = {}
 _Accepted = Data | ApiError
-"""What a thread has made of a heavy batch: the batch as it is stored, or what is wrong with it."""
+"""The result of validating a batch in a thread: the batch as it is stored, or an error."""
 
 
 def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> ProduceResponse | None:
-    """The same error for every partition; nothing for a producer that wants no answer."""
+    """Return the error for every partition; None if the producer expects no answer."""
     if request.acks == 0:
         return None
     topics: dict[tuple[str, bytes], TopicProduceResponse] = {}
@@ -103,7 +104,7 @@ def produce_failed(request: ProduceRequest, version: int, error: ApiError) -> Pr
 def produce(
     call: Call[BrokerNode], request: ProduceRequest
 ) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
-    """Append what the request holds."""
+    """Append the batches of the request."""
     seen = _survey(request)
     appending = _Appending(call, request, is_regular=seen is not None and call.version >= _FIRST_WITH_ZSTD)
     if request.transactional_id is not None:
@@ -112,20 +113,20 @@ def produce(
             appending.keep_bytes()
             return _when_verified(appending, verification)
     elif has_transactional_records(request) if seen is None else seen & TRANSACTIONAL_BIT:
-        # Nobody has the right to that.
+        # No client may write such records.
         raise TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
     return appending.run()
 
 
 async def _when_verified(appending: _Appending, verification: Verification) -> ProduceResponse | Later | Nothing:
-    """Append once the transaction's coordinator has answered. Meanwhile the connection waits, so that order is kept."""
+    """Append once the transaction coordinator has answered. The connection waits meanwhile, which keeps the order."""
     await verification.wait()
     outcome = appending.run()
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
 class _Appending:
-    """The batches of one request, appended one after the other, and what is to be answered."""
+    """Appends the batches of one request in order, and collects the answer."""
 
     __slots__ = ("_call", "_failed", "_is_regular", "_request", "_response", "_waiting", "verification")
 
@@ -133,42 +134,42 @@ class _Appending:
         self._call = call
         self._request = request
         self._is_regular = is_regular
-        """Whether every partition is known to have one batch, in a format that is served."""
+        """Whether every partition has one batch, in a supported format."""
         self._response = ProduceResponse()
         self._waiting: list[_Pending] | None = None
         self._failed: ApiError | None = None
         self.verification: Verification | None = None
-        """What the transaction's coordinator says, where it had to be asked."""
+        """The answer of the transaction coordinator; None if it need not be asked."""
 
     def run(self) -> ProduceResponse | Later | Nothing | Awaitable[ProduceResponse | Later | Nothing]:
-        """Append everything, in threads from the first batch on that takes more time than the event loop has."""
+        """Append everything. From the first heavy batch on, heavy batches are validated in threads."""
         steps = self._steps()
         for partition, part in steps:
             self.keep_bytes()
             if self.verification is None and self._request.transactional_id is not None:
-                self.verification = without_questions(self._call, self._request)
-            return self._go_on(steps, partition, part)
+                self.verification = completed_verification(self._call, self._request)
+            return self._append_rest(steps, partition, part)
         return self._outcome()
 
     def keep_bytes(self) -> None:
-        """Copy what is left to do: the request's buffer is gone once the handler has returned."""
+        """Copy the remaining records: the request's buffer is reused once the handler returns."""
         for topic in self._request.topic_data:
             for part in topic.partition_data:
                 if isinstance(part.records, memoryview):
                     part.records = memoryview(bytearray(part.records))
 
     def _steps(self) -> Generator[tuple[Partition, PartitionProduceData], _Accepted, None]:
-        """Append all; who is too heavy for the event loop is given out, and comes back as a thread has accepted it."""
+        """Append all batches. Yield each batch that is too heavy for the event loop, and take its validation result."""
         call, acks, is_regular = self._call, self._request.acks, self._is_regular
         version, partitions, now_ms = call.version, call.node.partitions, call.node.now_ms()
         answers_of: dict[str | bytes, list[PartitionProduceResponse]] = {}
         for topic in self._request.topic_data:
             if version >= _FIRST_WITH_IDS:
                 key: str | bytes = topic.topic_id
-                known = partitions.by_id.get(topic.topic_id, _NONE_KNOWN)
+                by_index = partitions.by_id.get(topic.topic_id, _NO_PARTITIONS)
             else:
                 key = topic.name
-                known = partitions.by_name.get(topic.name, _NONE_KNOWN)
+                by_index = partitions.by_name.get(topic.name, _NO_PARTITIONS)
             answers = answers_of.get(key)
             if answers is None and topic.partition_data:
                 answers = answers_of[key] = []
@@ -180,17 +181,17 @@ class _Appending:
                 while True:
                     partition = None
                     try:
-                        found = known.get(part.index) or _made(partitions, version, topic, part.index)
+                        candidate = by_index.get(part.index) or _get_partition(partitions, version, topic, part.index)
                         data: memoryview = part.records if is_regular else _only_batch(part, version)  # type: ignore[assignment] # survey saw it
                         if acks not in _ACKS:
                             raise InvalidRequiredAcks(f"acks must be 0, 1 or -1, not {acks}")
                         if self.verification is not None:
-                            self.verification.check_answer(found)
-                        partition = found
+                            self.verification.check_answer(candidate)
+                        partition = candidate
                         answer = self._append(partition, data, accepted, acks, now_ms)
                     except TooHeavy:
-                        accepted = yield found, part
-                        now_ms, known = call.node.now_ms(), _NONE_KNOWN  # the topic may be gone by now
+                        accepted = yield candidate, part
+                        now_ms, by_index = call.node.now_ms(), _NO_PARTITIONS  # the topic may be deleted meanwhile
                         continue
                     except ApiError as error:
                         self._failed, answer = error.with_traceback(None), _failed(part.index, error, partition)
@@ -198,14 +199,14 @@ class _Appending:
                         self._failed = StorageFailed(str(error))
                         answer = _failed(part.index, self._failed)
                     break
-                assert answers is not None, "it was made for this topic's partitions"
+                assert answers is not None, "the topic has partitions, and so a list of answers"
                 answers.append(answer)
                 part.records = None
 
     def _append(
         self, partition: Partition, data: memoryview, accepted: _Accepted | None, acks: int, now_ms: int
     ) -> PartitionProduceResponse:
-        """Append to one partition: its answer, which may have to wait."""
+        """Append to one partition, and return its answer, which may have to wait for replicas or for a sync."""
         if isinstance(accepted, ApiError):
             raise accepted
         if self.verification is not None:
@@ -230,31 +231,32 @@ class _Appending:
                 self._waiting.append(_Pending(partition, answer, replicated_to, durable_to))
         return answer
 
-    async def _go_on(
+    async def _append_rest(
         self,
         steps: Generator[tuple[Partition, PartitionProduceData], _Accepted, None],
         partition: Partition,
         part: PartitionProduceData,
     ) -> ProduceResponse | Later | Nothing:
-        """Do what is left, heavy batches in threads. Nothing of the connection is read meanwhile, so order is kept."""
+        """Append the rest, validating heavy batches in threads. The connection waits, which keeps the order."""
         node, accepted = self._call.node, None
         while True:
             data, settings = _only_batch(part, self._call.version), partition.log.settings
             try:
                 accepted, _ = await node.in_thread(validate_batch, data, settings, Origin.CLIENT, node.now_ms())
             except RecordError as error:
-                accepted = error.with_traceback(None)  # which names this frame: neither would ever be freed by itself
+                # The traceback refers to this frame, and the frame to the error: only the garbage collector frees them.
+                accepted = error.with_traceback(None)
             try:
                 partition, part = steps.send(accepted)
             except StopIteration:
                 return self._outcome()
 
     def _outcome(self) -> ProduceResponse | Later | Nothing:
-        """What the handler returns when everything is appended."""
+        """Return what the handler returns once everything is appended."""
         response, failed, call = self._response, self._failed, self._call
         if self._request.acks == 0:
             if failed is not None:
-                raise CloseConnection(f"a produce without answer failed: {failed}")
+                raise CloseConnection(f"a Produce request with acks=0 failed: {failed}")
             return NOTHING
         if self._waiting is None:
             return response if failed is None or call.version < 10 else _with_hints(call, response)
@@ -265,21 +267,21 @@ class _Appending:
 
 
 def _survey(request: ProduceRequest) -> int | None:
-    """The attributes of all batches together, if each partition has just one; None where nobody has looked."""
+    """Return the attributes of all batches combined, if each partition has one regular batch; None otherwise."""
     if survey is None:
         return None
     return survey([part.records for topic in request.topic_data for part in topic.partition_data])
 
 
-def _made(partitions: Partitions, version: int, topic: TopicProduceData, index: int) -> Partition:
-    """A partition that is not at hand: planned until now, or an error."""
+def _get_partition(partitions: Partitions, version: int, topic: TopicProduceData, index: int) -> Partition:
+    """Return a partition that was only planned so far; raise ApiError if this broker has no such partition."""
     if version >= _FIRST_WITH_IDS:
         return partitions.get_by_id(topic.topic_id, index)
     return partitions.get(topic.name, index)
 
 
 def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
-    """The one batch that a producer may send; the log looks closer at it."""
+    """Return the one batch of a partition; the log validates it further."""
     data = part.records
     if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
         raise InvalidRecord("a produce request must hold exactly one batch for each partition")
@@ -287,28 +289,28 @@ def _only_batch(part: PartitionProduceData, version: int) -> memoryview:
     if size != len(data) and size >= HEADER_BYTES:
         data = _first_batch(data, size)
     if data[MAGIC_OFFSET] < 2:
-        raise InvalidRecord(f"a batch of magic {data[MAGIC_OFFSET]}; only 2 is supported")
+        raise InvalidRecord(f"the batch has magic {data[MAGIC_OFFSET]}; only magic 2 is supported")
     if version < _FIRST_WITH_ZSTD and data[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise UnsupportedCompressionType("zstd needs Produce v7 or later")
     return data
 
 
 def _first_batch(data: memoryview, size: int) -> memoryview:
-    """The batch alone, if what follows is only a part of another: Kafka leaves that out without a word."""
+    """Return the first batch, if only a part of another follows it. Kafka ignores such a part."""
     if size > len(data):
-        raise InvalidRecord(f"a batch of {size} bytes, of which {len(data)} came")
+        raise InvalidRecord(f"the batch has {size} bytes, but the request has only {len(data)} of them")
     rest = data[size:]
     if len(rest) >= LENGTH_PREFIX_BYTES:
         length = read_length(rest, LENGTH_OFFSET)[0]
-        if length < _LEAST_LENGTH:
-            raise CorruptMessage(f"a batch of length {length} follows the first")
+        if length < _MIN_BATCH_LENGTH:
+            raise CorruptMessage(f"a batch with the impossible length {length} follows the first batch")
         if length + LENGTH_PREFIX_BYTES <= len(rest):
             raise InvalidRecord("a produce request must hold exactly one batch for each partition")
     return data[:size]
 
 
 class _Pending:
-    """A partition whose answer is still open."""
+    """A partition whose answer waits for replicas or for a sync."""
 
     __slots__ = ("_answer", "_durable_to", "_replicated_to", "partition")
 
@@ -321,11 +323,11 @@ class _Pending:
         self._durable_to = durable_to
         answer.error_code = _TIMED_OUT
         if durable_to:
-            # `flush.messages` promises that what was acknowledged has been synced.
+            # With `flush.messages`, only synced records may be acknowledged.
             partition.log.flusher.when_durable(durable_to, self._wake)
 
     def settle(self, node: BrokerNode) -> bool:
-        """Whether the answer is decided by now."""
+        """Set the answer and return True, unless it has to wait further."""
         partition = self.partition
         try:
             if not partition.is_leader:
@@ -346,7 +348,7 @@ class _Pending:
 
 
 class _Waiting(Operation):
-    """A produce whose replicas have not all caught up."""
+    """A produce request that waits for replicas."""
 
     kind = "Produce"
 
@@ -382,11 +384,11 @@ class _Waiting(Operation):
 
 
 def _failed(index: int, error: ApiError, partition: Partition | None = None) -> PartitionProduceResponse:
-    """The answer for a partition. Where its log begins is told if the log refused, save for a few errors."""
+    """Return the answer for a failed partition, with the log start offset unless the error comes without it."""
     answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
-    if partition is not None and not isinstance(error, _ALONE):
+    if partition is not None and not isinstance(error, ERRORS_WITHOUT_LOG_START):
         answer.log_start_offset = partition.log.log_start_offset
-    # Kafka has a message where single records are at fault, and else leaves it to the code; so clients show no other.
+    # As in Kafka, only errors of single records have a message.
     if isinstance(error, RecordError) and error.record_errors:
         answer.error_message = error.message
         answer.record_errors = [
@@ -397,13 +399,13 @@ def _failed(index: int, error: ApiError, partition: Partition | None = None) -> 
 
 
 def _with_hints(call: Call[BrokerNode], response: ProduceResponse) -> ProduceResponse:
-    """Tell the producer who leads what is not led here."""
+    """Add the current leaders of partitions that this broker does not lead."""
     image, leaders = call.node.image, []
     for topic in response.responses:
         name = topic.name
         if call.version >= 13:
-            known = image.topic_by_id(topic.topic_id)
-            name = known.name if known else ""
+            found_topic = image.topic_by_id(topic.topic_id)
+            name = found_topic.name if found_topic else ""
         for answer in topic.partition_responses:
             if answer.error_code == NotLeader.code:
                 answer.current_leader = leader_of(image, name, answer.index, LeaderIdAndEpoch)

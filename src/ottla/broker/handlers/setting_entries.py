@@ -1,4 +1,4 @@
-"""A resource's settings as DescribeConfigs tells of them: value, source, type, and all that could give it a value."""
+"""A resource's settings as DescribeConfigs shows them: value, source, type and synonyms."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -53,32 +53,32 @@ class Entry(NamedTuple):
 
 
 def layers_of(image: Image, node_id: int, static: Mapping[str, str]) -> BrokerLayers:
-    """What is set on a broker, and from where."""
+    """Return the settings of a broker by their source."""
     return BrokerLayers(
         drop_invalid_settings(image.broker_config(node_id)), drop_invalid_settings(image.default_broker_config), static
     )
 
 
 def topic_entries(own: Mapping[str, str], layers: BrokerLayers) -> Iterable[Entry]:
-    """A topic's settings: its own, or those that its broker has for all topics."""
+    """Yield a topic's settings: its own, or the broker's defaults."""
     effective = effective_topic_settings(
         own, layers.static, dynamic_broker=layers.broker, dynamic_default=layers.default
     )
-    for name, each in effective.items():
-        if each.setting.internal and name not in own:
+    for name, value in effective.items():
+        if value.setting.internal and name not in own:
             continue
         broker_names = SYNONYMS.get(name)
         synonyms = broker_synonyms(broker_names[0], layers, hidden=False) if broker_names else []
         if name in own:
-            synonyms.insert(0, Synonym(name, each.text, ConfigSource.DYNAMIC_TOPIC))
-        yield _entry(name, each.text, each.setting, synonyms)
+            synonyms.insert(0, Synonym(name, value.text, ConfigSource.DYNAMIC_TOPIC))
+        yield _entry(name, value.text, value.setting, synonyms)
     for name in own:
-        if name not in topic_settings():  # kept by another release: nobody knows what it is, so it is hidden
+        if name not in topic_settings():  # stored by another release: its meaning is unknown, so its value is hidden
             yield _entry(name, None, None, [Synonym(name, None, ConfigSource.DYNAMIC_TOPIC)])
 
 
 def broker_entries(layers: BrokerLayers) -> Iterable[Entry]:
-    """All settings of a broker, and what else it was given."""
+    """Yield all settings of a broker, also unknown names in its configuration."""
     given = layers.combined()
     listed = {name: None for name, setting in broker_settings().items() if not setting.internal}
     for name in listed | dict.fromkeys(given):
@@ -94,17 +94,17 @@ def broker_entries(layers: BrokerLayers) -> Iterable[Entry]:
 
 
 def default_broker_entries(layers: BrokerLayers) -> Iterable[Entry]:
-    """What is set on all brokers, and nothing else."""
+    """Yield the dynamic defaults of all brokers."""
     for name, value in layers.default.items():
         setting = broker_setting(name)
         hidden = setting is None or setting.is_sensitive
         synonyms = broker_synonyms(name, layers, hidden=hidden)
-        told = [each for each in synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
-        yield _entry(name, None if hidden else value, setting, told, read_only=not is_dynamic(name))
+        defaults = [synonym for synonym in synonyms if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        yield _entry(name, None if hidden else value, setting, defaults, read_only=not is_dynamic(name))
 
 
 def group_entries(own: Mapping[str, str], layers: BrokerLayers) -> Iterable[Entry]:
-    """A group's settings: its own, or those that its broker has for all groups."""
+    """Yield a group's settings: its own, or the broker's defaults."""
     given = layers.combined()
     for name, setting in group_settings().items():
         broker_name = f"group.{name}"
@@ -121,7 +121,7 @@ def group_entries(own: Mapping[str, str], layers: BrokerLayers) -> Iterable[Entr
 
 
 def client_metrics_entries(own: Mapping[str, str]) -> Iterable[Entry]:
-    """What a subscription of client metrics asks for."""
+    """Yield the settings of a subscription of client metrics."""
     for name, setting in _CLIENT_METRICS.items():
         value = _text(setting, own.get(name))
         yield _entry(name, value, setting, [Synonym(name, value, ConfigSource.CLIENT_METRICS)] if name in own else [])

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (key 79): what became of records that a member acquired (KIP-932).
+"""ShareAcknowledge (key 79): a member acknowledges records that it acquired (KIP-932).
 
-v2 locks can be renewed (KIP-1222).
+v2 can renew locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from ottla.protocol.messages.rpc.share_acknowledge import (
 FIRST_WITH_RENEWAL: Final = 2
 MOVED: Final = (NotLeader.code, FencedLeaderEpoch.code)
 Outcome = tuple[int, str | None]
-"""An error's code and message; 0 if all went well."""
-WELL: Final[Outcome] = (0, None)
+"""An error code and message; the code is 0 for success."""
+SUCCESS: Final[Outcome] = (0, None)
 Outcomes = dict[TopicIdPartition, Outcome]
 
 
 def session_key(call: Call[BrokerNode], group_id: str | None, member_id: str | None) -> SessionKey:
-    """Whose session a request is of; raises unless there are share groups, and both names are well formed."""
+    """Return the key of a request's session; raise if share groups are off, or if an id is malformed."""
     check_enabled(call)
     if group_id is None:
         raise InvalidRequest("Invalid group id in the request.")
@@ -57,8 +57,8 @@ def session_key(call: Call[BrokerNode], group_id: str | None, member_id: str | N
     return SessionKey(group_id, member_id)
 
 
-def readable(call: Call[BrokerNode], names: Iterable[str]) -> Collection[str]:
-    """Those topics that the client may read."""
+def readable_topics(call: Call[BrokerNode], names: Iterable[str]) -> Collection[str]:
+    """Return the topics that the client may read."""
     return (
         filter_allowed(call, Operation.READ, ResourceType.TOPIC, names)
         if call.node.authorizer is not None
@@ -67,17 +67,17 @@ def readable(call: Call[BrokerNode], names: Iterable[str]) -> Collection[str]:
 
 
 def acknowledge_failed(request: ShareAcknowledgeRequest, version: int, error: ApiError) -> ShareAcknowledgeResponse:
-    """The error alone; Kafka tells no message."""
+    """Return the error alone; Kafka sends no message."""
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
 @endpoint(ApiKey.SHARE_ACKNOWLEDGE, failed=acknowledge_failed, guard=of_group(Operation.READ))
 def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) -> Later:
-    """Take what the member says; it is answered when that is written down."""
+    """Acknowledge records. The answer is sent when the acknowledgements are stored."""
     key = session_key(call, request.group_id, request.member_id)
     sharing = call.node.sharing
     if request.share_session_epoch == INITIAL_EPOCH:
-        raise InvalidShareSessionEpoch("a session begins with a fetch")
+        raise InvalidShareSessionEpoch("a share session must begin with a ShareFetch request")
     session = sharing.sessions.find(key, request.share_session_epoch)
     is_final = request.share_session_epoch == FINAL_EPOCH
     if not is_final:
@@ -93,18 +93,18 @@ def share_acknowledge(call: Call[BrokerNode], request: ShareAcknowledgeRequest) 
 
 
 def acknowledge_all(call: Call[BrokerNode], key: SessionKey, request: Any, finish: Callable[[Outcomes], None]) -> None:
-    """Take all that a ShareAcknowledge or a ShareFetch says of records; `finish` is called when it is written down."""
+    """Process the acknowledgements of a request; call `finish` when they are stored."""
     image, outcomes = call.node.image, Outcomes()
-    names = {topic.topic_id: found.name for topic in request.topics if (found := image.topic_by_id(topic.topic_id))}
-    may_read = readable(call, names.values())
-    taken: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
-    silent: list[TopicIdPartition] = []
+    names = {asked.topic_id: topic.name for asked in request.topics if (topic := image.topic_by_id(asked.topic_id))}
+    readable = readable_topics(call, names.values())
+    acks_by_partition: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
+    without_acks: list[TopicIdPartition] = []
     for topic in request.topics:
         for part in topic.partitions:
             where = topic.topic_id, part.partition_index
             acks = [
-                AcknowledgementBatch(each.first_offset, each.last_offset, each.acknowledge_types)
-                for each in part.acknowledgement_batches
+                AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in part.acknowledgement_batches
             ]
             try:
                 _check(
@@ -112,39 +112,39 @@ def acknowledge_all(call: Call[BrokerNode], key: SessionKey, request: Any, finis
                     names.get(topic.topic_id),
                     part.partition_index,
                     acks,
-                    may_read,
+                    readable,
                     is_renewal=_renews(call, request),
                 )
             except ApiError as error:
                 outcomes[where] = error.code, None
                 continue
             if acks:
-                taken[where] = acks
+                acks_by_partition[where] = acks
             else:
-                silent.append(where)
-    if not taken:
+                without_acks.append(where)
+    if not acks_by_partition:
         finish(outcomes)
         return
-    outcomes.update(dict.fromkeys(silent, WELL))
-    _acknowledge_each(call, key, taken, outcomes, finish)
+    outcomes.update(dict.fromkeys(without_acks, SUCCESS))
+    _acknowledge_each(call, key, acks_by_partition, outcomes, finish)
 
 
 def _acknowledge_each(
     call: Call[BrokerNode],
     key: SessionKey,
-    taken: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
+    acks_by_partition: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
     outcomes: Outcomes,
     finish: Callable[[Outcomes], None],
 ) -> None:
-    missing = set(taken)
+    missing = set(acks_by_partition)
 
     def done(where: TopicIdPartition, error: ApiError | None) -> None:
-        outcomes[where] = WELL if error is None else (error.code, error.message)
+        outcomes[where] = SUCCESS if error is None else (error.code, error.message)
         missing.discard(where)
         if not missing:
             finish(outcomes)
 
-    for where, acks in taken.items():
+    for where, acks in acks_by_partition.items():
         call.node.sharing.acknowledge(key, where, acks, partial(done, where))
 
 
@@ -157,14 +157,14 @@ def _check(
     name: str | None,
     index: int,
     acks: Iterable[AcknowledgementBatch],
-    may_read: Collection[str],
+    readable: Collection[str],
     *,
     is_renewal: bool,
 ) -> None:
     if name is None:
         raise UnknownTopicId
     check_acks(acks, knows_renewal=call.version >= FIRST_WITH_RENEWAL, is_renewal=is_renewal)
-    if name not in may_read:
+    if name not in readable:
         raise TopicAuthorizationFailed
     if call.node.image.partition(name, index) is None:
         raise UnknownTopicOrPartition
@@ -182,9 +182,9 @@ def _response(call: Call[BrokerNode], request: ShareAcknowledgeRequest, outcomes
             topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)
             response.responses.append(topic)
         answer = PartitionData(partition_index=index, error_code=code, error_message=message)
-        known = image.topic_by_id(topic_id)
-        if code in MOVED and known is not None:
-            answer.current_leader = leader_of(image, known.name, index, LeaderIdAndEpoch) or LeaderIdAndEpoch()
+        named_topic = image.topic_by_id(topic_id)
+        if code in MOVED and named_topic is not None:
+            answer.current_leader = leader_of(image, named_topic.name, index, LeaderIdAndEpoch) or LeaderIdAndEpoch()
             leaders.append(answer.current_leader.leader_id)
         topic.partitions.append(answer)
     response.node_endpoints = endpoints_of(image, leaders, call.client.listener, NodeEndpoint)

@@ -1,6 +1,6 @@
 """ShareFetch (key 78): acquire records of share partitions, and acknowledge earlier ones (KIP-932).
 
-v2 a strict limit of records (KIP-1206); locks can be renewed, and nothing is fetched then (KIP-1222).
+v2 a strict limit of records (KIP-1206); a request that renews locks fetches nothing (KIP-1222).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.broker.handlers.share_acknowledge import (
     MOVED,
     Outcomes,
     acknowledge_all,
-    readable,
+    readable_topics,
     session_key,
 )
 from ottla.broker.requests.broker_node import BrokerNode
@@ -53,13 +53,13 @@ _SLOTS: Final = "group.share.max.share.sessions"
 
 
 def share_fetch_failed(request: ShareFetchRequest, version: int, error: ApiError) -> ShareFetchResponse:
-    """The error alone; Kafka tells no message."""
+    """Return the error alone; Kafka sends no message."""
     return ShareFetchResponse(error_code=error.code)
 
 
 @endpoint(ApiKey.SHARE_FETCH, failed=share_fetch_failed, guard=of_group(AclOperation.READ))
 def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
-    """Acknowledge, then fetch; the answer has both."""
+    """Acknowledge and fetch; the answer has the results of both."""
     key = session_key(call, request.group_id, request.member_id)
     is_renewal = call.version >= FIRST_WITH_RENEWAL and request.is_renew_ack
     if is_renewal:
@@ -71,43 +71,43 @@ def share_fetch(call: Call[BrokerNode], request: ShareFetchRequest) -> Later:
     except ShareSessionLimitReached as error:
         call.node.timer.add(_Refusal(call, request, error), request.max_wait_ms)
         return LATER
-    _Fetching(call, request, key, session).run(is_renewal=is_renewal)
+    _AcknowledgeAndFetch(call, request, key, session).run(is_renewal=is_renewal)
     return LATER
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
-    named = {
+    limits = {
         "maxBytes": request.max_bytes,
         "minBytes": request.min_bytes,
         "maxRecords": request.max_records,
         "maxWaitMs": request.max_wait_ms,
     }
-    wrong = "".join(f"{name} must be set to 0, " for name, value in named.items() if value)
-    if wrong:
-        raise InvalidRequest(f"{wrong}if isRenewAck is true.")
+    nonzero = "".join(f"{name} must be set to 0, " for name, value in limits.items() if value)
+    if nonzero:
+        raise InvalidRequest(f"{nonzero}if isRenewAck is true.")
 
 
 def _session(call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey) -> Session:
-    """The session that the request begins, goes on with, or ends."""
+    """Return the session that the request begins, continues or ends."""
     sharing, image, epoch = call.node.sharing, call.node.image, request.share_session_epoch
-    wanted = []
+    requested = []
     for topic in request.topics:
-        known = image.topic_by_id(topic.topic_id)
-        name = None if known is None else known.name
-        wanted += [((topic.topic_id, part.partition_index), name) for part in topic.partitions]
+        named_topic = image.topic_by_id(topic.topic_id)
+        name = None if named_topic is None else named_topic.name
+        requested += [((topic.topic_id, part.partition_index), name) for part in topic.partitions]
     if epoch == INITIAL_EPOCH:
         has_acks = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
-        return sharing.begin_session(key, wanted, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
+        return sharing.begin_session(key, requested, call.client, has_acks=has_acks, slots=call.node.setting(_SLOTS))
     session = sharing.sessions.find(key, epoch)
     if epoch != FINAL_EPOCH:
         forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
-        sharing.update_session(session, wanted, forgotten)
+        sharing.update_session(session, requested, forgotten)
         session.advance_epoch()
     return session
 
 
-class _Fetching:
-    """One request: what it acknowledges and what it fetches, until both are there."""
+class _AcknowledgeAndFetch:
+    """One request, answered when both its acknowledgements and its fetch are complete."""
 
     def __init__(self, call: Call[BrokerNode], request: ShareFetchRequest, key: SessionKey, session: Session) -> None:
         self.call = call
@@ -115,7 +115,7 @@ class _Fetching:
         self.key = key
         self.session = session
         self.epoch = session.epoch
-        """As it is now: another request that came meanwhile has raised it."""
+        """The epoch at the beginning: another request may raise the session's epoch meanwhile."""
         self.outcomes: Outcomes | None = None
         self.parts: dict[TopicIdPartition, Part] | None = None
         self.refused: dict[TopicIdPartition, ApiError] = {}
@@ -155,14 +155,14 @@ class _Fetching:
         )
 
     def _refuse(self, reader: ShareReader) -> None:
-        """Find out what is wrong with partitions that cannot be fetched; they are looked at with each fetch."""
+        """Find the errors of partitions that cannot be fetched; each fetch checks them again."""
         image, targets = self.call.node.image, self.session.partitions
         changed = {watch.where: targets[watch.where].name for watch in reader.changed_in_order()}
-        may_read = readable(self.call, {name for name in changed.values() if name is not None})
+        readable = readable_topics(self.call, {name for name in changed.values() if name is not None})
         for where, name in changed.items():
             if name is None:
                 self.refused[where] = UnknownTopicId()
-            elif name not in may_read:
+            elif name not in readable:
                 self.refused[where] = TopicAuthorizationFailed()
             elif image.partition(name, where[1]) is None:
                 self.refused[where] = UnknownTopicOrPartition()
@@ -176,12 +176,12 @@ class _Fetching:
         self._finish()
 
     def _finish(self) -> None:
-        """Answer when both are there."""
+        """Answer when both parts are complete."""
         if self.outcomes is None or self.parts is None:
             return
         try:
             response = self._outcome(self.outcomes, self.parts)
-        except Exception as error:  # noqa: BLE001 (the client is answered whatever it is)
+        except Exception as error:  # noqa: BLE001 (any failure is answered)
             self.call.fail(error)
         else:
             self.call.answer(response)
@@ -200,7 +200,7 @@ class _Fetching:
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
         leaders: list[int] = []
 
-        def tell(where: TopicIdPartition, answer: PartitionData) -> None:
+        def add(where: TopicIdPartition, answer: PartitionData) -> None:
             topic = topics.get(where[0])
             if topic is None:
                 topic = topics[where[0]] = ShareFetchableTopicResponse(topic_id=where[0])
@@ -210,10 +210,10 @@ class _Fetching:
         parts = {**parts, **{where: Part(error=error) for where, error in self.refused.items()}}
         for where, part in parts.items():
             if self._must_tell(where, part) or where in outcomes:
-                tell(where, self._answer(where, part, outcomes, leaders))
+                add(where, self._answer(where, part, outcomes, leaders))
         for where in outcomes:
             if where not in parts:
-                tell(where, self._answer(where, Part(), outcomes, leaders))
+                add(where, self._answer(where, Part(), outcomes, leaders))
         response.node_endpoints = endpoints_of(call.node.image, leaders, call.client.listener, NodeEndpoint)
         return response
 
@@ -236,15 +236,15 @@ class _Fetching:
             answer.acknowledge_error_code, answer.acknowledge_error_message = outcomes[where]
         if answer.error_code in MOVED:
             image = self.call.node.image
-            known = image.topic_by_id(where[0])
-            if known is not None:
-                answer.current_leader = leader_of(image, known.name, where[1], LeaderIdAndEpoch) or LeaderIdAndEpoch()
+            topic = image.topic_by_id(where[0])
+            if topic is not None:
+                answer.current_leader = leader_of(image, topic.name, where[1], LeaderIdAndEpoch) or LeaderIdAndEpoch()
                 leaders.append(answer.current_leader.leader_id)
         return answer
 
 
 class _Refusal(Operation):
-    """The answer to a member for whose session there is no room: it waits, lest the member comes again at once."""
+    """The refusal of a session beyond the limit. It is delayed, so that the member does not retry at once."""
 
     __slots__ = ("_call", "_error", "_request")
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76): a member of a share group comes, stays or goes, and gets partitions (KIP-932)."""
+"""ShareGroupHeartbeat (key 76): a member joins, stays in or leaves a share group, and gets partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def check_enabled(call: Call[BrokerNode]) -> None:
 
 
 def heartbeat_failed(request: ShareGroupHeartbeatRequest, version: int, error: ApiError) -> ShareGroupHeartbeatResponse:
-    """The error alone: only coordinators say more, as in Kafka."""
+    """Return the error alone: as in Kafka, only coordinators send a message."""
     return ShareGroupHeartbeatResponse(error_code=error.code)
 
 
 @endpoint(ApiKey.SHARE_GROUP_HEARTBEAT, failed=heartbeat_failed, guard=guard_group_heartbeat)
 def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRequest) -> Later:
-    """Let the group's coordinator decide; states that the group needs are asked for when the member is answered."""
+    """Let the group's coordinator decide. After the answer, initialize the share states that the group needs."""
     check_enabled(call)
     check_member_id(request.member_id)
     context, ticket = context_of(call), _Ticket(call, request)
@@ -41,7 +41,7 @@ def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRe
 
 
 class _Ticket(CallTicket):
-    """A heartbeat, of which more may follow than an answer."""
+    """A heartbeat, whose decision may also initialize share states."""
 
     __slots__ = ()
 

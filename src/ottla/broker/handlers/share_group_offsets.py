@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets (keys 90 to 92): where share groups
-stand in their partitions (KIP-932).
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets (keys 90 to 92): the start offsets of
+share groups (KIP-932).
 
-v1 of DescribeShareGroupOffsets tells the lag: how many records lie behind the start that are not done with (KIP-1226).
+v1 of DescribeShareGroupOffsets has the lag: the records from the start offset on that are not complete (KIP-1226).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_LAG: Final = -1
 def describe_failed(
     request: DescribeShareGroupOffsetsRequest, version: int, error: ApiError
 ) -> DescribeShareGroupOffsetsResponse:
-    """The error for each group."""
+    """Return the error for each group."""
     return DescribeShareGroupOffsetsResponse(groups=[_failed(group.group_id, error) for group in request.groups])
 
 
@@ -55,7 +55,7 @@ def describe_failed(
 async def describe_share_group_offsets(
     call: Call[BrokerNode], request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Look at each group."""
+    """Describe each group."""
     check_enabled(call)
     groups = []
     for group in request.groups:
@@ -71,53 +71,55 @@ def _failed(group_id: str, error: ApiError) -> DescribeShareGroupOffsetsResponse
 
 
 async def _describe(
-    call: Call[BrokerNode], asked: DescribeShareGroupOffsetsRequestGroup
+    call: Call[BrokerNode], group: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     node, image = call.node, call.node.image
     missing = []
     topics: dict[bytes, list[int]] = {}
-    if asked.topics is None:
-        known = await node.share_groups.initialized(asked.group_id)
-        topics = {topic_id: numbers for topic_id, numbers in known.items() if image.topic_by_id(topic_id) is not None}
-    for each in asked.topics or ():
-        topic = image.topic(each.topic_name)
+    if group.topics is None:
+        initialized = await node.share_groups.initialized(group.group_id)
+        topics = {
+            topic_id: numbers for topic_id, numbers in initialized.items() if image.topic_by_id(topic_id) is not None
+        }
+    for requested in group.topics or ():
+        topic = image.topic(requested.topic_name)
         if topic is not None:
-            topics[topic.id] = list(each.partitions)
+            topics[topic.id] = list(requested.partitions)
         else:
             missing.append(
                 DescribeShareGroupOffsetsResponseTopic(
-                    topic_name=each.topic_name,
+                    topic_name=requested.topic_name,
                     partitions=[
                         DescribeShareGroupOffsetsResponsePartition(partition_index=number, start_offset=NO_START)
-                        for number in each.partitions
+                        for number in requested.partitions
                     ],
                 )
             )
-    found = await _described(call, asked.group_id, topics, image)
-    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[*found, *missing])
+    described = await _describe_topics(call, group.group_id, topics, image)
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[*described, *missing])
 
 
-async def _described(
+async def _describe_topics(
     call: Call[BrokerNode], group_id: str, topics: PartitionsByTopic, image: Image
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     summaries = await call.node.share_groups.summaries(group_id, topics)
-    begun = [
+    started = [
         where
         for where, summary in summaries.items()
         if not isinstance(summary, ApiError)
         and summary.start_offset != NO_START
         and summary.delivery_complete_count != NO_COUNT
     ]
-    ends = await call.node.share_groups.ends(image, begun)
-    found = []
+    ends = await call.node.share_groups.ends(image, started)
+    described = []
     for topic_id, numbers in topics.items():
         topic = image.topic_by_id(topic_id)
         assert topic is not None
         partitions = [_partition((topic_id, number), summaries, ends) for number in numbers]
-        found.append(
+        described.append(
             DescribeShareGroupOffsetsResponseTopic(topic_name=topic.name, topic_id=topic_id, partitions=partitions)
         )
-    return found
+    return described
 
 
 def _partition(
@@ -128,7 +130,7 @@ def _partition(
     if isinstance(end, ApiError):
         answer.error_code, answer.error_message = end.code, end.message
         return answer
-    # What cannot be read is as what is not there, as for offsets that nobody committed.
+    # An unreadable state is shown like a missing one, as with committed offsets.
     answer.start_offset, answer.lag = NO_START, _NO_LAG
     if not isinstance(summary, ApiError):
         answer.start_offset, answer.leader_epoch = summary.start_offset, summary.leader_epoch
@@ -141,7 +143,7 @@ def _partition(
 async def alter_share_group_offsets(
     call: Call[BrokerNode], request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Set where a group without members begins."""
+    """Set the start offsets of a group without members."""
     check_enabled(call)
     if not request.group_id:
         raise InvalidGroupId("The group id is invalid.")
@@ -153,7 +155,7 @@ async def alter_share_group_offsets(
 async def delete_share_group_offsets(
     call: Call[BrokerNode], request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Let a group without members forget topics."""
+    """Delete the offsets of a group without members."""
     check_enabled(call)
     if not request.group_id:
         raise InvalidGroupId("The group id is invalid.")

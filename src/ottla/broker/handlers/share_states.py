@@ -1,7 +1,7 @@
 """InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and
-ReadShareGroupStateSummary (keys 83 to 87): what brokers ask the share coordinator.
+ReadShareGroupStateSummary (keys 83 to 87): the requests of brokers to the share coordinator.
 
-All five look alike: some share partitions of one group, and a result for each.
+All five have the same shape: share partitions of one group, and a result for each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.storage.state_machine.decision import Decision
 
 def _failed_at(step: Step) -> Failed:
     def failed(request: Any, version: int, error: ApiError) -> Any:
-        """The error for each partition."""
+        """Return the error for each partition."""
         return step.response(
             results=[
                 step.topic_result(
@@ -40,34 +40,36 @@ def _failed_at(step: Step) -> Failed:
 
 def _handler_of(step: Step) -> Handler:
     def handle(call: Call[BrokerNode], request: Any) -> Any:
-        """Let the coordinator of each share partition decide. A request with nothing in it is answered with nothing."""
+        """Let the coordinator of each share partition decide. An empty request gets an empty answer."""
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
             return step.response()
-        asked = [
+        requested = [
             (SharePartitionKey(request.group_id, topic.topic_id, part.partition), part)
             for topic in request.topics
             for part in topic.partitions
         ]
-        return _ask_all(call, step, asked)
+        return _ask_all(call, step, requested)
 
     return handle
 
 
-def _ask_all(call: Call[BrokerNode], step: Step, asked: Sequence[tuple[SharePartitionKey, Any]]) -> Later:
+def _ask_all(call: Call[BrokerNode], step: Step, requested: Sequence[tuple[SharePartitionKey, Any]]) -> Later:
     sharing = call.node.sharing
 
     def finish(parts: Sequence[Any]) -> None:
         topics: dict[bytes, list[Any]] = {}
-        for (key, _), part in zip(asked, parts, strict=True):
+        for (key, _), part in zip(requested, parts, strict=True):
             topics.setdefault(key.topic_id, []).append(part)
         call.answer(
             step.response(
-                results=[step.topic_result(topic_id=each, partitions=found) for each, found in topics.items()]
+                results=[
+                    step.topic_result(topic_id=topic_id, partitions=results) for topic_id, results in topics.items()
+                ]
             )
         )
 
-    gathering: Gathering[Any] = Gathering(len(asked), finish)
-    for number, (key, data) in enumerate(asked):
+    gathering: Gathering[Any] = Gathering(len(requested), finish)
+    for number, (key, data) in enumerate(requested):
 
         def refused(error: ApiError, key: SharePartitionKey = key) -> Any:
             return _refused(step, key.partition, error)

@@ -1,7 +1,7 @@
-"""StreamsGroupHeartbeat (key 88): a member of a streams group comes, stays or goes, and gets tasks (KIP-1071).
+"""StreamsGroupHeartbeat (key 88): a member joins, stays in or leaves a streams group, and gets tasks (KIP-1071).
 
-When internal topics of its topology are missing, this broker asks the controller for them; the member is told of it,
-and of what went wrong the last time.
+If internal topics of its topology are missing, this broker asks the controller to create them. The answer says so, and
+says what failed the last time.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
 from ottla.protocol.metadata_versions import STREAMS_VERSION
 
 _FIRST_WITH_STREAMS_GROUPS: Final = 1
-_NAMED: Final = 3
-_EXPLAINED: Final = (
+_SHOWN_FAILURES: Final = 3
+_ERRORS_WITH_MESSAGE: Final = (
     FencedMemberEpoch,
     GroupIdNotFound,
     GroupMaxSizeReached,
@@ -49,22 +49,22 @@ _EXPLAINED: Final = (
     StreamsInvalidTopology,
     UnknownMemberId,
 )
-"""The errors that Kafka's coordinator tells in words; others are codes alone."""
+"""The errors for which Kafka's coordinator sends a message."""
 
 
 def check_enabled(call: Call[BrokerNode]) -> None:
-    """Raise unless there are streams groups: by the cluster's features, and by this broker's settings."""
-    is_known = call.node.image.features.level(STREAMS_VERSION) >= _FIRST_WITH_STREAMS_GROUPS
-    if not is_known or "streams" not in call.node.setting("group.coordinator.rebalance.protocols"):
+    """Raise UnsupportedVersion unless the cluster's features and this broker's settings enable streams groups."""
+    is_supported = call.node.image.features.level(STREAMS_VERSION) >= _FIRST_WITH_STREAMS_GROUPS
+    if not is_supported or "streams" not in call.node.setting("group.coordinator.rebalance.protocols"):
         raise UnsupportedVersion("The version of API is not supported.")
 
 
 def heartbeat_failed(
     request: StreamsGroupHeartbeatRequest, version: int, error: ApiError
 ) -> StreamsGroupHeartbeatResponse:
-    """The error, in words where Kafka has them."""
-    words = error.message if isinstance(error, _EXPLAINED) else None
-    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=words)
+    """Return the error, with a message if Kafka sends one."""
+    message = error.message if isinstance(error, _ERRORS_WITH_MESSAGE) else None
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
 
 
 @endpoint(ApiKey.STREAMS_GROUP_HEARTBEAT, failed=heartbeat_failed, guard=guard_streams_group_heartbeat)
@@ -82,7 +82,7 @@ def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbe
 
 
 class _Ticket(CallTicket):
-    """A heartbeat that is answered; topics that it found missing are asked for on the way."""
+    """A heartbeat, whose answer may have to ask for missing topics."""
 
     __slots__ = ("context",)
 
@@ -90,36 +90,36 @@ class _Ticket(CallTicket):
         super().__init__(call, request)
         self.context = context
 
-    def answer(self, heard: Any, /) -> None:
-        assert isinstance(heard, HeartbeatReply), f"{heard!r} is no answer to a heartbeat"
-        run_when_decided(self.call, partial(self._answer, heard))
+    def answer(self, reply: Any, /) -> None:
+        assert isinstance(reply, HeartbeatReply), f"{reply!r} is not the reply to a heartbeat"
+        run_when_decided(self.call, partial(self._answer, reply))
 
-    def _answer(self, heard: HeartbeatReply) -> None:
-        if heard.missing:
-            self._create(heard)
-        self.call.answer(heard.response)
+    def _answer(self, reply: HeartbeatReply) -> None:
+        if reply.missing:
+            self._create(reply)
+        self.call.answer(reply.response)
 
-    def _create(self, heard: HeartbeatReply) -> None:
+    def _create(self, reply: HeartbeatReply) -> None:
         call, context = self.call, self.context
-        names = [topic.name for topic in heard.missing]
+        names = [topic.name for topic in reply.missing]
         if not is_allowed(call, Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False):
             creatable = filter_allowed(call, Operation.CREATE, ResourceType.TOPIC, names)
             refused = [name for name in names if name not in creatable]
             if refused:
-                _add(heard.response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+                _add(reply.response, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
                 return
-        # A failure is told, and not tried again, for two heartbeats.
+        # For two heartbeat intervals, a failure is reported, and the creation is not retried.
         pause_ms = 2 * heartbeat_interval_ms(self.request.group_id, context)
-        failures = list(call.node.create_streams_topics(call, heard.missing, pause_ms, call.node.now_ms()).items())
+        failures = list(call.node.create_streams_topics(call, reply.missing, pause_ms, call.node.now_ms()).items())
         if failures:
-            told = ", ".join(f"{name} ({reason})" for name, reason in failures[:_NAMED])
-            if len(failures) > _NAMED:
-                told += f" and {len(failures) - _NAMED} more"
-            _add(heard.response, f"Creation failed: {told}.")
+            shown = ", ".join(f"{name} ({reason})" for name, reason in failures[:_SHOWN_FAILURES])
+            if len(failures) > _SHOWN_FAILURES:
+                shown += f" and {len(failures) - _SHOWN_FAILURES} more"
+            _add(reply.response, f"Creation failed: {shown}.")
 
 
 def _add(response: StreamsGroupHeartbeatResponse, detail: str) -> None:
-    """Tell more of the missing topics."""
+    """Add a detail to the status of the missing topics."""
     for status in response.status or ():
         if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; {detail}"

@@ -1,6 +1,6 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, each member gets its own.
+"""SyncGroup (key 14): the leader of a classic group sends the assignment, and each member gets its own.
 
-v3 static members · v5 protocol type and name go both ways, to be checked (KIP-559).
+v3 static members · v5 protocol type and name in request and response, to be checked (KIP-559).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FIRST_WITH_PROTOCOL: Final = 5
 
 @endpoint(ApiKey.SYNC_GROUP, guard=of_group(Operation.READ))
 def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
-    """Let the group's coordinator decide; the answer comes with the leader's assignment."""
+    """Let the group's coordinator decide. The answer is sent with the leader's assignment."""
     if call.version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
-        raise InconsistentGroupProtocol("protocol type and name must be given")
+        raise InconsistentGroupProtocol("the request needs a protocol type and a protocol name")
     if not request.group_id:
-        raise InvalidGroupId("a group that has members must have a name")
+        raise InvalidGroupId("the group id is empty")
     context, ticket = context_of(call), CallTicket(call, request)
     shard = call.node.groups.of(request.group_id)
     return submit_to_coordinator(shard, ticket, lambda state: sync_group(state, request, ticket, context))

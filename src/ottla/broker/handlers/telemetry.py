@@ -1,5 +1,6 @@
-"""GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72): clients ask which metrics they should push, and push
-them (KIP-714). They may do so as often as the subscription says; what they push is shown with this node's own metrics.
+"""GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72): clients push metrics to this broker (KIP-714).
+
+The subscription says which metrics, and how often. This node exposes them with its own metrics.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.protocol.wire.compression import Compression, decompress
 from ottla.protocol.wire.errors import ProtocolError
 
 _COMPRESSIONS: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""The best first."""
+"""The accepted compression types, in order of preference."""
 _MAX_BYTES: Final = "telemetry.max.bytes"
 
 
@@ -30,7 +31,7 @@ _MAX_BYTES: Final = "telemetry.max.bytes"
 def get_telemetry_subscriptions(
     call: Call[BrokerNode], request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Tell a client what is wanted of it."""
+    """Return the metrics that a client should push."""
     node = call.node
     instance = node.telemetry.asking(
         request.client_instance_id, _attributes(call), call.client, node.image, node.now_ms()
@@ -48,7 +49,7 @@ def get_telemetry_subscriptions(
 
 @endpoint(ApiKey.PUSH_TELEMETRY)
 async def push_telemetry(call: Call[BrokerNode], request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Take a client's metrics. They are decompressed and read in a thread."""
+    """Take a client's metrics. A thread decompresses and decodes them."""
     node = call.node
     instance = node.telemetry.pushing(
         request.client_instance_id, _attributes(call), call.client, node.image, node.now_ms()
@@ -90,7 +91,7 @@ def _points(codec: Compression, data: bytes, most_bytes: int) -> list[Point]:
 
 
 def _attributes(call: Call[BrokerNode]) -> dict[str, str | None]:
-    """What a subscription can match a client by."""
+    """Return the attributes by which a subscription can match a client."""
     client = call.client
     return {
         "client_id": call.client_id,

@@ -1,6 +1,6 @@
 """TxnOffsetCommit (key 28): store the offsets of a group, valid once the transaction commits.
 
-v3 the member and its generation are checked (KIP-447) · v5 the group is added to the transaction by this (KIP-890).
+v3 checks the member and its generation (KIP-447) · v5 also adds the group to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ottla.protocol.messages.rpc.txn_offset_commit import (
 
 
 def txn_offset_commit_failed(request: TxnOffsetCommitRequest, version: int, error: ApiError) -> TxnOffsetCommitResponse:
-    """The error for each partition."""
+    """Return the error for each partition."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
-                    for each in topic.partitions
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error.code)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -42,7 +42,7 @@ def txn_offset_commit_failed(request: TxnOffsetCommitRequest, version: int, erro
 def txn_offset_commit(call: Call[BrokerNode], request: TxnOffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     if not request.group_id:
-        raise InvalidGroupId("a group that has members must have a name")
+        raise InvalidGroupId("the group id is empty")
     context = context_of(call)
     shard = call.node.groups.of(request.group_id)
     return commit_when_verified(call, request, shard, lambda state: commit_in_transaction(state, request, context))

@@ -1,8 +1,8 @@
-"""Writes of transactions: their partitions are checked with, or added by, the transaction coordinator (KIP-890).
+"""Transactional writes: the transaction coordinator verifies or adds their partitions (KIP-890).
 
-Only the first write of a transaction to a partition is held up; afterwards the partition knows that it is open. Up to
-Produce v11 and TxnOffsetCommit v4 the producer has added the partition, and the coordinator is asked whether that is so
-(`transaction.partition.verification.enable`); in later versions the partition is added by this.
+Only the first write of a transaction to a partition waits; afterwards the partition knows that the transaction is open.
+Up to Produce v11 and TxnOffsetCommit v4, the producer has added the partition, and the coordinator verifies that
+(`transaction.partition.verification.enable`). In later versions, the write itself adds the partition.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _UNREACHABLE: Final = (NetworkFailed, CoordinatorLoading, CoordinatorNotAvailabl
 
 
 def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verification | None:
-    """Ask about what a request would begin; None if it begins nothing, so that it may be appended at once."""
-    if _is_under_way(call, request):
+    """Start the verification of a request; return None if it starts no transaction and may be appended at once."""
+    if _has_open_transaction(call, request):
         return None
     ability = _ability(call.version)
     batches: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
@@ -75,8 +75,11 @@ def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verifica
     return verification
 
 
-def without_questions(call: Call[BrokerNode], request: ProduceRequest) -> Verification:
-    """For a request that begins nothing, but is not appended at once: whether that is still so must be checked then."""
+def completed_verification(call: Call[BrokerNode], request: ProduceRequest) -> Verification:
+    """Return the verification of a request that starts no transaction but is not appended at once.
+
+    When the request is appended, its guard checks that this still holds.
+    """
     verification = Verification(
         call.node, request.transactional_id or "", _ability(call.version), NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     )
@@ -84,8 +87,8 @@ def without_questions(call: Call[BrokerNode], request: ProduceRequest) -> Verifi
     return verification
 
 
-def _is_under_way(call: Call[BrokerNode], request: ProduceRequest) -> bool:
-    """Whether all partitions of the request know of its transaction: nearly always."""
+def _has_open_transaction(call: Call[BrokerNode], request: ProduceRequest) -> bool:
+    """Return whether the transaction is open on all partitions of the request, which is almost always so."""
     only: tuple[int, int] | None = None
     for topic in request.topic_data:
         for part in topic.partition_data:
@@ -118,12 +121,12 @@ def _transactional_header(data: object) -> BatchHeader | None:
     try:
         header = read_header(data, 0)
     except ProtocolError:
-        return None  # whoever appends it says what is wrong
+        return None  # the append reports what is wrong
     return header if header.is_transactional else None
 
 
 class Verification:
-    """What the coordinator says about the partitions of one request."""
+    """The coordinator's answer about the partitions of one request."""
 
     def __init__(self, node: BrokerNode, transactional_id: str, ability: Ability, producer_id: int, epoch: int) -> None:
         self._node = node
@@ -141,7 +144,7 @@ class Verification:
         self.is_done = False
 
     def start(self, batches: dict[TopicPartition, tuple[Partition, BatchHeader]]) -> None:
-        """Ask about the partitions on which the transaction is not open yet; `is_done` if that needs no waiting."""
+        """Ask about the partitions on which the transaction is not open yet. Sets `is_done` if there are none."""
         self._batches = batches
         self._give_up_ms = self._node.now_ms() + self._node.transactions.retry_ms[1]
         self._ask()
@@ -175,7 +178,7 @@ class Verification:
         )
 
     def _answered(self, refused: Refused) -> None:
-        # The last transaction is being ended, which is over soon: sooner than the producer could come again.
+        # The last transaction is ending: asking again here takes less time than a retry of the producer.
         is_early = any(isinstance(error, ConcurrentTransactions) for error in refused.values())
         if is_early and self._ability is Ability.ADDS and self._node.now_ms() < self._give_up_ms:
             self._loop.call_later(self._node.transactions.retry_ms[0] / 1000, self._ask)
@@ -197,20 +200,20 @@ class Verification:
     def check_answer(self, partition: Partition) -> None:
         """Raise if the coordinator refused a partition."""
         if error := self._refused.get(TopicPartition(partition.topic, partition.index)):
-            raise self._told(error)
+            raise self._producer_error(error)
 
     def check_guard(self, partition: Partition, data: memoryview) -> None:
-        """Raise if a transaction was ended since the coordinator was asked: right before its batch is appended."""
+        """Raise if the transaction ended after the coordinator was asked. Called right before the batch is appended."""
         if TopicPartition(partition.topic, partition.index) in self._led_elsewhere:
-            # The producer must look for the leader: it would take anything else for the end of its transaction.
-            raise NotLeader(f"{partition} was not the leader when the coordinator was to be asked")
+            # The producer must look for the leader; with any other error it would abort its transaction.
+            raise NotLeader(f"this broker did not lead {partition} when the transaction was to be verified")
         header = _transactional_header(data)
         if header is not None and self._node.transactions.is_verifying:
             guard = self._guards.get(TopicPartition(partition.topic, partition.index))
             partition.log.producers.check_verified(header, guard)
 
-    def _told(self, error: ApiError) -> ApiError:
-        """The coordinator's error as producers expect it: some know only one after which they come again."""
+    def _producer_error(self, error: ApiError) -> ApiError:
+        """Return the error for the producer: older producers retry only after NOT_ENOUGH_REPLICAS."""
         is_concurrent = isinstance(error, ConcurrentTransactions) and self._ability is not Ability.ADDS
         if is_concurrent or isinstance(error, _UNREACHABLE):
             return NotEnoughReplicas(
@@ -226,7 +229,7 @@ def commit_when_verified(
     shard: Shard[GroupsState],
     decide: Callable[[GroupsState], Decision[Any]],
 ) -> Later:
-    """Let a group's coordinator decide on offsets, once that of the transaction knows that they are part of it."""
+    """Let a group's coordinator decide on offsets, once the transaction coordinator has verified or added the group."""
     ticket, partition = CallTicket(call, request), shard.partition
     ability = Ability.OLD
     if call.version >= _FIRST_COMMIT_TO_ABORT:
@@ -246,7 +249,7 @@ def commit_when_verified(
     def answered(refused: Refused) -> None:
         try:
             for error in refused.values():
-                # Older clients come again after this one, and look for no other coordinator.
+                # Older clients retry after this error, without looking for another coordinator.
                 raise CoordinatorLoading(error.message) if isinstance(error, NetworkFailed) else error
             shard.submit(call.route.api.name, checked, ticket)
         except ApiError as error:

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers (key 27): a coordinator, or an administrator, ends transactions on partitions that this broker leads.
+"""WriteTxnMarkers (key 27): a coordinator or an administrator ends transactions on partitions that this broker leads.
 
-v2 brings the transaction's version, for a stricter check of epochs.
+v2 has the transaction's version, for a stricter check of epochs.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from ottla.storage.state_machine.entries import Marker
 
 
 def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, error: ApiError) -> WriteTxnMarkersResponse:
-    """The error for each partition of each marker."""
+    """Return the error for each partition of each marker."""
     return _response(request, [dict.fromkeys(_partitions(marker), error.code) for marker in request.markers])
 
 
 @endpoint(ApiKey.WRITE_TXN_MARKERS, failed=write_txn_markers_failed, guard=guard_write_txn_markers)
 def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -> Later:
-    """Write all markers; answered when all replicas have them."""
+    """Write all markers. The answer is sent when all in-sync replicas have them."""
     gathering: Gathering[Codes] = Gathering(len(request.markers), lambda codes: call.answer(_response(request, codes)))
-    for number, each in enumerate(request.markers):
+    for number, written in enumerate(request.markers):
         marker = Marker(
-            each.producer_id,
-            each.producer_epoch,
-            each.transaction_result,
-            each.coordinator_epoch,
-            each.transaction_version,
+            written.producer_id,
+            written.producer_epoch,
+            written.transaction_result,
+            written.coordinator_epoch,
+            written.transaction_version,
         )
-        _write(call, marker, _partitions(each), gathering, number)
+        _write(call, marker, _partitions(written), gathering, number)
     return gathering.all_requested()
 
 
@@ -58,13 +58,13 @@ def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
 
 
-def _response(request: WriteTxnMarkersRequest, found: Sequence[Codes]) -> WriteTxnMarkersResponse:
-    """One result for each producer, whatever the number of its markers."""
+def _response(request: WriteTxnMarkersRequest, codes_by_marker: Sequence[Codes]) -> WriteTxnMarkersResponse:
+    """Return one result for each producer, also if it has several markers."""
     by_producer: dict[int, Codes] = {}
-    for marker, codes in zip(request.markers, found, strict=True):
+    for marker, codes in zip(request.markers, codes_by_marker, strict=True):
         if codes:
             by_producer.setdefault(marker.producer_id, {}).update(codes)
-    return WriteTxnMarkersResponse(markers=[_result(each, codes) for each, codes in by_producer.items()])
+    return WriteTxnMarkersResponse(markers=[_result(producer_id, codes) for producer_id, codes in by_producer.items()])
 
 
 def _result(producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
