@@ -1,7 +1,7 @@
-"""What a node is configured as when nobody configured it: a cluster of one that works at once.
+"""The settings of a node without a configuration file: a cluster of one node that works at once.
 
-It is broker and controller, listens on this machine only, keeps its data with the user's, and needs no second replica
-of anything. Settings given on the command line go in front; what hangs together with them follows them.
+The node is broker and controller, listens on localhost only, keeps its data in the user's data directory, and sets all
+replication factors to 1. Settings on the command line override these, and settings that depend on them follow.
 """
 
 import os
@@ -25,8 +25,8 @@ QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
 def data_directory(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where programs of this user keep their data."""
-    # As the XDG specification says, a path that is not absolute is none.
+    """Return the directory for the user's data."""
+    # The XDG specification says to ignore relative paths.
     if (chosen := environment.get("XDG_DATA_HOME", "")) and Path(chosen).is_absolute():
         return Path(chosen) / "ottla"
     if platform == "darwin":
@@ -35,7 +35,7 @@ def data_directory(environment: Mapping[str, str] = os.environ, platform: str = 
 
 
 def one_node_settings(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a one-node cluster, as far as the overrides leave them open."""
+    """Return the settings of a one-node cluster with these overrides."""
     roles = [trim(role) for role in overrides.get("process.roles", "broker,controller").split(",")]
     node_id = overrides.get("node.id", overrides.get("broker.id", NODE_ID))
     settings = {
@@ -54,15 +54,15 @@ def one_node_settings(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_single_node_quorum(overrides: Mapping[str, str]) -> bool:
-    """Whether a node without a configuration file is all the quorum there is."""
+    """Return whether a node without a configuration file is the only member of its quorum."""
     return not any(name in overrides for name in QUORUM)
 
 
 def _controller_address(settings: Mapping[str, str]) -> str | None:
-    """Host and port of the first controller listener, as far as the text can be read at all."""
+    """Return host and port of the first controller listener, or None if it cannot be parsed."""
     first = trim(settings["controller.listener.names"].split(",")[0])
     for listener in settings["listeners"].split(","):
-        name, found, address = trim(listener).partition("://")
-        if found and name.upper() == first.upper():
+        name, separator, address = trim(listener).partition("://")
+        if separator and name.upper() == first.upper():
             return f"localhost{address}" if address.startswith(":") else address
     return None

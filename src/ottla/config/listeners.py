@@ -1,8 +1,8 @@
-"""Where a node listens, what it tells others about that, and who may speak to it how.
+"""The listeners of a node: sockets, advertised addresses and security protocols.
 
-`listeners` are the sockets; `advertised.listeners` what clients and other nodes are told, the listeners themselves if
-it is not set. Listeners named in `controller.listener.names` belong to the quorum and are not told to clients. A
-listener's name says how it is spoken to, by way of `listener.security.protocol.map`.
+`listeners` are the sockets. `advertised.listeners` are the addresses that clients and other nodes receive, by default
+those of the listeners. Listeners in `controller.listener.names` belong to the quorum and are not advertised to clients.
+`listener.security.protocol.map` maps the name of a listener to its security protocol.
 """
 
 import ipaddress
@@ -15,25 +15,25 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """What connections are held to. May be replaced while running."""
+    """The limits of connections. They can be replaced while the node runs."""
 
     max_request_bytes: int = 104_857_600
     max_idle_ms: int = 600_000
     max_connections: int = 2_147_483_647
     max_listener_connections: int = 2_147_483_647
-    """Of this listener alone, besides the limit for all of them."""
+    """For this listener alone, in addition to the limit for all listeners."""
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
     max_creation_rate: int = 2_147_483_647
-    """New connections a second, over all listeners; above that they wait in the backlog."""
+    """New connections per second over all listeners. Connections above the rate wait in the backlog."""
     max_listener_creation_rate: int = 2_147_483_647
     send_buffer_bytes: int = 102_400
     receive_buffer_bytes: int = 102_400
-    """-1: as the operating system thinks best."""
+    """-1 means the default of the operating system."""
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is spoken to."""
+    """The security protocol of a listener."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -44,12 +44,12 @@ class SecurityProtocol(IntEnum):
 _endpoint = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)").fullmatch
 _address = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)").fullmatch
 _comma = re.compile(r"\s*,\s*")
-ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - compared with, not bound to
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - only compared, not bound
 _MAX_PORT = 65_535
 
 
 class SettingConflict(Exception):
-    """A setting does not go with the others, or has a form that its type does not tell of: which one, and why."""
+    """A setting conflicts with others, or has an invalid form that its type cannot express."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
@@ -58,7 +58,7 @@ class SettingConflict(Exception):
 
 
 class Address(NamedTuple):
-    """A host and a port; shown with the brackets that an IPv6 address needs."""
+    """A host and a port. An IPv6 address is shown in brackets."""
 
     host: str
     port: int
@@ -68,7 +68,7 @@ class Address(NamedTuple):
 
 
 class ListenerEndpoint(NamedTuple):
-    """One listener. Without a host it listens on all interfaces, and is told to others under the machine's name."""
+    """A listener. Without a host it listens on all interfaces and is advertised under the machine's name."""
 
     name: str
     host: str
@@ -81,19 +81,19 @@ class ListenerEndpoint(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """An address that the catalogue's check let pass."""
-    found = _address(text)
-    assert found is not None, f"{text!r} is no address"
-    return Address(found[1], int(found[2]))
+    """Parse an address that has passed the check of the catalogue."""
+    match = _address(text)
+    assert match is not None, f"{text!r} is not an address"
+    return Address(match[1], int(match[2]))
 
 
 def parse_pairs(name: str, text: str) -> dict[str, str]:
-    """`a:1,b:2` as a dictionary; a key may have colons of its own, as IPv6 addresses do."""
+    """Parse `a:1,b:2` into a dictionary. A key may contain colons, as IPv6 addresses do."""
     pairs = {}
     for item in _comma.split(text) if text else ():
         key, colon, value = item.rpartition(":")
         if not colon:
-            raise SettingConflict(name, f"expected pairs like name:value with commas between, found {item!r}")
+            raise SettingConflict(name, f"{item!r} is not a pair: write name:value pairs, separated by commas")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -102,17 +102,17 @@ def parse_protocol(name: str, text: str) -> SecurityProtocol:
     try:
         return SecurityProtocol[text.upper()]
     except KeyError:
-        known = ", ".join(protocol.name for protocol in SecurityProtocol)
-        raise SettingConflict(name, f"{text!r} is no security protocol; there are {known}") from None
+        protocols = ", ".join(protocol.name for protocol in SecurityProtocol)
+        raise SettingConflict(name, f"{text!r} is not a security protocol: use one of {protocols}") from None
 
 
 def protocol_map(
     text: str, *, is_given: bool, controller_names: Sequence[str], listeners: Sequence[str]
 ) -> dict[str, SecurityProtocol]:
-    """Listener → how it is spoken to.
+    """Return the security protocol of each listener name.
 
-    When nobody gave a map, controllers are spoken to in plain text, unless something on this node is secured: then the
-    operator has to say what the controllers are.
+    Without a configured map, controller listeners use PLAINTEXT, unless another listener of the node is secured: then
+    the operator must configure their protocol.
     """
     setting = "listener.security.protocol.map"
     protocols = {name.upper(): parse_protocol(setting, value) for name, value in parse_pairs(setting, text).items()}
@@ -127,15 +127,15 @@ def protocol_map(
 def parse_listeners(
     setting: str, texts: Sequence[str], protocols: Mapping[str, SecurityProtocol], *, distinct_ports: bool
 ) -> tuple[ListenerEndpoint, ...]:
-    """The listeners of a setting; raises WrongSetting for one that cannot be, and for two that are in each other's way.
+    """Parse the listeners of a setting. Raise SettingConflict for an invalid listener, and for two that conflict.
 
-    Port 0 lets the system choose, so that it may be there more than once.
+    Port 0 lets the system choose a port, so several listeners may have it.
     """
     endpoints = tuple(_parse_listener(setting, text, protocols) for text in texts)
     names = [endpoint.name for endpoint in endpoints]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise SettingConflict(
-            setting, f"each listener must have a name of its own, but {twice} is there more than once"
+            setting, f"the listener name {duplicate} is used more than once: each listener needs its own name"
         )
     if distinct_ports:
         for port in {endpoint.port for endpoint in endpoints} - {0}:
@@ -144,30 +144,30 @@ def parse_listeners(
 
 
 def _parse_listener(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> ListenerEndpoint:
-    found = _endpoint(text)
-    if found is None:
-        raise SettingConflict(setting, f"{text!r} is not a listener; one looks like PLAINTEXT://host:9092")
-    name, host, port = found[1].upper(), found[2], int(found[3])
+    match = _endpoint(text)
+    if match is None:
+        raise SettingConflict(setting, f"{text!r} is not a listener: write it like PLAINTEXT://host:9092")
+    name, host, port = match[1].upper(), match[2], int(match[3])
     if not 0 <= port <= _MAX_PORT:
-        raise SettingConflict(setting, f"{text!r} has port {port}; a port is a number from 0 to {_MAX_PORT}")
+        raise SettingConflict(setting, f"the port of {text!r} must be from 0 to {_MAX_PORT}")
     if name not in protocols:
-        hint = f"add {name}:PLAINTEXT, or what it is, to listener.security.protocol.map"
+        hint = f"add it to listener.security.protocol.map, for example as {name}:PLAINTEXT"
         raise SettingConflict(setting, f"listener {name} has no security protocol: {hint}")
     return ListenerEndpoint(name, host, port, protocols[name])
 
 
 def _check_port(setting: str, port: int, hosts: Sequence[str]) -> None:
-    """Two listeners may share a port only as an IPv4 and an IPv6 address."""
+    """Raise SettingConflict if listeners share a port, unless they are an IPv4 and an IPv6 address."""
     if len(hosts) > 1 and sorted(map(_ip_version, hosts)) != [4, 6]:
         raise SettingConflict(
             setting,
-            f"port {port} is there {len(hosts)} times; listeners need ports of their own, unless one of two has an"
-            " IPv4 address and the other an IPv6 address",
+            f"{len(hosts)} listeners use port {port}: give each its own port. Only an IPv4 and an IPv6 address can"
+            " share one",
         )
 
 
 def _ip_version(host: str) -> int:
-    """4 or 6, and 0 for a name."""
+    """Return 4 or 6, or 0 for a host name."""
     try:
         return ipaddress.ip_address(host).version
     except ValueError:
@@ -181,20 +181,20 @@ def advertised_controllers(
     voters: Mapping[int, Address],
     node_id: int,
 ) -> tuple[ListenerEndpoint, ...]:
-    """Where other nodes find this controller.
+    """Return the addresses at which other nodes reach this controller.
 
-    A listener on all interfaces has no address of its own to tell: what the quorum's voters say of this node is.
+    A listener on all interfaces has no address to advertise. Its address is the one in the quorum's voters.
     """
-    told = {endpoint.name: endpoint for endpoint in advertised}
+    advertised_by_name = {endpoint.name: endpoint for endpoint in advertised}
     bound = {endpoint.name: endpoint for endpoint in listeners}
-    found = []
-    for place, name in enumerate(names):
-        endpoint = told.get(name)
+    endpoints = []
+    for index, name in enumerate(names):
+        endpoint = advertised_by_name.get(name)
         if endpoint is None and (endpoint := bound.get(name)) and endpoint.host in ("", ALL_INTERFACES):
-            # Voters are known under the first controller listener's name.
-            voter = voters.get(node_id) if place == 0 else None
+            # The voters' addresses are those of the first controller listener.
+            voter = voters.get(node_id) if index == 0 else None
             host, port = voter or ("", endpoint.port)
             endpoint = endpoint._replace(host=host, port=port)
         if endpoint is not None:
-            found.append(endpoint)
-    return tuple(found)
+            endpoints.append(endpoint)
+    return tuple(endpoints)

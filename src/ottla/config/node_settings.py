@@ -1,6 +1,6 @@
-"""What a node runs with: every setting typed, and those that take more than one to understand put together.
+"""The configuration of a node, with typed settings and values that combine several settings.
 
-Made by `node/settings_loader.py`, which checks all of it first.
+`node/settings_loader.py` creates it, after it has checked all settings.
 """
 
 from collections.abc import Mapping
@@ -27,32 +27,32 @@ class ProcessRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """A configuration that holds together. `settings["any.name"]` is the typed value of any broker setting."""
+    """A consistent configuration. `settings["any.name"]` is the typed value of any broker setting."""
 
     given: Mapping[str, str]
-    """Name → text, as in the file or on the command line: nothing that has its default is here."""
+    """The settings in the file or on the command line, as text by name, without defaults."""
     warnings: tuple[str, ...]
-    """What an operator should look at, though a node can run with it."""
+    """Warnings for the operator. The node can run with them."""
     values: Mapping[str, Value] = field(repr=False)
     listener_settings: Mapping[str, Mapping[str, str]]
-    """Listener's name → what is set for it alone (`listener.name.<name>.*`), without the prefix."""
+    """The settings for single listeners (`listener.name.<name>.*`), without the prefix, by listener name."""
     is_own_quorum: bool
-    """Without a file, and with no other controllers named: the node is the whole cluster."""
+    """Whether the node has neither a configuration file nor a configured quorum, so that it is the whole cluster."""
 
     node_id: int
     roles: frozenset[ProcessRole]
     listeners: tuple[ListenerEndpoint, ...]
-    """All of them, those for controllers too."""
+    """All listeners, including those for controllers."""
     advertised: tuple[ListenerEndpoint, ...]
-    """What clients are told; an empty host stands for the machine's name."""
+    """The listeners advertised to clients. An empty host means the machine's name."""
     advertised_controllers: tuple[ListenerEndpoint, ...]
-    """What other nodes are told of this controller."""
+    """The addresses of this controller for other nodes."""
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
     protocols: Mapping[str, int]
-    """Listener's name → security protocol, also for listeners of other nodes."""
+    """The security protocol by listener name, including listeners of other nodes."""
     quorum_voters: Mapping[int, Address]
-    """Empty if the quorum's members are kept in the metadata log."""
+    """The static voters. Empty if the voters are stored in the metadata log."""
     quorum_bootstrap_servers: tuple[Address, ...]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
@@ -63,12 +63,12 @@ class NodeSettings:
 
     def number(self, name: str) -> int:
         value = self.values[name]
-        assert isinstance(value, int), f"{name} is no number"
+        assert isinstance(value, int), f"{name} is not a number"
         return value
 
     def text(self, name: str) -> str | None:
         value = self.values[name]
-        assert value is None or isinstance(value, str), f"{name} is no text"
+        assert value is None or isinstance(value, str), f"{name} is not text"
         return value
 
     def flag(self, name: str) -> bool:
@@ -86,19 +86,19 @@ class NodeSettings:
 
     @property
     def controller_listeners(self) -> tuple[ListenerEndpoint, ...]:
-        return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
+        return tuple(listener for listener in self.listeners if listener.name in self.controller_listener_names)
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Every directory that the node writes to, each once, in the order of their names."""
+        """Every directory that the node writes to, sorted, without duplicates."""
         return tuple(sorted({*self.log_dirs, self.metadata_log_dir}))
 
     @property
     def cordoned_log_dirs(self) -> frozenset[str]:
-        """The log directories that are to take no new replicas (KIP-1066)."""
-        named = self.values["cordoned.log.dirs"]
-        assert isinstance(named, tuple)
-        return frozenset(self.log_dirs if "*" in named else (str(Path(each).absolute()) for each in named))
+        """The log directories that must not receive new replicas (KIP-1066)."""
+        paths = self.values["cordoned.log.dirs"]
+        assert isinstance(paths, tuple)
+        return frozenset(self.log_dirs if "*" in paths else (str(Path(path).absolute()) for path in paths))
 
     @property
     def supported_features(self) -> Mapping[str, FeatureRange]:
@@ -126,14 +126,14 @@ class NodeSettings:
 
     @property
     def retention_ms(self) -> int:
-        """How long brokers keep records; -1 is for ever. The finest unit that was given counts."""
+        """The retention time of records, or -1 for no limit. The setting with the finest unit takes precedence."""
         for name, unit_ms in _MS_PER_UNIT.items():
             if self.values[name] is not None:
                 return max(self.number(name) * unit_ms, -1)
         raise AssertionError("hours have a default")
 
     def limits_of(self, listener: str) -> ConnectionLimits:
-        """What the connections of one listener are held to: as a whole, and by what is set for it alone."""
+        """Return the limits of a listener's connections: the common ones, and those set for this listener."""
         limits, own = self.limits, self.listener_settings.get(listener, {})
         for limit, name in LISTENER_LIMITS.items():
             if name in own:
@@ -142,7 +142,7 @@ class NodeSettings:
 
     @property
     def limits(self) -> ConnectionLimits:
-        """What connections are held to."""
+        """The limits of connections."""
         return ConnectionLimits(
             max_request_bytes=self.number("socket.request.max.bytes"),
             max_idle_ms=self.number("connections.max.idle.ms"),

@@ -1,4 +1,4 @@
-"""Names in a configuration file that are no setting of a broker: which of them deserve a word."""
+"""Warnings about names in a configuration file that are not settings of a broker."""
 
 import functools
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Final
 from ottla.config.settings.catalogue import broker_settings, suggest_name
 from ottla.config.settings.ottla_settings import PREFIX, ottla_settings
 
-# Settings of what Kafka loads by name: its authorizer, its remote storage, config providers, metrics reporters.
-_OF_PLUGINS: Final = ("super.users", "allow.everyone.if.no.acl.found")
+# Settings of classes that Kafka loads by name: authorizer, remote storage, config providers, metrics reporters.
+_PLUGIN_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 _PREFIXES: Final = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.", "metrics.jmx.")
 _REMOVED: Final = (
     "advertised.host.name",
@@ -31,12 +31,12 @@ _REMOVED: Final = (
     "reserved.broker.max.id",
     "zookeeper.",
 )
-"""What Kafka had before 4.0; a dot at the end stands for all names that begin so."""
+"""Settings that Kafka 4.0 removed. A dot at the end means a prefix."""
 
 
 def warning_about(name: str, origin: str) -> str | None:
-    """What to tell an operator about a name, if anything."""
-    if name in broker_settings() or name in ottla_settings() or name in _OF_PLUGINS or name.startswith(_PREFIXES):
+    """Return a warning about a name that is not a setting, or None if the name is expected."""
+    if name in broker_settings() or name in ottla_settings() or name in _PLUGIN_SETTINGS or name.startswith(_PREFIXES):
         return None
     if any(name == old or (old.endswith(".") and name.startswith(old)) for old in _REMOVED):
         return f"{origin}: {name} was removed in Kafka 4.0 and is ignored"

@@ -1,1 +1,1 @@
-"""Every setting of Kafka 4.3.1: what it may be, what it is by default, and where a topic takes its value from. Pure."""
+"""The settings of Kafka 4.3.1: types, allowed values, defaults, and the broker settings behind topic settings. Pure."""

@@ -1,8 +1,8 @@
 """The settings of a broker or controller in Kafka 4.3.1, as rows that `catalogue.py` reads.
 
-A row: name | type | default | what is allowed | importance | how it can be changed. `null` is no value, `""` an empty
-one, `required` means that there is no default; an internal setting is known but not listed to clients. What is allowed
-is written as `checks.py` describes.
+A row: name | type | default | allowed values | importance | update mode. `null` is no value, `""` an empty one, and
+`required` means that there is no default. An internal setting is not listed to clients. `checks.py` describes the
+notation of the allowed values.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""A broker's settings in force: those given while it runs, else those of its file, else Kafka's; and who says what.
+"""The effective settings of a broker and their sources.
 
-Order of precedence: what is set on this broker, what is set on all brokers, the configuration file, the default. A
-setting of one listener (`listener.name.<name>.<setting>`) goes before the setting it is named after.
+Order of precedence: dynamic settings of this broker, dynamic settings of all brokers, the configuration file, the
+default. The setting of a listener (`listener.name.<name>.<setting>`) takes precedence over `<setting>`.
 """
 
 import re
@@ -14,7 +14,7 @@ from ottla.config.settings.topics import NO_SETTINGS, ConfigSource
 from ottla.config.settings.values import SettingType
 
 listener_override = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL).fullmatch
-"""Finds the setting's own name in one for a listener."""
+"""Matches a setting of a listener. The group is the setting's own name."""
 
 _SEVERAL_NAMES: Final = (
     ("log.roll.ms", "log.roll.hours"),
@@ -24,8 +24,8 @@ _SEVERAL_NAMES: Final = (
 _SYNONYMS: Final = {name: names for names in _SEVERAL_NAMES for name in names} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
-# Their names on a listener have the mechanism's in between.
-_OF_MECHANISMS: Final = (
+# The names of these settings on a listener contain the SASL mechanism.
+_PER_MECHANISM: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
@@ -40,11 +40,11 @@ _RATES: Final = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""What can be set only while a broker runs: how fast replicas may be moved."""
+"""Throttles of replication, which exist only as dynamic settings."""
 
 
 class Synonym(NamedTuple):
-    """One of the places that could give a setting its value."""
+    """A candidate value of a setting, with its source."""
 
     name: str
     value: str | None
@@ -52,21 +52,21 @@ class Synonym(NamedTuple):
 
 
 class BrokerLayers(NamedTuple):
-    """Everything that was given, by who gave it."""
+    """All given settings, by source."""
 
     broker: Mapping[str, str] = NO_SETTINGS
-    """Set on this broker while it runs."""
+    """The dynamic settings of this broker."""
     default: Mapping[str, str] = NO_SETTINGS
-    """Set on all brokers."""
+    """The dynamic settings of all brokers."""
     static: Mapping[str, str] = NO_SETTINGS
     """The configuration file."""
 
     def combined(self) -> dict[str, str]:
-        """What a broker with all of it was given in effect: the finer layer goes first, under whatever name."""
+        """Return the given settings of all layers. A higher layer takes precedence under any of a setting's names."""
         given = with_both_node_ids(self.static)
         for layer in (self.default, self.broker):
             for name, value in layer.items():
-                # hours that are set while a broker runs count, though the file has minutes
+                # dynamic hours override minutes in the file
                 for other in _SYNONYMS.get(name, ()):
                     given.pop(other, None)
                 given[name] = value
@@ -74,7 +74,7 @@ class BrokerLayers(NamedTuple):
 
 
 def with_both_node_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """A node's id goes by two names."""
+    """Return the settings with the node's id under both of its names."""
     given = dict(static)
     if "node.id" in given:
         given.setdefault("broker.id", given["node.id"])
@@ -84,41 +84,41 @@ def with_both_node_ids(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def broker_setting(name: str) -> Setting | None:
-    """The setting that a name stands for, also on a listener and beside the configuration file."""
+    """Return the setting of a name, which may be that of a listener or a dynamic-only setting."""
     setting = broker_settings().get(name) or _RATES.get(name)
-    if setting is None and (found := listener_override(name)):
-        return broker_settings().get(_base_name(found[1]))
+    if setting is None and (match := listener_override(name)):
+        return broker_settings().get(_base_name(match[1]))
     return setting
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a setting is listed as one that can be changed while a broker runs."""
+    """Return whether a setting can be changed while a broker runs."""
     setting = broker_settings().get(name) or _RATES.get(name)
     return setting is not None and setting.update in (UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE)
 
 
 def broker_synonyms(name: str, layers: BrokerLayers, *, hidden: bool) -> list[Synonym]:
-    """What gives a setting its value, and what would if that were not there; secrets have no value here."""
+    """Return the candidate values of a setting, the effective one first. `hidden` omits the values."""
     names = _names(name)
     static = with_both_node_ids(layers.static)
-    found = [
-        Synonym(each, None if hidden else given[each], source)
+    synonyms = [
+        Synonym(synonym, None if hidden else given[synonym], source)
         for source, given in (
             (ConfigSource.DYNAMIC_BROKER, layers.broker),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.default),
             (ConfigSource.STATIC_BROKER, static),
             (ConfigSource.DEFAULT, _defaults(names)),
         )
-        for each in names
-        if each in given
+        for synonym in names
+        if synonym in given
     ]
-    # As in Kafka, nothing is told of other names in front of the first entry under the setting's own.
-    first = next((number for number, each in enumerate(found) if each.name == name), len(found))
-    return found[first:]
+    # As in Kafka, omit entries under other names before the first one under the setting's own name.
+    first = next((index for index, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
+    return synonyms[first:]
 
 
 def drop_invalid_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """What was set, but for values that cannot be: another release may have stored them."""
+    """Return the settings without invalid values, which another release may have stored."""
     return {name: value for name, value in given.items() if not is_invalid(name, value)}
 
 
@@ -136,16 +136,16 @@ def is_invalid(name: str, value: str) -> bool:
 def _names(name: str) -> tuple[str, ...]:
     if name in _SYNONYMS:
         return _SYNONYMS[name]
-    if found := listener_override(name):
-        return (name, _base_name(found[1]))
+    if match := listener_override(name):
+        return (name, _base_name(match[1]))
     return (name,)
 
 
 def _base_name(name: str) -> str:
-    return next((each for each in _OF_MECHANISMS if name.endswith(each)), name)
+    return next((suffix for suffix in _PER_MECHANISM if name.endswith(suffix)), name)
 
 
 def _defaults(names: Iterable[str]) -> dict[str, str]:
-    known = broker_settings()
-    defaults = ((name, known[name].default) for name in names if name in known)
+    settings = broker_settings()
+    defaults = ((name, settings[name].default) for name in names if name in settings)
     return {name: default for name, default in defaults if default is not None}

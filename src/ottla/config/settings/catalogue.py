@@ -1,4 +1,4 @@
-"""All settings by name, read from the tables when first asked for."""
+"""All settings by name, read from the tables on first use."""
 
 import difflib
 import functools
@@ -13,7 +13,7 @@ from ottla.config.settings.values import SettingType
 
 @functools.cache
 def broker_settings() -> Mapping[str, Setting]:
-    """The settings of brokers and controllers."""
+    """Return the settings of brokers and controllers."""
     return _read(BROKER_ROWS)
 
 
@@ -28,7 +28,7 @@ def group_settings() -> Mapping[str, Setting]:
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that an unknown one was probably meant to be."""
+    """Return the known name that is most similar to an unknown one, or None."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
 
 

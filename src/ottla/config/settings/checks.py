@@ -1,13 +1,13 @@
-"""What a setting's value may be, written as the tables write it, and the checks that follow from it.
+"""The checks of settings' values, by the notation of the tables.
 
-- `[1,...]`, `[0,...,1]`: a number in a range, ends included; `[1,...,9] or -1`: or one number beside it
-- `[a, b]`: one of these words; `(case insensitive) [A, B]`: in any case. For a list: each item is one of these words
-- `items`: a list in which no item is empty; `id@host:port items`, `host:port items`: items of that form
-- `non-empty` in front of either: the list has items
-- `non-empty string`, `non-null string` (every text is), `any`
-- two forms of their own: a duration of `by_duration`, and replicas as `partition:broker`
+- `[1,...]`, `[0,...,1]`: a number in a range, ends included; `[1,...,9] or -1`: or one other number
+- `[a, b]`: one of these words; `(case insensitive) [A, B]`: in any case. In a list, each item is one of these words
+- `items`: a list without empty items; `id@host:port items`, `host:port items`: items of that form
+- `non-empty` before any of these lists: the list must have items
+- `non-empty string`, `non-null string` (any text), `any`
+- two special forms: a duration of `by_duration`, and replicas as `partition:broker`
 
-The first three kinds of list drop repeated items, as Kafka does.
+Lists of words and plain items drop duplicates, as in Kafka. The messages are Kafka's.
 """
 
 import functools
@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ottla.config.settings.values import InvalidValue, SettingType, Value, trim
 
 Check: TypeAlias = Callable[[Value], Value]
-"""Returns the value, without repetitions if it is a list; raises WrongValue."""
+"""Returns the value, without duplicates if it is a list. Raises InvalidValue."""
 
 _range = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\](?: or (-?\d+))?").fullmatch
 _words = re.compile(r"(\(case insensitive\) |non-empty )?\[([\w, ]+)\]").fullmatch
@@ -38,17 +38,17 @@ _OFFSET_RESETS = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 
 @functools.cache
 def check_of(kind: SettingType, allowed: str) -> Check:
-    """The check that a table's words ask for."""
+    """Return the check for a notation of the tables."""
     if allowed in _NAMED:
         return _NAMED[allowed]
-    if found := _range(allowed):
-        return _range_check(kind, *found.groups())
-    found = _words(allowed)
-    assert found is not None, f"no check is called {allowed!r}"
-    words = found[2].split(", ")
+    if match := _range(allowed):
+        return _range_check(kind, *match.groups())
+    match = _words(allowed)
+    assert match is not None, f"{allowed!r} is not the notation of a check"
+    words = match[2].split(", ")
     if kind is SettingType.LIST:
-        return _items_check(words, may_be_empty=found[1] is None)
-    return _word_check(words, any_case=found[1] is not None)
+        return _items_check(words, may_be_empty=match[1] is None)
+    return _word_check(words, any_case=match[1] is not None)
 
 
 def _range_check(kind: SettingType, lowest: str, highest: str | None, beside: str | None) -> Check:
@@ -139,8 +139,8 @@ def _check_offset_reset(value: Value) -> Value:
     if value in ("latest", "earliest"):
         return value
     kind, _, duration = value.partition(":")
-    found = _duration(duration)
-    if kind != "by_duration" or found is None or not 0 <= _seconds(*found.groups(default="")) <= _LONG_MAX:
+    match = _duration(duration)
+    if kind != "by_duration" or match is None or not 0 <= _seconds(*match.groups(default="")) <= _LONG_MAX:
         raise InvalidValue(f"Expected one of {_OFFSET_RESETS}, with a duration that is not negative")
     return value
 
@@ -153,8 +153,8 @@ def _seconds(sign: str, days: str, _time: str, hours: str, minutes: str, seconds
 
 
 def _is_address(text: str) -> bool:
-    found = _address(text)
-    return found is not None and len(found[2].lstrip("0")) <= 5 and int(found[2]) <= 65_535
+    match = _address(text)
+    return match is not None and len(match[2].lstrip("0")) <= 5 and int(match[2]) <= 65_535
 
 
 def _is_int(text: str) -> bool:

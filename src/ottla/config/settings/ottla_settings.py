@@ -1,4 +1,4 @@
-"""The settings that are Ottla's own and no Kafka has. Their names begin with `ottla.`."""
+"""The settings that only Ottla has. Their names begin with `ottla.`."""
 
 import functools
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ METRICS_CLIENTS: Final = "ottla.metrics.clients"
 
 @functools.cache
 def ottla_settings() -> Mapping[str, Setting]:
-    """All of them by name."""
+    """Return Ottla's own settings by name."""
     return {
         setting.name: setting
         for setting in (

@@ -1,8 +1,8 @@
 r"""Java's properties files: `server.properties`, `meta.properties`.
 
 Comments start with `#` or `!`; a key ends at the first `=`, `:` or blank that is not escaped; a backslash at the end
-of a line continues it; `\t \n \r \f \uXXXX` are escapes, and a backslash before anything else means just that. A key
-given twice has its last value. As Kafka reads such files, bytes beyond ASCII are ISO 8859-1, not UTF-8.
+of a line continues it; `\t \n \r \f \uXXXX` are escapes, and a backslash before any other character means that
+character. The last value of a repeated key counts. As in Kafka, bytes beyond ASCII are ISO 8859-1, not UTF-8.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _BLANKS = " \t\f"
 _line_end = re.compile(r"\r\n|\n|\r")
 _trailing_backslashes = re.compile(r"\\*\Z")
-# The key, up to a separator that is not escaped; then one of `=` and `:` at most, with blanks around.
+# The key, up to an unescaped separator: at most one `=` or `:`, with optional blanks around it.
 _entry = re.compile(r"((?:[^\\=: \t\f]|\\.)*+)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _escape = re.compile(r"\\(u.{0,4}|.|\Z)", re.DOTALL)
 _hexadecimal = re.compile(r"u[0-9a-fA-F]{4}").fullmatch
@@ -22,19 +22,19 @@ _SHOWN = {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"} | {sign: "\\" + si
 
 
 class InvalidProperties(Exception):
-    """A properties file that Java could not read either; names the line."""
+    """A properties file that Java cannot read either. The message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A value, and the line on which its key stands, counted from 1."""
+    """A value and the line number of its key, from 1."""
 
     value: str
     line: int
 
 
 def parse_properties(text: str | bytes) -> dict[str, Property]:
-    """Key → value and line, in the file's order; raises InvalidProperties."""
+    """Parse a file into values and lines by key, in the file's order. Raise InvalidProperties."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     properties: dict[str, Property] = {}
@@ -48,33 +48,33 @@ def parse_properties(text: str | bytes) -> dict[str, Property]:
 
 
 def show_properties(values: Mapping[str, str], *, comment: str = "") -> str:
-    """A file that Java reads as these values, in ASCII whatever they hold."""
+    """Return the text of a file, in ASCII, that Java reads as these values."""
     lines = [f"#{line}" for line in comment.splitlines()]
     lines += [f"{_show(key, is_key=True)}={_show(value, is_key=False)}" for key, value in values.items()]
     return "".join(line + "\n" for line in lines)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their number, continuations joined, without comments, blank lines and blanks in front."""
-    start, joined, goes_on = 0, "", False
+    """Yield numbered logical lines: continuations joined, without comments, blank lines and leading blanks."""
+    start, joined, continues = 0, "", False
     lines = _line_end.split(text)
-    if not lines[-1]:  # what follows the last line's end
+    if not lines[-1]:  # after the last line end
         lines.pop()
     for number, natural in enumerate(lines, 1):
         line = natural.lstrip(_BLANKS)
         if not joined:
-            start, goes_on = number, False
+            start, continues = number, False
             if not line or line[0] in "#!":
                 continue
         backslashes = _trailing_backslashes.search(line)
         assert backslashes is not None
-        goes_on = len(backslashes[0]) % 2 == 1
-        if goes_on:
+        continues = len(backslashes[0]) % 2 == 1
+        if continues:
             joined += line[:-1]
         else:
             yield start, joined + line
             joined = ""
-    if goes_on:  # the file ends in a backslash
+    if continues:  # the file ends in a backslash
         yield start, joined
 
 
@@ -90,7 +90,7 @@ def _unescape(text: str, line: int) -> str:
             raise InvalidProperties(f"line {line}: \\{code} is not an escape: \\u needs four hexadecimal digits")
         return chr(int(code[1:], 16))
 
-    # Java's characters are half of what lies beyond the first 65,536: two escapes make one.
+    # Beyond the first 65,536 characters, Java writes two escapes for one character.
     return _surrogate_pair.sub(_joined, _escape.sub(character, text))
 
 
@@ -102,7 +102,7 @@ def _show(text: str, *, is_key: bool) -> str:
     shown = "".join(_SHOWN.get(sign) or (sign if " " <= sign <= "~" else _show_beyond_ascii(sign)) for sign in text)
     if is_key:
         return shown.replace(" ", "\\ ")
-    # Blanks in front of a value would be taken for a part of the separator.
+    # A leading blank would be read as part of the separator.
     return "\\" + shown if shown.startswith(" ") else shown
 
 

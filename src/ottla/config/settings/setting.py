@@ -1,4 +1,4 @@
-"""One setting: its name, what it may be, what it is by default; and the error when someone gives it something else."""
+"""A setting with its type, default and allowed values, and the error for an invalid value."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from ottla.config.settings.values import InvalidValue, SettingType, Value, parse
 
 
 class InvalidSetting(Exception):
-    """A setting cannot have the value given, alone or beside the others: which setting, what value, and why."""
+    """The value of a setting is invalid, in itself or together with other settings."""
 
     def __init__(self, name: str, value: str | None, reason: str, message: str | None = None) -> None:
         super().__init__(message or f"Invalid value {value} for configuration {name}: {reason}")
@@ -24,7 +24,7 @@ class Importance(StrEnum):
 
 
 class UpdateMode(StrEnum):
-    """How a broker's setting can be changed while it runs."""
+    """Whether and how a broker's setting can be changed while it runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -39,24 +39,24 @@ class Setting:
     type: SettingType
     default: str | None
     valid: str
-    """What is allowed, in the words of `checks.py`."""
+    """The allowed values, in the notation of `checks.py`."""
     importance: Importance
     update: UpdateMode | None
-    """None for a setting of a topic or group, which is set on the topic or group itself, and for an internal one."""
+    """None for settings of topics and groups, which are always dynamic, and for internal settings."""
     required: bool = False
     internal: bool = False
     description: str = ""
-    """What it does, in a sentence; the settings of Kafka have none here."""
+    """One sentence about Ottla's own settings. Empty for Kafka's."""
 
     def parse(self, text: str) -> Value:
-        """The value of a text; raises InvalidSetting."""
+        """Parse and check a text. Raise InvalidSetting."""
         try:
             return check_of(self.type, self.valid)(parse_value(self.type, text))
         except InvalidValue as wrong:
             raise InvalidSetting(self.name, text, str(wrong)) from None
 
     def check(self, value: Value, *, given_as: str) -> Value:
-        """The value if it is allowed, when it comes from a setting of another name; raises InvalidSetting."""
+        """Check a value that was given under another name. Raise InvalidSetting."""
         try:
             return check_of(self.type, self.valid)(value)
         except InvalidValue as wrong:

@@ -1,4 +1,4 @@
-"""The settings of a topic in Kafka 4.3.1, as rows like `broker_table.py`'s, and the broker settings behind them."""
+"""The settings of a topic in Kafka 4.3.1, as rows like those of `broker_table.py`, and their broker synonyms."""
 
 from typing import Final
 
@@ -82,4 +82,4 @@ SYNONYMS: Final = {
     ),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic setting → the broker settings that stand in for it when the topic has none, the first that is set winning."""
+"""The broker settings that apply if a topic setting is not set, in order of precedence."""

@@ -1,8 +1,8 @@
-"""A topic's settings in force: its own, else those of its broker, else Kafka's; and whether they go together.
+"""The effective settings of a topic, and the checks across them.
 
-Order of precedence, as in Kafka: the topic, the broker's own dynamic settings, the cluster's dynamic defaults, the
-broker's configuration file, the default. Within each, a topic setting's synonyms count in their order, so that
-`log.retention.ms` hides `log.retention.hours`.
+Order of precedence, as in Kafka: the topic, the broker's dynamic settings, the cluster's dynamic defaults, the broker's
+configuration file, the default. Within each, the synonyms of a topic setting have an order too: `log.retention.ms`
+overrides `log.retention.hours`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from ottla.config.settings.values import Value, show_value
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the numbers of DescribeConfigs."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -33,13 +33,13 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A topic setting with the value in force."""
+    """A topic setting with its effective value."""
 
     setting: Setting
     value: Value
     source: ConfigSource
     given_as: str
-    """The name under which the value was given: the topic setting's own or a broker synonym."""
+    """The name under which the value was given: that of the topic setting or of a broker synonym."""
 
     @property
     def text(self) -> str | None:
@@ -57,16 +57,18 @@ def effective_topic_settings(
     dynamic_broker: Mapping[str, str] = NO_SETTINGS,
     dynamic_default: Mapping[str, str] = NO_SETTINGS,
 ) -> dict[str, EffectiveSetting]:
-    """Every topic setting with its value in force. Names that are unknown are passed over: a newer Kafka may have
-    stored them. Raises InvalidSetting for a value that cannot be."""
+    """Return every topic setting with its effective value.
+
+    Ignores unknown names, which a newer release may have stored. Raises InvalidSetting for an invalid value.
+    """
     layers = tuple(frozenset(given.items()) for given in (dynamic_broker, dynamic_default, broker))
-    inherited, wrong = _inherited(*layers)
+    inherited, errors = _inherited(*layers)
     settings = inherited.copy()
     for name, text in topic.items():
         setting = topic_settings().get(name)
         if setting is not None:
             settings[name] = EffectiveSetting(setting, setting.parse(text), ConfigSource.DYNAMIC_TOPIC, name)
-    for name, error in wrong.items():
+    for name, error in errors.items():
         if name not in topic:
             raise error
     return settings
@@ -79,8 +81,10 @@ def validate_topic_settings(
     before: Mapping[str, str] = NO_SETTINGS,
     remote_storage: bool = False,
 ) -> dict[str, EffectiveSetting]:
-    """The settings in force if the topic had these; raises InvalidSetting for an unknown name, a value that cannot be,
-    or values that do not go together. `before` is what the topic has now, `remote_storage` whether the cluster has any.
+    """Check the settings of a topic and return its effective settings.
+
+    Raises InvalidSetting for an unknown name, an invalid value, or conflicting values. `before` are the topic's current
+    settings; `remote_storage` says whether the cluster has remote storage.
     """
     for name in topic:
         if name not in topic_settings():
@@ -96,7 +100,7 @@ def validate_topic_settings(
         raise _conflict(
             values,
             "remote.storage.enable",
-            "remote storage can be turned off only with remote.log.delete.on.disable=true; to keep the remote data and"
+            "remote storage can be disabled only with remote.log.delete.on.disable=true; to keep the remote data and"
             " stop copying, set remote.log.copy.disable=true instead",
         )
     return settings
@@ -109,22 +113,26 @@ _Given = frozenset[tuple[str, str]]
 def _inherited(
     dynamic_broker: _Given, dynamic_default: _Given, broker: _Given
 ) -> tuple[dict[str, EffectiveSetting], dict[str, InvalidSetting]]:
-    """What a topic has that sets nothing itself, the same for thousands of topics; and what it must set itself, as the
-    brokers' value cannot be."""
+    """Return the settings that topics inherit, and the errors of inherited values that a topic must override.
+
+    Cached, because thousands of topics share them.
+    """
     layers = (
         (ConfigSource.DYNAMIC_BROKER, dict(dynamic_broker)),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, dict(dynamic_default)),
         (ConfigSource.STATIC_BROKER, dict(broker)),
     )
-    found: dict[str, EffectiveSetting] = {}
-    wrong: dict[str, InvalidSetting] = {}
+    settings: dict[str, EffectiveSetting] = {}
+    errors: dict[str, InvalidSetting] = {}
     for name, setting in topic_settings().items():
         try:
-            found[name] = _from_broker(setting, layers)
+            settings[name] = _from_broker(setting, layers)
         except InvalidSetting as error:
-            wrong[name] = error
-            found[name] = EffectiveSetting(setting, setting.default_value, ConfigSource.DEFAULT, name)  # for its place
-    return found, wrong
+            errors[name] = error
+            settings[name] = EffectiveSetting(
+                setting, setting.default_value, ConfigSource.DEFAULT, name
+            )  # keeps the order
+    return settings, errors
 
 
 def _from_broker(setting: Setting, layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...]) -> EffectiveSetting:
@@ -138,19 +146,21 @@ def _from_broker(setting: Setting, layers: tuple[tuple[ConfigSource, Mapping[str
 
 
 def _converted(name: str, synonym: str, text: str) -> Value:
-    """A broker setting's value in the unit of the topic setting."""
+    """Return a broker setting's value in the unit of the topic setting."""
     value = broker_settings()[synonym].parse(text)
     if isinstance(value, int) and not isinstance(value, bool):
         value *= _MS_PER_UNIT.get(synonym.rpartition(".")[2], 1)
         if name == "retention.ms" and value < 0:
-            return -1  # a broker takes any negative time for "forever"; a topic takes only -1
+            return -1  # a broker accepts any negative time for "forever", a topic only -1
     return value
 
 
 def _check_compaction_lags(values: Mapping[str, Value]) -> None:
-    least, most = _number(values, "min.compaction.lag.ms"), _number(values, "max.compaction.lag.ms")
-    if least > most:
-        raise _conflict(values, "min.compaction.lag.ms", f"Value must not be more than max.compaction.lag.ms ({most})")
+    least_ms, most_ms = _number(values, "min.compaction.lag.ms"), _number(values, "max.compaction.lag.ms")
+    if least_ms > most_ms:
+        raise _conflict(
+            values, "min.compaction.lag.ms", f"Value must not be more than max.compaction.lag.ms ({most_ms})"
+        )
 
 
 def _check_remote_storage(values: Mapping[str, Value], *, available: bool) -> None:

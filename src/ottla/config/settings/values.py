@@ -1,6 +1,6 @@
-"""What settings are made of: their types, how a text becomes a value of a type, and how a value is shown again.
+"""The types of settings: how texts are parsed, and how values are formatted.
 
-Texts are read as Kafka reads them: blanks around are cut off, `TRUE` is true, `+5` is five, `a , b` is a list of two.
+Texts are parsed as in Kafka: surrounding blanks are removed, `TRUE` is true, `+5` is five, `a , b` is a list of two.
 """
 
 import re
@@ -22,7 +22,7 @@ class SettingType(StrEnum):
 
 
 class Password:
-    """A secret that does not show itself in logs and error messages."""
+    """A secret, which logs and error messages do not show."""
 
     __slots__ = ("value",)
 
@@ -43,13 +43,13 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 
 
 class InvalidValue(Exception):
-    """A value that a setting cannot take; says what would be allowed."""
+    """A value that a setting does not allow. The message says what it allows."""
 
 
-_BLANK: Final = "".join(map(chr, range(0x21)))  # what Java's trim cuts off
+_BLANK: Final = "".join(map(chr, range(0x21)))  # the characters that Java's trim removes
 _BITS: Final = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
 _integer = re.compile(r"[+-]?\d+").fullmatch
-# Java also reads hexadecimal fractions, which nobody writes into a configuration.
+# Java also parses hexadecimal fractions, which are not supported here.
 _double = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))([fFdD]?)").fullmatch
 _comma = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
@@ -59,12 +59,12 @@ def trim(text: str) -> str:
 
 
 def parse_value(kind: SettingType, text: str) -> Value:
-    """The value that a text means; raises WrongValue."""
+    """Parse a text. Raise InvalidValue."""
     return _PARSERS[kind](trim(text), kind)
 
 
 def show_value(value: Value) -> str | None:
-    """The text of a value as Kafka shows it to clients; a password is not hidden here."""
+    """Format a value as Kafka shows it to clients. Passwords are not hidden."""
     match value:
         case None:
             return None
@@ -92,17 +92,17 @@ def _parse_boolean(text: str, _: SettingType) -> bool:
 
 def _parse_integer(text: str, kind: SettingType) -> int:
     limit = 1 << (_BITS[kind] - 1)
-    # The length is checked first: Python refuses to read very long numbers, and with another exception.
+    # Check the length first: for very long numbers, Python raises another exception.
     if _integer(text) is None or len(text.lstrip("+-0")) > 19 or not -limit <= int(text) < limit:
         raise InvalidValue(f"Not a number of type {kind}")
     return int(text)
 
 
 def _parse_double(text: str, kind: SettingType) -> float:
-    found = _double(text)
-    if found is None or (found[2] and found[1].endswith(("NaN", "Infinity"))):
+    match = _double(text)
+    if match is None or (match[2] and match[1].endswith(("NaN", "Infinity"))):
         raise InvalidValue(f"Not a number of type {kind}")
-    return float(found[1])
+    return float(match[1])
 
 
 def _parse_list(text: str, _: SettingType) -> tuple[str, ...]:
@@ -125,20 +125,20 @@ _PARSERS: Final[dict[SettingType, Callable[[str, SettingType], Value]]] = {
     SettingType.DOUBLE: _parse_double,
     SettingType.STRING: _parse_text,
     SettingType.LIST: _parse_list,
-    # Kafka loads the class. Here it is a name, and who uses the setting knows which names stand for something.
+    # Kafka loads the class. Here it is a name; the code that uses the setting knows the supported names.
     SettingType.CLASS: _parse_text,
     SettingType.PASSWORD: _parse_password,
 }
 
 
 def _show_double(value: float) -> str:
-    """As Java writes doubles: 0.5, 1.0E-5, 1.7976931348623157E308, NaN."""
+    """Format a double as Java does: 0.5, 1.0E-5, 1.7976931348623157E308, NaN."""
     if value != value or value in (float("inf"), float("-inf")):
         return str(value).replace("nan", "NaN").replace("inf", "Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     digits, exponent = f"{value:.17e}".split("e")
-    for precision in range(1, 18):  # the shortest that reads back as the same number
+    for precision in range(1, 18):  # the shortest text that parses to the same number
         digits, exponent = f"{value:.{precision}e}".split("e")
         if float(f"{digits}e{exponent}") == value:
             break
