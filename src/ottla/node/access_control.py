@@ -129,7 +129,7 @@ class AccessControl:
         self._connections.throttle_ms = self._connect if self._quotas.connections.is_active else None
 
     def _connect(self, address: str) -> int:
-        return self._quotas.connect(address, self._now_ms())
+        return self._quotas.record_connection(address, self._now_ms())
 
 
 def _windows(settings: NodeSettings, prefix: str) -> Windows:

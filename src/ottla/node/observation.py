@@ -114,13 +114,16 @@ class Observation:
         topics = self._topics = TopicTrafficMeters(broker.partitions)
         self._expirations = broker.expirations
         self.registry.collect(topics.families)
-        self.requests.looks |= {ApiKey.PRODUCE: topics.look_at_produce, ApiKey.FETCH: topics.look_at_fetch}
+        self.requests.looks |= {
+            ApiKey.PRODUCE: topics.count_produce_response,
+            ApiKey.FETCH: topics.count_fetch_response,
+        }
         remember = watch_coordinators(
             self.registry,
             {"group": broker.groups, "transaction": broker.transactions.shards, "share": broker.sharing.shards},
         )
         if self._pulse is not None:
-            self._pulse.each_minute += [topics.look_at, remember]
+            self._pulse.each_minute += [topics.measure_growth, remember]
 
     def watch_replication(self, replication: Replication) -> None:
         watch_replication(self.registry, replication.fetchers, replication.isr_changes)
@@ -169,7 +172,7 @@ class Observation:
     def begin(self) -> None:
         """Start the metrics of topics when clients can connect."""
         if self._topics is not None:
-            self._topics.begin()
+            self._topics.start()
 
     def problem(self) -> str | None:
         """Return why the node is not ready; None if it is ready."""

@@ -1,1 +1,1 @@
-"""Counters and times of everything a node does, at the cost of an addition or two, and as Prometheus reads them."""
+"""Metrics of a node: counters and times that cost an addition or two, and their text for Prometheus."""

@@ -1,6 +1,6 @@
-"""Figures of the broker's side of a node: sockets, replicas, waiting requests, fetch sessions, logs, compaction.
+"""Metrics of a broker: sockets, replicas, waiting requests, fetch sessions, logs, compaction.
 
-All are read when somebody asks; the one walk over all partitions gives several of them.
+All values are read when the metrics are requested. One pass over all partitions gives several of them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ottla.storage.directories.logs import Logs
 
 
 def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
-    """The queues, the workers and the connections."""
+    """Register the metrics of request queues, workers and connections."""
     channel = "kafka_network_requestchannel_"
     registry.gauge(
         f"{channel}requestqueuesize",
-        "Requests that wait for a worker.",
+        "Requests in the queue, waiting for a worker.",
         lambda: sum(len(pool.request_channel.queue) for pool in pools),
     )
     registry.gauge(
         f"{channel}responsequeuesize",
-        "Responses that wait to be sent: the socket has taken nothing of them yet.",
-        lambda: sum(each.waiting_answers for listener in listeners for each in listener.connections),
+        "Responses of which the socket has not taken a byte.",
+        lambda: sum(connection.waiting_answers for listener in listeners for connection in listener.connections),
     )
     registry.read_counter(
         "ottla_requests_aborted_total",
-        "Requests that ended with their connection because a defect left them without an answer: see the log.",
+        "Requests whose connection was closed because a defect left them without an answer; see the log.",
         lambda: sum(pool.request_channel.aborted for pool in pools),
     )
     for pool in pools:
@@ -44,22 +44,22 @@ def watch_network(registry: Registry, pools: Sequence[RequestWorkers], listeners
 
 
 def _watch_pool(registry: Registry, pool: RequestWorkers) -> None:
-    request_channel, labels = pool.request_channel, {"pool": pool.role}
+    channel, labels = pool.request_channel, {"pool": pool.role}
     for name, what, read in (
-        ("workers", "Requests that may be worked on at a time.", lambda: request_channel.workers),
-        ("workers_busy", "Requests that are being worked on.", lambda: request_channel.busy),
-        ("threads", "Threads that were started for requests that take long.", lambda: len(pool.threads)),
+        ("workers", "Workers: the number of requests that can be processed at a time.", lambda: channel.workers),
+        ("workers_busy", "Workers in use.", lambda: channel.busy),
+        ("threads", "Threads for long-running requests.", lambda: len(pool.threads)),
         (
             "connections_blocked",
-            "Connections that are not read: the queue of requests is full.",
-            lambda: len(request_channel.blocked),
+            "Connections that are not read because the request queue is full.",
+            lambda: len(channel.blocked),
         ),
     ):
         registry.gauge(f"ottla_request_{name}", what, read, labels)
 
 
 def watch_broker(registry: Registry, broker: BrokerNode) -> None:
-    """Replicas, waiting requests and fetch sessions."""
+    """Register the metrics of replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
     registry.collect(lambda: _purgatory(broker.timer))
@@ -67,7 +67,7 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
     registry.read_counter(
         "ottla_replica_stale_assignments_total",
-        "Assignments of replicas that were refused: their epochs were older than those in force.",
+        "Replica assignments that were ignored because their epoch was stale.",
         lambda: broker.partitions.stale_assignments,
     )
     cache = "kafka_server_fetchsessioncache_"
@@ -79,53 +79,57 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     )
     registry.read_counter(
         f"{cache}incrementalfetchsessionevictions_total",
-        "Fetch sessions that made room for others.",
+        "Fetch sessions that were evicted.",
         lambda: sessions.evictions,
     )
 
 
 def watch_replication(registry: Registry, fetchers: Fetchers, changes: IsrChanges) -> None:
-    """Fetchers, and what the controller is asked about."""
+    """Register the metrics of replica fetchers and of ISR changes."""
     manager = "kafka_server_replicafetchermanager_"
     registry.gauge(
-        f"{manager}maxlag", "Records that the replica lacks that is furthest behind.", lambda: fetchers.max_lag
+        f"{manager}maxlag", "Records that the replica furthest behind its leader lacks.", lambda: fetchers.max_lag
     )
     registry.gauge(
         f"{manager}failedpartitionscount",
-        "Replicas that are not fetched any more in their leader's term.",
+        "Replicas whose fetching failed in the current leader epoch.",
         lambda: len(fetchers.failed_epochs),
     )
-    registry.gauge("ottla_replica_fetchers", "Fetchers.", lambda: len(fetchers.runners))
+    registry.gauge("ottla_replica_fetchers", "Replica fetchers.", lambda: len(fetchers.runners))
     registry.gauge(
-        "ottla_isr_changes_waiting", "Changes of ISRs that the controller has yet to decide on.", lambda: len(changes)
+        "ottla_isr_changes_waiting", "ISR changes that wait for the controller's decision.", lambda: len(changes)
     )
 
 
 def watch_logs(registry: Registry, logs: Logs, compaction: Compaction, *, each_partition: bool) -> None:
-    """Log directories, logs and compaction."""
+    """Register the metrics of log directories, logs and compaction."""
     registry.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
-        "Log directories that failed.",
+        "Log directories that are offline.",
         lambda: sum(not directory.is_online for directory in logs.directories),
     )
     registry.collect(lambda: _directories(logs))
     registry.gauge(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "Logs that cannot be compacted.",
+        "Logs that cannot be compacted because of an error.",
         lambda: len(compaction.uncleanable),
     )
-    registry.read_counter("ottla_log_cleaner_passes_total", "Passes of compaction.", lambda: compaction.passes)
-    registry.gauge("ottla_log_cleaner_running", "Whether a log is being compacted.", lambda: int(compaction.is_running))
+    registry.read_counter("ottla_log_cleaner_passes_total", "Compaction passes.", lambda: compaction.passes)
+    registry.gauge(
+        "ottla_log_cleaner_running",
+        "1 while a log is being compacted, otherwise 0.",
+        lambda: int(compaction.is_running),
+    )
     if each_partition:
         registry.collect(lambda: _partition_logs(logs))
 
 
 def _connections(listeners: Sequence[Listener]) -> Iterator[Family]:
     prefix = "kafka_server_socket_server_metrics_"
-    count = gauge(f"{prefix}connection_count", "Connections.")
-    accepted = counter(f"{prefix}connection_creation_total", "Connections that were accepted.")
-    closed = counter(f"{prefix}connection_close_total", "Connections that have ended.")
-    refused = counter("ottla_connections_refused_total", "Connections of addresses that had too many.")
+    count = gauge(f"{prefix}connection_count", "Open connections.")
+    accepted = counter(f"{prefix}connection_creation_total", "Connections accepted.")
+    closed = counter(f"{prefix}connection_close_total", "Connections closed.")
+    refused = counter("ottla_connections_refused_total", "Connections refused because their address had too many.")
     for listener in listeners:
         labels = {"listener": listener.name}
         count.add(len(listener.connections), labels)
@@ -153,13 +157,21 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
             reassigning += assignment.is_reassigning
     prefix = "kafka_server_replicamanager_"
     for name, what, value in (
-        ("partitioncount", "Partitions with a replica here.", count),
-        ("leadercount", "Partitions led here.", leaders),
-        ("underreplicatedpartitions", "Partitions led here with replicas out of sync.", under),
-        ("underminisrpartitioncount", "Partitions led here that acks=all cannot be written to.", under_min),
-        ("atminisrpartitioncount", "Partitions led here with not one in-sync replica to spare.", at_min),
-        ("reassigningpartitions", "Partitions led here that are on the move.", reassigning),
-        ("offlinereplicacount", "Replicas on disks that failed.", offline),
+        ("partitioncount", "Partitions with a replica on this broker.", count),
+        ("leadercount", "Partitions led by this broker.", leaders),
+        ("underreplicatedpartitions", "Partitions led by this broker that have replicas out of sync.", under),
+        (
+            "underminisrpartitioncount",
+            "Partitions led by this broker that have fewer in-sync replicas than min.insync.replicas.",
+            under_min,
+        ),
+        (
+            "atminisrpartitioncount",
+            "Partitions led by this broker that have exactly min.insync.replicas in-sync replicas.",
+            at_min,
+        ),
+        ("reassigningpartitions", "Partitions led by this broker that are being reassigned.", reassigning),
+        ("offlinereplicacount", "Replicas in log directories that are offline.", offline),
     ):
         family = gauge(prefix + name, what)
         family.add(value)
@@ -168,8 +180,8 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
 
 def _purgatory(timer: Timer) -> Iterator[Family]:
     prefix = "kafka_server_delayedoperationpurgatory_"
-    waiting = gauge(f"{prefix}purgatorysize", "Requests that wait, by kind.")
-    delayed = gauge(f"{prefix}numdelayedoperations", "Requests that have a deadline, by kind.")
+    waiting = gauge(f"{prefix}purgatorysize", "Requests in the purgatory, by kind.")
+    delayed = gauge(f"{prefix}numdelayedoperations", "Requests in the purgatory that have a deadline, by kind.")
     sizes = timer.sizes
     for kind in ("Produce", "Fetch", "DeleteRecords", "ShareFetch"):
         for family in (waiting, delayed):
@@ -180,14 +192,15 @@ def _purgatory(timer: Timer) -> Iterator[Family]:
 def _expirations(expirations: Expirations, partitions: Partitions) -> Iterator[Family]:
     produces = counter(
         "kafka_server_delayedproducemetrics_expires_total",
-        "Partitions of produces whose replicas did not have the batch in time: all, and by partition.",
+        "Partitions of produce requests that expired before their replicas had the batch: in total and by partition.",
     )
     produces.add(expirations.produces)
     late = expirations.produces_by_partition(partitions.has)
     for (topic, partition), count in sorted(late.items()):
         produces.add(count, {"topic": topic, "partition": str(partition)})
     fetches = counter(
-        "kafka_server_delayedfetchmetrics_expires_total", "Fetches that did not find enough in time, by reader."
+        "kafka_server_delayedfetchmetrics_expires_total",
+        "Fetch requests that expired before min.bytes were available, by fetcher.",
     )
     fetches.add(expirations.follower_fetches, {"fetchertype": "follower"})
     fetches.add(expirations.consumer_fetches, {"fetchertype": "consumer"})
@@ -195,8 +208,8 @@ def _expirations(expirations: Expirations, partitions: Partitions) -> Iterator[F
 
 
 def _directories(logs: Logs) -> Iterator[Family]:
-    offline = gauge("kafka_log_logmanager_logdirectoryoffline", "Whether a log directory failed.")
-    count = gauge("ottla_log_directory_logs", "Logs in a directory.")
+    offline = gauge("kafka_log_logmanager_logdirectoryoffline", "1 if the log directory is offline, otherwise 0.")
+    count = gauge("ottla_log_directory_logs", "Logs in the log directory.")
     for directory in logs.directories:
         offline.add(int(not directory.is_online), {"logdirectory": directory.path})
         count.add(len(directory.logs), {"logdirectory": directory.path})
@@ -204,10 +217,10 @@ def _directories(logs: Logs) -> Iterator[Family]:
 
 
 def _partition_logs(logs: Logs) -> Iterator[Family]:
-    size = gauge("kafka_log_log_size", "Bytes in a partition's log.")
-    start = gauge("kafka_log_log_logstartoffset", "The first offset in a partition's log.")
-    end = gauge("kafka_log_log_logendoffset", "One behind the last offset in a partition's log.")
-    segments = gauge("kafka_log_log_numlogsegments", "Segments of a partition's log.")
+    size = gauge("kafka_log_log_size", "Size of the partition's log in bytes.")
+    start = gauge("kafka_log_log_logstartoffset", "The log start offset of the partition.")
+    end = gauge("kafka_log_log_logendoffset", "The log end offset of the partition.")
+    segments = gauge("kafka_log_log_numlogsegments", "Segments of the partition's log.")
     for log in logs:
         labels = {"topic": log.topic, "partition": str(log.partition)}
         size.add(sum(segment.size for segment in log.segments), labels)

@@ -1,7 +1,7 @@
-"""Which error codes a response holds, wherever in it they are.
+"""The search for error codes in a response.
 
-The search is generated from the response's declaration, once a route: it looks at the fields that can hold an error
-and at nothing else. Almost every response has none, and then this is all that counting errors costs.
+The search is generated from the declaration of the response, once for each route. It reads the fields that can hold an
+error and nothing else. Almost every response has no error, and then counting errors costs only this search.
 """
 
 from collections.abc import Callable
@@ -10,38 +10,38 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ottla.protocol.wire.declare import is_declared, schema_of
 
 ResponseObserver = Callable[[Any, Any], None]
-"""Takes the note of a request and its response; tells the note (`failed`) of the error codes in it, if any."""
+"""Takes the note of a request and its response; calls `note.failed` with the error codes in the response, if any."""
 
 
 def compile_error_search(response: type) -> ResponseObserver | None:
-    """The search for a response's class; None if it has no place for an error."""
+    """Return the search for a response class; None if the class has no field for an error."""
     lines: list[str] = []
     _search(response, "response", 1, lines)
     if not lines:
         return None
     source = "\n".join(
         [
-            "def look(note, response):",
-            "    found = None",
+            "def search(note, response):",
+            "    codes = None",
             *lines,
-            "    if found is not None:",
-            "        note.failed(found)",
+            "    if codes is not None:",
+            "        note.failed(codes)",
         ]
     )
     names: dict[str, Any] = {}
     exec(compile(source, f"<errors in {response.__name__}>", "exec"), names)  # noqa: S102 (our own source)
-    made: ResponseObserver = names["look"]
-    return made
+    search: ResponseObserver = names["search"]
+    return search
 
 
 def _search(cls: type, name: str, depth: int, lines: list[str]) -> None:
-    """Add the lines that look into a struct; none if no error can be in it."""
+    """Add the lines that search a struct; add no lines if it cannot hold an error."""
     pad = "    " * depth
     hints = get_type_hints(cls)
     for field in schema_of(cls).fields:
         if field.endswith("error_code"):
             lines.append(f"{pad}if {name}.{field}:")
-            lines.append(f"{pad}    found = (found or set()) | {{{name}.{field}}}")
+            lines.append(f"{pad}    codes = (codes or set()) | {{{name}.{field}}}")
             continue
         struct, is_list = _struct_of(hints[field])
         if struct is None:
@@ -55,8 +55,9 @@ def _search(cls: type, name: str, depth: int, lines: list[str]) -> None:
 
 
 def _struct_of(hint: Any) -> tuple[type | None, bool]:
-    """The struct that a field holds, and whether it holds a list of them."""
-    options = [each for each in get_args(hint) if each is not type(None)] if type(None) in get_args(hint) else [hint]
+    """Return the struct type of a field, and whether the field holds a list of structs."""
+    arguments = get_args(hint)
+    options = [option for option in arguments if option is not type(None)] if type(None) in arguments else [hint]
     for option in options:
         if is_declared(option):
             return option, False

@@ -1,4 +1,4 @@
-"""Figures of the events of coordinators and of the controller, by the names that Kafka has for them."""
+"""Metrics of the events of coordinators and of the controller, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROLLER_SPANS: Final = {
 
 
 def watch_coordinators(registry: Registry, kinds: Mapping[str, Shards[Any]]) -> Callable[[], None]:
-    """Show the coordinators of a broker, by kind; the action returned is for once a minute."""
+    """Register the metrics of a broker's coordinators; return a function to call once a minute."""
     for kind, shards in kinds.items():
         registry.collect(lambda kind=kind, shards=shards: _coordinators(kind, shards))  # type: ignore[misc]
 
@@ -36,13 +36,13 @@ def watch_coordinators(registry: Registry, kinds: Mapping[str, Shards[Any]]) -> 
 
 def _coordinators(kind: str, shards: Shards[Any]) -> Iterator[Family]:
     prefix, times = f"kafka_server_{kind}_coordinator_metrics_", shards.times
-    partitions = gauge(f"{prefix}num_partitions", "Partitions that are coordinated here, by state.")
+    partitions = gauge(f"{prefix}num_partitions", "Partitions that this broker coordinates, by state.")
     states = [shard.phase for shard in shards]
     for phase in ("loading", "active", "failed"):
         partitions.add(states.count(phase), {"state": phase})
-    queue = gauge(f"{prefix}event_queue_size", "Events that wait to be decided on.")
+    queue = gauge(f"{prefix}event_queue_size", "Events in the queue.")
     queue.add(sum(shard.machine.queue_size for shard in shards))
-    idle = gauge(f"{prefix}thread_idle_ratio_avg", "Share of the last minutes in which no event was worked on.")
+    idle = gauge(f"{prefix}thread_idle_ratio_avg", "Share of the last minutes in which no event was processed.")
     idle.add(times.idle_ratio(perf_counter_ns()))
     yield from (partitions, queue, idle)
     for name, help_ in SPANS.items():
@@ -50,14 +50,14 @@ def _coordinators(kind: str, shards: Shards[Any]) -> Iterator[Family]:
 
 
 def controller_events(times: EventTimes) -> Iterator[Family]:
-    """The events of the controller of this node."""
+    """Yield the metrics of this node's controller events."""
     for name, span in _CONTROLLER_SPANS.items():
         yield _summary(_CONTROLLER + name, SPANS[span], times, span)
-    idle = gauge(f"{_CONTROLLER}avgidleratio", "Share of the last minutes in which no event was worked on.")
+    idle = gauge(f"{_CONTROLLER}avgidleratio", "Share of the last minutes in which no event was processed.")
     idle.add(times.idle_ratio(perf_counter_ns()))
-    started = counter(f"{_CONTROLLER}eventqueueoperationsstartedcount_total", "Events that were begun.")
+    started = counter(f"{_CONTROLLER}eventqueueoperationsstartedcount_total", "Events that were started.")
     started.add(times.started)
-    late = counter(f"{_CONTROLLER}eventqueueoperationstimedoutcount_total", "Events that waited beyond their deadline.")
+    late = counter(f"{_CONTROLLER}eventqueueoperationstimedoutcount_total", "Events that expired in the queue.")
     late.add(times.timed_out)
     yield from (idle, started, late)
 

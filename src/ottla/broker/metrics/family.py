@@ -1,4 +1,4 @@
-"""A metric with all its labels, and the text that Prometheus reads (exposition format 0.0.4)."""
+"""Metric families and their text for Prometheus (exposition format 0.0.4)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from ottla.storage.state_machine.histogram import SUM, Counts, cumulated, quanti
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-"""Those that Kafka's own metrics have."""
+"""The quantiles of Kafka's metrics."""
 Labels = Mapping[str, str]
 NO_LABELS: Final[Labels] = MappingProxyType({})
 _is_name = re.compile(r"[a-z_][a-z0-9_]*").fullmatch
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One line: a suffix to the family's name, labels, a value."""
+    """One line: a suffix of the family's name, labels, a value."""
 
     suffix: str
     labels: Labels
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class Family:
-    """All lines of one name."""
+    """A metric with all its samples."""
 
     name: str
     kind: Kind
@@ -43,14 +43,14 @@ class Family:
     samples: list[Sample] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        assert _is_name(self.name), f"{self.name!r} is no name of a metric"
+        assert _is_name(self.name), f"{self.name!r} is not a valid metric name"
 
     def add(self, value: float, labels: Labels = NO_LABELS) -> None:
-        """A line of a counter or a gauge."""
+        """Add the sample of a counter or a gauge."""
         self.samples.append(Sample("", labels, value))
 
     def add_summary(self, counts: Counts, recent: Counts, unit: float, labels: Labels = NO_LABELS) -> None:
-        """Quantiles of what came recently; sum and number of all there ever was."""
+        """Add the quantiles of recent values, and the sum and the count of all values."""
         assert self.kind is Kind.SUMMARY
         for share in QUANTILES:
             self.samples.append(Sample("", {**labels, "quantile": str(share)}, quantile(recent, share) / unit))
@@ -59,7 +59,7 @@ class Family:
     def add_histogram(
         self, counts: Counts, first_bits: int, last_bits: int, unit: float, labels: Labels = NO_LABELS
     ) -> None:
-        """Buckets up to 2^first, ..., 2^last, and one for the rest."""
+        """Add buckets up to 2^first_bits, ..., 2^last_bits, and one for larger values."""
         assert self.kind is Kind.HISTOGRAM
         for end, below in cumulated(counts, first_bits, last_bits):
             self.samples.append(Sample("_bucket", {**labels, "le": repr(end / unit)}, below))
@@ -72,7 +72,7 @@ class Family:
 
 
 def counter(name: str, help_: str) -> Family:
-    assert name.endswith("_total"), f"{name} counts, so that its name ends in _total"
+    assert name.endswith("_total"), f"the name of the counter {name} must end in _total"
     return Family(name, Kind.COUNTER, help_)
 
 
@@ -89,9 +89,9 @@ def histogram(name: str, help_: str) -> Family:
 
 
 def render(families: Iterable[Family]) -> str:
-    """The text of all families, by name."""
+    """Return the text of all families, sorted by name."""
     lines: list[str] = []
-    for family in sorted(families, key=lambda each: each.name):
+    for family in sorted(families, key=lambda family: family.name):
         if family.samples:
             lines.append(f"# HELP {family.name} {_escape_help(family.help)}")
             lines.append(f"# TYPE {family.name} {family.kind}")

@@ -1,7 +1,7 @@
-"""Messages for people: as JSON in Kafka's spelling, short, and without what nobody should read.
+"""Messages as JSON for the request log: in Kafka's spelling, short, and without secrets.
 
-Records are told by their size, and so are all other bytes, which may be credentials; ids are shown as Kafka shows them.
-Values of settings that are, or may be, passwords are hidden. Long lists and texts are cut.
+Records and other bytes, which may be credentials, appear by their size, ids as Kafka prints them. Values of settings
+that are or may be passwords are hidden. Long lists and texts are truncated.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SECRETS: Final = frozenset({"password", "secret", "hmac", "salt", "salted_passw
 
 
 def message_to_json(message: Any, version: int) -> Any:
-    """A message as far as it is worth reading; None where there is none."""
+    """Return a message as JSON-compatible values; None for None."""
     if message is None:
         return None
     return _struct(message, _shape_of(schema_of(type(message)), version))
 
 
 def _shape_of(schema: Schema, version: int) -> Struct:
-    """A message's shape, kept: there are few."""
+    """Return the shape of a message, from a cache."""
     shape = _shapes.get((schema.name, version))
     if shape is None:
         shape = _shapes[schema.name, version] = resolve(schema, version)
@@ -67,7 +67,7 @@ def _show(value: Any, shape: Shape) -> Any:
 
 
 def _is_setting_to_hide(holder: Any, field: str) -> bool:
-    """Whether a field is the value of a setting that is secret, or that nobody here knows."""
+    """Return whether a field is the value of a sensitive or unknown setting."""
     if field != "value" or not {"name", "value"} <= schema_of(type(holder)).fields.keys():
         return False
     for settings in (topic_settings(), broker_settings(), group_settings()):

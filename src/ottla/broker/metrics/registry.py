@@ -1,6 +1,6 @@
-"""What a node has to tell, gathered when somebody asks.
+"""The registry of a node's metrics.
 
-Those who count keep plain numbers; those who can be asked are asked by a function. Nothing runs between two readings.
+Components keep plain numbers, or provide functions that read them. Nothing runs between two readings.
 """
 
 import logging
@@ -15,7 +15,7 @@ Source = Callable[[], Iterable[Family]]
 
 
 class Counter:
-    """A number that only grows: `counter.value += 1`."""
+    """A number that never falls: `counter.value += 1`."""
 
     __slots__ = ("value",)
 
@@ -30,63 +30,63 @@ class Registry:
     """All metrics of a node."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Kind, str]] = {}
+        self._registered: dict[str, tuple[Kind, str]] = {}
         self._reads: list[tuple[str, Labels, Read]] = []
         self._sources: list[Source] = []
-        self._broken: set[object] = set()
+        self._failed: set[object] = set()
 
     def counter(self, name: str, help_: str, labels: Labels = NO_LABELS) -> Counter:
-        """A counter to add to."""
-        made = Counter()
-        self.read_counter(name, help_, made.read, labels)
-        return made
+        """Register and return a new counter."""
+        counter = Counter()
+        self.read_counter(name, help_, counter.read, labels)
+        return counter
 
     def read_counter(self, name: str, help_: str, read: Read, labels: Labels = NO_LABELS) -> None:
-        """A counter that somebody else keeps."""
-        assert name.endswith("_total"), f"{name} counts, so that its name ends in _total"
+        """Register a function that reads a counter."""
+        assert name.endswith("_total"), f"the name of the counter {name} must end in _total"
         self._add(name, Kind.COUNTER, help_, read, labels)
 
     def gauge(self, name: str, help_: str, read: Read, labels: Labels = NO_LABELS) -> None:
-        """A number that rises and falls; None leaves it out."""
+        """Register a function that reads a gauge, or returns None to leave it out."""
         self._add(name, Kind.GAUGE, help_, read, labels)
 
     def collect(self, source: Source) -> None:
-        """Families that are put together when they are asked for."""
+        """Register a function that builds metric families."""
         self._sources.append(source)
 
     def families(self) -> list[Family]:
-        """Everything as it is now. Whoever fails to answer is left out, and named in the log once."""
-        found: dict[str, Family] = {}
+        """Read all metrics. A metric that cannot be read is left out and logged once."""
+        families: dict[str, Family] = {}
         for name, labels, read in self._reads:
             try:
                 value = read()
-            except Exception as error:  # noqa: BLE001 (one broken figure must not hide the others)
-                self._complain(read, name, error)
+            except Exception as error:  # noqa: BLE001 (one failing metric must not hide the others)
+                self._log_failure(read, name, error)
                 continue
             if value is not None:
-                kind, help_ = self._known[name]
-                found.setdefault(name, Family(name, kind, help_)).add(value, labels)
+                kind, help_ = self._registered[name]
+                families.setdefault(name, Family(name, kind, help_)).add(value, labels)
         for source in self._sources:
             try:
-                made = list(source())
+                collected = list(source())
             except Exception as error:  # noqa: BLE001 (as above)
-                self._complain(source, getattr(source, "__qualname__", repr(source)), error)
+                self._log_failure(source, getattr(source, "__qualname__", repr(source)), error)
                 continue
-            for family in made:
-                assert family.name not in found, f"{family.name} is told twice"
-                found[family.name] = family
-        return list(found.values())
+            for family in collected:
+                assert family.name not in families, f"two sources provide the metric {family.name}"
+                families[family.name] = family
+        return list(families.values())
 
     def render(self) -> str:
-        """Everything as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return render(self.families())
 
     def _add(self, name: str, kind: Kind, help_: str, read: Read, labels: Labels) -> None:
-        known = self._known.setdefault(name, (kind, help_))
-        assert known == (kind, help_), f"{name} was a {known[0]} with another description"
+        registered = self._registered.setdefault(name, (kind, help_))
+        assert registered == (kind, help_), f"{name} is registered as a {registered[0]} with another help text"
         self._reads.append((name, labels, read))
 
-    def _complain(self, who: object, name: str, error: Exception) -> None:
-        if who not in self._broken:
-            self._broken.add(who)
-            logger.error("the metric %s cannot be read", name, exc_info=error)
+    def _log_failure(self, reader: object, name: str, error: Exception) -> None:
+        if reader not in self._failed:
+            self._failed.add(reader)
+            logger.error("the metric %s cannot be read and is left out", name, exc_info=error)

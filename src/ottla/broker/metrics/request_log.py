@@ -1,7 +1,7 @@
-"""The request log: one line of JSON for each request, on the logger that Kafka has for it.
+"""The request log: one line of JSON for each request, on Kafka's logger for it.
 
-It is on while that logger takes DEBUG, and can be switched while the node runs. Off, it is not there at all: routes get
-their meters alone. On, each request's note is a page that gathers what will be written.
+The log is on while that logger accepts DEBUG, and can be switched while the node runs. While it is off, routes have
+their meters alone, and the log costs nothing. While it is on, each request's note is a `LogEntry`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ottla.broker.metrics.request_metrics import Finished, Meter, RequestMeters,
 logger: Final = logging.getLogger("kafka.request.logger")
 
 
-class Page:
-    """What is known of one request."""
+class LogEntry:
+    """The data of one request for its line in the log."""
 
     __slots__ = ("call", "errors", "meter", "request", "response")
 
     def __init__(self, meter: Meter, call: Any, request: Any) -> None:
         self.meter = meter
         self.call = call
-        # At once: handlers let go of records, and the bytes of the request are not there when it is answered.
+        # Now, because handlers release the records, and the bytes of the request are gone when it is answered.
         self.request = message_to_json(request, call.version)
         self.response: Any = None
         self.errors: set[int] | None = None
@@ -40,12 +40,12 @@ class Page:
         self.meter.failed(codes)
 
     def record(self, request: Finished) -> None:
-        """The request has had its outcome: count it and write it down."""
+        """Count and log a request that has had its outcome."""
         self.meter.record(request)
         try:
             logger.debug(json.dumps(self._line(request), separators=(",", ":")))
-        except Exception as error:  # noqa: BLE001 (a line that cannot be written is no reason to lose the connection)
-            logger.warning("a request could not be logged: %s", error)
+        except Exception as error:  # noqa: BLE001 (a line that cannot be written must not close the connection)
+            logger.warning("cannot log a request of %s: %s", self.meter.api.name, error)
 
     def _line(self, request: Finished) -> dict[str, Any]:
         call, client = self.call, self.call.client
@@ -91,34 +91,34 @@ class RequestLog:
         self.is_on = False
 
     def refresh(self) -> None:
-        """The logger's level may have changed: write requests down from now on, or no longer."""
+        """Switch the log on or off if the level of its logger has changed."""
         if logger.isEnabledFor(logging.DEBUG) != self.is_on:
             self.is_on = not self.is_on
-            self._meters.watch_also(_log_requests if self.is_on else None)
+            self._meters.wrap_meters(_log_requests if self.is_on else None)
 
     def switch(self, on: bool) -> None:
-        """Write requests down from now on, or no longer."""
+        """Switch the log on or off."""
         logger.setLevel(logging.DEBUG if on else logging.WARNING)
         self.refresh()
 
 
 def _log_requests(route: Watchable) -> None:
-    """Put pages around a route's meters."""
+    """Make log entries the notes of a route's requests."""
     route.pick = _pick(route.meter, route.pick)
     route.look = _look(route.look, route.version)
 
 
-def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Page]:
+def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], LogEntry]:
     if pick is None:
-        return lambda call, request: Page(meter, call, request)
-    return lambda call, request: Page(pick(call, request), call, request)
+        return lambda call, request: LogEntry(meter, call, request)
+    return lambda call, request: LogEntry(pick(call, request), call, request)
 
 
 def _look(look: ResponseObserver | None, version: int) -> ResponseObserver:
     def look_and_keep(note: Any, response: Any) -> None:
         if look is not None:
             look(note, response)
-        if isinstance(note, Page):  # those that came before the log was switched on are not in it
+        if isinstance(note, LogEntry):  # not of a request from before the log was switched on
             note.response = message_to_json(response, version)
 
     return look_and_keep

@@ -1,14 +1,13 @@
-"""What becomes of requests: how many, how long, how large, with which errors, by API and version.
+"""Counts, times, sizes and errors of requests, by API and version.
 
-A meter counts for one API and version. A route carries its meter, which thereby becomes each request's note; when the
-answer was sent the note records the request's times. Requests that waited for nothing, nearly all of them, are counted
-many at a time. Times that are nought are not recorded: `fill_zeros` makes up for them when somebody reads. Errors are
-the exception, and cost nothing while there are none.
+A meter counts for one API and version. A route has its meter, which becomes the note of each request and records the
+request's times when the answer has been sent. Requests that waited for nothing, nearly all of them, are counted in
+groups. Times of zero are not recorded: `fill_zeros` adds them when the metrics are read. Errors are the exception, and
+cost nothing while there are none.
 
-A request's time, as Kafka cuts it: queue (until a worker takes it up), local (until the handler returns or answers),
-remote (until it is answered, where it had to wait), response queue (until the socket takes the first byte: answers are
-sent at once, save those that go out together or find the socket full), send. Throttling comes after that and is not in
-the total.
+The time of a request is divided as in Kafka: queue (until a worker takes it), local (until the handler returns or
+answers), remote (until the answer, if it had to wait), response queue (until the socket takes the first byte: at once,
+unless answers are sent together or the socket is full), send. Throttling comes after that and is not in the total.
 """
 
 from __future__ import annotations
@@ -39,30 +38,30 @@ FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
 VERIFY_PARTITIONS_IN_TXN: Final = "AddPartitionsToTxnVerification"
 _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS = 4
 LIST_CLIENT_METRICS_RESOURCES: Final = "ListClientMetricsResources"
-"""What version 0 of ListConfigResources was for."""
+"""Kafka's name for version 0 of ListConfigResources."""
 _FETCH_WITH_STATE = 15
-_AT_ONCE_NS: Final = 8192
-"""A request that was taken up within this time was in no queue; the time counts as local."""
-_TOGETHER: Final = 256
-"""So many requests are counted at a time."""
+_NOT_QUEUED_NS: Final = 8192
+"""A request that starts within this time was not queued; the time counts as local."""
+_GROUP_SIZE: Final = 256
+"""Requests that are counted at a time."""
 _NS_PER_MS: Final = 1e6
 _FIRST_BITS, _LAST_BITS = 14, 35
-"""The histogram's buckets reach from 16 µs to 34 s."""
+"""The buckets of the histogram range from 16 µs to 34 s."""
 
 SPANS: Final = {
-    "totaltimems": "from arrival to the last byte of the answer",
-    "requestqueuetimems": "waiting for a worker",
-    "localtimems": "in the handler",
-    "remotetimems": "waiting for replicas, bytes or other nodes",
-    "throttletimems": "kept from being read, after the answer",
-    "responsequeuetimems": "waiting to be sent",
-    "sendtimems": "being sent",
+    "totaltimems": "from the arrival of the request to the last byte of the response",
+    "requestqueuetimems": "that the request waited for a worker",
+    "localtimems": "that the handler ran",
+    "remotetimems": "that the request waited for replicas, bytes or other nodes",
+    "throttletimems": "that the connection was throttled after the response",
+    "responsequeuetimems": "that the response waited to be sent",
+    "sendtimems": "to send the response",
 }
-SIZES: Final = {"requestbytes": "Size of requests.", "responsebytes": "Size of answers."}
+SIZES: Final = {"requestbytes": "Size of requests in bytes.", "responsebytes": "Size of responses in bytes."}
 
 
 class Finished(Protocol):
-    """A request of the network that has had its outcome. Times are nanoseconds, 0 where it did not get to."""
+    """A request that has had its outcome. Times are nanoseconds, and 0 for steps that the request did not reach."""
 
     arrived_ns: int
     started_ns: int
@@ -77,7 +76,7 @@ class Finished(Protocol):
 
 
 class Watchable(Protocol):
-    """A route of the dispatch, as far as it lets itself be watched."""
+    """The part of a dispatch route that the meters use."""
 
     api: Api
     version: int
@@ -117,27 +116,27 @@ class Meter:
         self.throttle, self.send, self.received, self.sent = (new_counts() for _ in range(4))
         self.response_queue = new_counts()
         self._plain: list[tuple[int, int, int, int, int, int]] = []
-        """Requests that waited for nothing but to be sent, and are not counted yet: when they arrived, were answered,
-        began to be sent and were sent; bytes received and sent."""
+        """Requests that waited only to be sent and are not counted yet: the times of arrival, of the answer, of the
+        first and the last byte sent; the bytes received and sent."""
         self.errors: dict[int, int] = {}
-        """Error code → answers with it."""
+        """Responses by error code."""
         self.failures = 0
-        """Answers with any error."""
+        """Responses with any error."""
 
     def record(self, request: Finished) -> None:
-        """A request has had its outcome."""
+        """Record a request that has had its outcome."""
         begun, replied = request.arrived_ns, request.replied_ns
-        if request.started_ns - begun > _AT_ONCE_NS or 0 < request.handled_ns < replied or request.mute_ms:
+        if request.started_ns - begun > _NOT_QUEUED_NS or 0 < request.handled_ns < replied or request.mute_ms:
             self._record_waiting(request)
             return
         plain = self._plain
         sent, sending = request.sent_ns or replied, request.sending_ns
         plain.append((begun, replied, sending, sent, request.received_bytes, request.sent_bytes))
-        if len(plain) == _TOGETHER:
-            self.settle()
+        if len(plain) == _GROUP_SIZE:
+            self.count_pending()
 
-    def settle(self) -> None:
-        """Count what waits to be: before anybody looks at the distributions."""
+    def count_pending(self) -> None:
+        """Count the pending requests. Call it before reading the distributions."""
         if self._plain:
             begun, replied, sending, sent, received, answered = zip(*self._plain, strict=True)
             self._plain = []
@@ -160,7 +159,7 @@ class Meter:
         record(self.send, sent - sending)
         if sending > replied:
             record(self.response_queue, sending - replied)
-        if request.started_ns - begun > _AT_ONCE_NS:
+        if request.started_ns - begun > _NOT_QUEUED_NS:
             record(self.queue, request.started_ns - begun)
             begun = request.started_ns
         if 0 < handled < replied:
@@ -173,14 +172,14 @@ class Meter:
             record(self.throttle, request.mute_ms * 1_000_000)
 
     def failed(self, codes: set[int]) -> None:
-        """The answer holds errors."""
+        """Count a response with errors."""
         self.failures += 1
         for code in codes:
             self.errors[code] = self.errors.get(code, 0) + 1
 
     def spans(self) -> dict[str, Counts]:
-        """All distributions by the names of `SPANS` and `SIZES`, those complete that record no noughts."""
-        self.settle()
+        """Return all distributions by the names of `SPANS` and `SIZES`, including times of zero."""
+        self.count_pending()
         number = total(self.total)
         return {
             "totaltimems": self.total,
@@ -196,43 +195,43 @@ class Meter:
 
 
 def on_sent(request: Finished) -> None:
-    """For listeners: a request has had its outcome. One that was never understood has no note."""
+    """Record a request that has had its outcome. A malformed request has no note and is not counted."""
     note: Any = request.note
     if note is not None:
         try:
             note.record(request)
-        except Exception:  # the connection goes on, whatever its figures are
-            logger.exception("a request could not be counted")
+        except Exception:  # a metric that fails must not close the connection
+            logger.exception("cannot record the metrics of a request")
 
 
 class RequestMeters:
     """The meters of a node, by kind and version.
 
-    Kinds are Kafka's: fetches of consumers and of followers are kinds of their own beside all fetches, as is the
-    listing of client metrics beside that of all resources. Checks of a transaction's partitions are a kind of their
-    own and not counted as additions; but their errors are those of the API.
+    The kinds are Kafka's. Fetches of consumers and of followers are kinds of their own in addition to all fetches, as
+    is the listing of client metrics in addition to that of all resources. Verifications of a transaction's partitions
+    are a kind of their own and not counted as additions, but their errors are those of the API.
     """
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], Meter] = {}
         self.looks: dict[ApiKey, ResponseObserver] = {}
-        """API → how its answers are looked at, where more than errors is wanted of them."""
+        """Observers of the responses of APIs that need more than the error search."""
         self._recent: list[dict[str, dict[str, Counts]]] = []
         self._routes: list[Watchable] = []
-        self._extra: Callable[[Watchable], None] | None = None
+        self._wrap: Callable[[Watchable], None] | None = None
 
     def watch(self, route: Watchable) -> None:
-        """Let a new route's requests be counted. Routes are kept for as long as the node runs."""
+        """Count the requests of a route. Routes last as long as the node."""
         self._routes.append(route)
-        self._dress(route)
+        self._attach_meters(route)
 
-    def watch_also(self, extra: Callable[[Watchable], None] | None) -> None:
-        """Let somebody else put something around the meters of all routes, from now on; None for nobody."""
-        self._extra = extra
+    def wrap_meters(self, wrap: Callable[[Watchable], None] | None) -> None:
+        """Wrap the meters of all routes by a function from now on; None removes the wrapping."""
+        self._wrap = wrap
         for route in self._routes:
-            self._dress(route)
+            self._attach_meters(route)
 
-    def _dress(self, route: Watchable) -> None:
+    def _attach_meters(self, route: Watchable) -> None:
         api, version = route.api, route.version
         route.look = self.looks.get(api.key) or compile_error_search(api.response)
         if api.key is ApiKey.FETCH:
@@ -248,27 +247,30 @@ class RequestMeters:
         else:
             route.meter = self.meter(api, api.name, version)
             route.pick = None
-        if self._extra is not None:
-            self._extra(route)
+        if self._wrap is not None:
+            self._wrap(route)
 
     def meter(self, api: Api, kind: str, version: int) -> Meter:
-        made = self._meters.get((kind, version))
-        if made is None:
-            made = self._meters[kind, version] = Meter(api, kind, version)
-        return made
+        meter = self._meters.get((kind, version))
+        if meter is None:
+            meter = self._meters[kind, version] = Meter(api, kind, version)
+        return meter
 
     def remember(self) -> None:
-        """Called once a minute: quantiles are of what came after the last call but one."""
+        """Start a new minute. Quantiles cover the requests since the last call but one."""
         self._recent = [*self._recent[-1:], {kind: merged for kind, merged, _ in self._kinds()}]
 
     def families(self) -> Iterator[Family]:
-        """Everything, of the kinds that were asked for at all."""
+        """Yield the metrics of all kinds that have had requests."""
         prefix = "kafka_network_requestmetrics_"
         requests = counter(f"{prefix}requests_total", "Requests by API and version.")
-        errors = counter(f"{prefix}errors_total", "Answers by the errors in them; NONE for those without.")
+        errors = counter(f"{prefix}errors_total", "Responses by the errors in them; NONE for responses without errors.")
         times = {name: summary(prefix + name, f"Milliseconds {what}.") for name, what in SPANS.items()}
         sizes = {name: summary(prefix + name, what) for name, what in SIZES.items()}
-        seconds = histogram("ottla_request_time_seconds", "From arrival to the last byte of the answer.")
+        seconds = histogram(
+            "ottla_request_time_seconds",
+            "Time from the arrival of a request to the last byte of its response, in seconds.",
+        )
         before = self._recent[0] if self._recent else {}
         for kind, merged, meters in self._kinds():
             labels = {"request": kind}
@@ -286,7 +288,7 @@ class RequestMeters:
         yield from (requests, errors, seconds, *times.values(), *sizes.values())
 
     def _by_error_kind(self) -> dict[str, list[Meter]]:
-        """The meters by the kinds that errors are shown for."""
+        """Return the meters by the kinds for which errors are shown."""
         by_kind: dict[str, list[Meter]] = {}
         for meter in self._meters.values():
             if any(meter.total):
@@ -295,10 +297,10 @@ class RequestMeters:
         return by_kind
 
     def _kinds(self) -> Iterator[tuple[str, dict[str, Counts], list[Meter]]]:
-        """Kinds with their distributions and their meters; an API's kinds together are one more."""
+        """Yield kinds with their distributions and meters; all kinds of an API together are one more."""
         by_kind: dict[str, list[Meter]] = {}
         for meter in self._meters.values():
-            meter.settle()
+            meter.count_pending()
             if any(meter.total):
                 for kind in {meter.kind} if meter.kind == VERIFY_PARTITIONS_IN_TXN else {meter.kind, meter.api.name}:
                     by_kind.setdefault(kind, []).append(meter)
@@ -308,7 +310,7 @@ class RequestMeters:
 
 def _merged(meters: Iterable[Meter]) -> dict[str, Counts]:
     spans = [meter.spans() for meter in meters]
-    return {name: merge(each[name] for each in spans) for name in spans[0]}
+    return {name: merge(counts[name] for counts in spans) for name in spans[0]}
 
 
 def _add_errors(family: Family, kind: str, meters: list[Meter]) -> None:
@@ -323,7 +325,7 @@ def _add_errors(family: Family, kind: str, meters: list[Meter]) -> None:
 
 
 def _by_replica(consumer: Meter, follower: Meter, version: int) -> Callable[[Any, Any], Meter]:
-    """Tells fetches of consumers and of followers apart."""
+    """Return a function that picks the meter of consumers or of followers."""
     if version < _FETCH_WITH_STATE:
         return lambda call, request: consumer if request.replica_id < 0 else follower
 
@@ -334,6 +336,6 @@ def _by_replica(consumer: Meter, follower: Meter, version: int) -> Callable[[Any
     return pick
 
 
-def _by_purpose(adding: Meter, checking: Meter) -> Callable[[Any, Any], Meter]:
-    """Tells requests that only check a transaction's partitions from those that add some."""
-    return lambda call, request: checking if all(each.verify_only for each in request.transactions) else adding
+def _by_purpose(adding: Meter, verifying: Meter) -> Callable[[Any, Any], Meter]:
+    """Return a function that picks the meter of requests that only verify partitions, or that of all others."""
+    return lambda call, request: verifying if all(txn.verify_only for txn in request.transactions) else adding

@@ -1,4 +1,4 @@
-"""How often and how long disks are synced: what a node's durability, and its producers' waiting, hang on."""
+"""The number and the duration of disk syncs, on which durability and produce latency depend."""
 
 from collections.abc import Iterator
 from threading import Lock
@@ -10,7 +10,7 @@ from ottla.storage.state_machine.histogram import Counts, new_counts, record, si
 
 
 class TimedDisk(SystemDisk):
-    """The system's disk with a clock on its syncs. They run in threads, one at a time for each log."""
+    """The system's disk, with the times of its syncs. They run in threads, one at a time for each log."""
 
     def __init__(self) -> None:
         self._times: Counts = new_counts()
@@ -25,14 +25,12 @@ class TimedDisk(SystemDisk):
             record(self._times, took)
 
     def remember(self) -> None:
-        """Called once a minute: quantiles are of what came after the last call but one."""
+        """Start a new minute. Quantiles cover the syncs since the last call but one."""
         self._recent = [*self._recent[-1:], self._times[:]]
 
     def families(self) -> Iterator[Family]:
-        """Kafka's name for it, though single files are counted."""
-        flushes = summary(
-            "kafka_log_logflushstats_logflushrateandtimems", "Milliseconds for each sync of a log's file."
-        )
+        """Yield the times under Kafka's name. Kafka measures whole logs, this class single files."""
+        flushes = summary("kafka_log_logflushstats_logflushrateandtimems", "Milliseconds to sync a file of a log.")
         with self._lock:
             times = self._times[:]
         flushes.add_summary(times, since(times, self._recent[0] if self._recent else None), 1e6)

@@ -1,8 +1,8 @@
-"""What goes in and out of topics: bytes, records, failed requests.
+"""The traffic of topics: bytes, records, failed requests.
 
-What came in is read off the logs, from their growth since the last look, so that appending costs nothing; this counts
-all appends, those of coordinators too, as Kafka does. Growth between the last look and the deletion of a partition is
-lost. What went out is counted when an answer is looked at for errors anyway.
+Incoming bytes are the growth of the logs since the last measurement, so that appending costs nothing. This counts all
+appends, those of coordinators too, as Kafka does. Growth between the last measurement and the deletion of a partition
+is lost. Outgoing bytes are counted when a response is searched for errors anyway.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.log.partition_log import PartitionLog
 
 _COLUMNS = {
-    "bytes_in": ("bytesin", "Bytes appended as leader."),
-    "records_in": ("messagesin", "Records appended as leader."),
-    "bytes_out": ("bytesout", "Bytes given to consumers."),
-    "replicated_in": ("replicationbytesin", "Bytes appended as follower."),
-    "replicated_out": ("replicationbytesout", "Bytes given to followers."),
-    "failed_produces": ("failedproducerequests", "Partitions in answers to Produce that were refused."),
-    "failed_fetches": ("failedfetchrequests", "Partitions in answers to Fetch that were refused."),
+    "bytes_in": ("bytesin", "Bytes appended as leader, by topic."),
+    "records_in": ("messagesin", "Records appended as leader, by topic."),
+    "bytes_out": ("bytesout", "Bytes sent to consumers, by topic."),
+    "replicated_in": ("replicationbytesin", "Bytes appended as follower, by topic."),
+    "replicated_out": ("replicationbytesout", "Bytes sent to followers, by topic."),
+    "failed_produces": ("failedproducerequests", "Partitions that failed in Produce responses, by topic."),
+    "failed_fetches": ("failedfetchrequests", "Partitions that failed in Fetch responses, by topic."),
 }
 
 
 class TopicTraffic:
-    """What a topic has taken and given."""
+    """The traffic of one topic."""
 
     __slots__ = tuple(_COLUMNS)
 
@@ -38,7 +38,7 @@ class TopicTraffic:
 
 
 class _Mark(NamedTuple):
-    """How far a log had come: its end, its last segment, and how large that was."""
+    """The end of a log at a measurement: its end offset, its last segment, and the size of that."""
 
     log: PartitionLog
     end_offset: int
@@ -47,34 +47,34 @@ class _Mark(NamedTuple):
 
 
 class TopicTrafficMeters:
-    """The traffic of all topics of which this broker holds partitions."""
+    """The traffic of all topics that have partitions on this broker."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
         self._by_name: dict[str, TopicTraffic] = {}
         self._by_key: dict[str | bytes, TopicTraffic] = {}
-        """By name and by id, as requests have them."""
+        """By name and by id, because requests have one or the other."""
         self._marks: dict[tuple[str, int], _Mark] | None = None
 
-    def begin(self) -> None:
-        """From now on logs grow by what comes in; what they hold already came before."""
-        self._marks = {(each.topic, each.index): _mark(each.log) for each in self._partitions}
+    def start(self) -> None:
+        """Start measuring. The present contents of the logs do not count."""
+        self._marks = {(partition.topic, partition.index): _mark(partition.log) for partition in self._partitions}
 
-    def look_at(self) -> None:
-        """Add what the logs have grown by since the last time."""
-        known = self._marks
-        if known is None:
+    def measure_growth(self) -> None:
+        """Count the growth of the logs since the last measurement."""
+        last_marks = self._marks
+        if last_marks is None:
             return
         marks: dict[tuple[str, int], _Mark] = {}
         for partition in self._partitions:
             log, name = partition.log, (partition.topic, partition.index)
             mark = marks[name] = _mark(log)
-            old = known.get(name)
+            old = last_marks.get(name)
             if old is None or old.log is not log:
                 old = _Mark(log, log.log_start_offset, -1, 0)
             if mark[1:] == old[1:]:
                 continue
-            traffic = self._by_name.get(partition.topic) or self._begin(partition.topic)
+            traffic = self._by_name.get(partition.topic) or self._start_topic(partition.topic)
             grown = _grown(log, old)
             if partition.is_leader:
                 traffic.bytes_in += grown
@@ -93,16 +93,16 @@ class TopicTrafficMeters:
                 for number in range(len(topic.partitions)):
                     self._marks.pop((topic.name, number), None)
 
-    def look_at_produce(self, note: Any, response: Any) -> None:
-        """An answer to Produce is about to be sent."""
+    def count_produce_response(self, note: Any, response: Any) -> None:
+        """Count the failed partitions of a Produce response."""
         for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code:
                     self._count_failures(note, response)
                     return
 
-    def look_at_fetch(self, note: Any, response: Any) -> None:
-        """An answer to Fetch is about to be sent."""
+    def count_fetch_response(self, note: Any, response: Any) -> None:
+        """Count the bytes and the failed partitions of a Fetch response."""
         failed = response.error_code
         for topic in response.responses:
             size = 0
@@ -124,8 +124,8 @@ class TopicTrafficMeters:
             self._count_failed_fetches(note, response)
 
     def families(self) -> Iterator[Family]:
-        """All counts by topic."""
-        self.look_at()
+        """Yield all counts by topic."""
+        self.measure_growth()
         for column, (name, what) in _COLUMNS.items():
             family = counter(f"kafka_server_brokertopicmetrics_{name}_total", what)
             for topic, traffic in sorted(self._by_name.items()):
@@ -155,14 +155,14 @@ class TopicTrafficMeters:
         note.failed(codes)
 
     def _find(self, key: str | bytes) -> TopicTraffic | None:
-        """The traffic of a topic that is asked for the first time; None if there is none: clients may ask anything."""
+        """Return the traffic of a topic that was not counted yet; None if the topic does not exist."""
         image: Image = self._partitions.image
         topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
         if topic is None:
             return None
-        return self._by_name.get(topic.name) or self._begin(topic.name)
+        return self._by_name.get(topic.name) or self._start_topic(topic.name)
 
-    def _begin(self, name: str) -> TopicTraffic:
+    def _start_topic(self, name: str) -> TopicTraffic:
         traffic = self._by_name[name] = self._by_key[name] = TopicTraffic()
         topic = self._partitions.image.topics.get(name)
         if topic is not None:
@@ -176,7 +176,7 @@ def _mark(log: PartitionLog) -> _Mark:
 
 
 def _grown(log: PartitionLog, old: _Mark) -> int:
-    """Bytes that were appended since: the rest of the segment that was the last one, and all later segments."""
+    """Return the bytes appended since a mark: in the segment that was the last one, and in all later ones."""
     grown = 0
     for segment in reversed(log.segments):
         if segment.base_offset < old.base_offset:

@@ -1,1 +1,1 @@
-"""Client quotas: rates over windows, and how long a client is throttled. Pure."""
+"""Client quotas: rates over windows, and throttle times. Pure."""

@@ -124,14 +124,14 @@ class BrokerThrottling(Throttling):
                 if quotas.requests.is_active:
                     call.amend = lambda response: self._replicated(call, response)
             elif quotas.consumed.is_active or quotas.requests.is_active:
-                most = quotas.most_in_window(*_owner(call), self._now_ms())
+                most = quotas.max_in_window(*_owner(call), self._now_ms())
                 if request.max_bytes > most:
                     request.max_bytes = int(most)
                 if request.min_bytes > request.max_bytes:
                     request.min_bytes = request.max_bytes
                 call.amend = lambda response: self._fetched(call, request, response)
         elif call.api_key == _SHARE_FETCH and quotas.consumed.is_active:
-            request.max_bytes = int(min(request.max_bytes, quotas.most_in_window(*_owner(call), self._now_ms())))
+            request.max_bytes = int(min(request.max_bytes, quotas.max_in_window(*_owner(call), self._now_ms())))
 
     def _charge(self, call: Call[Any], response: Any, error: Exception | None) -> int:
         key, quotas = call.api_key, self.quotas
@@ -157,7 +157,7 @@ class BrokerThrottling(Throttling):
         if response.error_code and response.error_code not in _SESSION_ERRORS:
             response.throttle_time_ms = throttle_ms
             return response
-        share = quotas.consumed.of(*owner, now_ms)
+        share = quotas.consumed.find_share(*owner, now_ms)
         size = 0
         if share is not None:
             size = _size_of(call, response)
@@ -225,7 +225,7 @@ class Charging:
     def __call__(self, partitions: int) -> None:
         """Charge partitions; raise ThrottlingQuotaExceeded if clients of this version understand it."""
         now_ms = self._now_ms()
-        share = self._quotas.mutations.of(*self._owner, now_ms)
+        share = self._quotas.mutations.find_share(*self._owner, now_ms)
         if share is None:
             return
         self._throttled_at_ms = now_ms

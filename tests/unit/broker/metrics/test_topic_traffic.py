@@ -67,14 +67,14 @@ def test_incoming_bytes_are_the_growth_of_logs_over_many_segments() -> None:
     broker.append("old", b"before the start")
     topics = TopicTrafficMeters(broker.partitions)
     broker.append("old", b"still before")
-    topics.begin()
+    topics.start()
     broker.create("new", topic_id=bytes(16)[:-1] + b"\x07")
     sizes = {"old": 0, "new": 0}
     for step in range(50):
         for name in sizes:
             sizes[name] += broker.append(name, b"x" * 100, b"y" * step)
         if step % 7 == 0:
-            topics.look_at()
+            topics.measure_growth()
     assert len(broker.partitions.get("old", 0).log.segments) > 5
     seen = told(topics)
     for name, size in sizes.items():
@@ -86,7 +86,7 @@ def test_the_growth_of_a_follower_counts_as_replication() -> None:
     broker = Broker()
     broker.create("t")
     topics = TopicTrafficMeters(broker.partitions)
-    topics.begin()
+    topics.start()
     size = broker.append("t", b"x")
     broker.partitions.get("t", 0).is_leader = False
     assert told(topics)[f'{PREFIX}_replicationbytesin_total{{topic="t"}}'] == size
@@ -97,8 +97,8 @@ def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
     broker = Broker()
     broker.create("t")
     topics = TopicTrafficMeters(broker.partitions)
-    topics.begin()
-    look = topics.look_at_fetch
+    topics.start()
+    look = topics.count_fetch_response
     consumer, follower = (Meter(BY_KEY[ApiKey.FETCH], kind, 12) for kind in ("FetchConsumer", "FetchFollower"))
     parts = [PartitionData(records=b"x" * 10), PartitionData(records=b""), PartitionData(error_code=6, records=None)]
     by_name = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=parts)])
@@ -121,7 +121,7 @@ def test_produces_are_counted_with_their_errors() -> None:
     broker = Broker()
     broker.create("t")
     topics = TopicTrafficMeters(broker.partitions)
-    topics.begin()
+    topics.start()
     meter = Meter(BY_KEY[ApiKey.PRODUCE], "Produce", 11)
     parts = [PartitionProduceResponse(error_code=code) for code in (0, 0, 3, 3, 6)]
     response: Any = ProduceResponse(
@@ -130,7 +130,7 @@ def test_produces_are_counted_with_their_errors() -> None:
             TopicProduceResponse(name="gone", partition_responses=[PartitionProduceResponse(error_code=3)]),
         ]
     )
-    topics.look_at_produce(meter, response)
+    topics.count_produce_response(meter, response)
     assert told(topics)[f'{PREFIX}_failedproducerequests_total{{topic="t"}}'] == 3
     assert (meter.errors, meter.failures) == ({3: 1, 6: 1}, 1)
 
@@ -139,7 +139,7 @@ def test_a_recreated_topic_starts_with_new_counts() -> None:
     broker = Broker()
     broker.create("t")
     topics = TopicTrafficMeters(broker.partitions)
-    topics.begin()
+    topics.start()
     broker.append("t", b"x")
     assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 1
     broker.delete("t", topics)
@@ -152,7 +152,7 @@ def test_a_recreated_topic_starts_with_new_counts() -> None:
 def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:
     broker = Broker()
     topics = TopicTrafficMeters(broker.partitions)
-    topics.begin()
+    topics.start()
     consumer = Meter(BY_KEY[ApiKey.FETCH], "FetchConsumer", 12)
     costs = []
     for step in range(100):
@@ -161,10 +161,10 @@ def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:
             broker.create(stays, topic_id=stays.encode().ljust(16))
             broker.append(stays, b"x")
             parts = [PartitionData(records=b"x" * 10)]
-            topics.look_at_fetch(
+            topics.count_fetch_response(
                 consumer, FetchResponse(responses=[FetchableTopicResponse(topic=stays, partitions=parts)])
             )
-        topics.look_at()
+        topics.measure_growth()
         topic = broker.partitions.image.topics[name]
         broker.apply(RemoveTopicRecord(topic_id=topic.id))
         costs.append(lines_run(lambda topic=topic: topics.forget([topic])))  # type: ignore[misc]

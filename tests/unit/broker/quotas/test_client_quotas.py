@@ -30,7 +30,7 @@ class TestClosest:
         found = ClientQuotas()
         for place, entity in enumerate(ENTITIES[number:]):
             found.set(quota_entity(entity), {"producer_byte_rate": 100.0 + place})
-        share = found.produced.of("u", "c", NOW)
+        share = found.produced.find_share("u", "c", NOW)
         assert share is not None
         assert share.limit == 100
 
@@ -132,23 +132,23 @@ class TestAddresses:
     def test_an_address_that_connects_too_often_waits_a_window_at_most(self) -> None:
         found = ClientQuotas(Windows(2, 1000))
         found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
-        waits = [found.connect("10.0.0.1", NOW) for _ in range(4)]
+        waits = [found.record_connection("10.0.0.1", NOW) for _ in range(4)]
         assert waits == [0, 1000, 1000, 1000]
-        assert found.connect("10.0.0.2", NOW) == 0
+        assert found.record_connection("10.0.0.2", NOW) == 0
         found.set(quota_entity({"ip": "10.0.0.1"}), {"connection_creation_rate": 100.0})
-        assert found.connect("10.0.0.1", NOW) == 0
+        assert found.record_connection("10.0.0.1", NOW) == 0
 
     def test_one_fetch_gets_no_more_than_the_windows_allow(self) -> None:
         found = ClientQuotas()
-        assert found.most_in_window("u", "c", NOW) == float("inf")
+        assert found.max_in_window("u", "c", NOW) == float("inf")
         found.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
-        assert found.most_in_window("u", "c", NOW) == 1000
+        assert found.max_in_window("u", "c", NOW) == 1000
 
     def test_idle_addresses_are_forgotten(self) -> None:
         found = ClientQuotas(Windows(2, 1000))
         found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         for number in range(30_000):
-            found.connect(f"address-{number}", NOW + number)
+            found.record_connection(f"address-{number}", NOW + number)
         assert len(found.connections._used) <= 10_000
 
     def test_a_new_client_does_not_scan_all_active_ones(self) -> None:

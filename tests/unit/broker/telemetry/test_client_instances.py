@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from ottla.broker.telemetry import client_instances as known
+from ottla.broker.telemetry import client_instances
 from ottla.broker.telemetry.client_instances import ClientInstance, ClientInstances
 from ottla.broker.telemetry.subscriptions import INTERVAL_MS
 from ottla.metadata.image.image import Image
@@ -147,7 +147,7 @@ def test_an_instance_is_dropped_on_disconnect_on_expiry_and_beyond_the_limit(mon
     assert world.ask() is not me
     world.now_ms += 3 * INTERVAL_MS
     assert world.ask() is not me
-    monkeypatch.setattr(known, "MOST_INSTANCES", 5)
+    monkeypatch.setattr(client_instances, "MOST_INSTANCES", 5)
     for number in range(20):
         world.ask(bytes(16), f"c{number}")
     assert len(world.instances) == 5
