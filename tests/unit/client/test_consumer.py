@@ -77,7 +77,9 @@ def test_an_offset_that_is_gone_is_an_error_or_begins_anew(address: str, topic: 
         await Admin(cluster).delete_records({(topic, 0): 4})
         consumer = Consumer(cluster)
         await consumer.assign(topic, partitions=[0], start=2)
-        with pytest.raises(OffsetOutOfRange, match=f"topic '{topic}', partition 0: offset 2 is out of range: .* 4 to 9"):
+        with pytest.raises(
+            OffsetOutOfRange, match=f"topic '{topic}', partition 0: offset 2 is out of range: .* 4 to 9"
+        ):
             await values(consumer)
         consumer = Consumer(cluster, reset=EARLIEST)
         await consumer.assign(topic, partitions=[0], start=2)

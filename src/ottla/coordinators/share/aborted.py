@@ -1,4 +1,4 @@
-"""Which batches that were read belong to transactions that were aborted: who reads committed does not get them."""
+"""Removal of aborted transactions from fetched batches, for groups that read committed records only."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ class _Aborted(Protocol):
 def aborted_ranges(
     data: Buffer, headers: Iterable[tuple[int, BatchHeader]], aborted: Iterable[_Aborted]
 ) -> list[BatchRange]:
-    """The batches of transactions that were aborted, by the list of those that a read gave."""
-    coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-    if not coming:
+    """Return the offset ranges of batches that belong to aborted transactions."""
+    upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    if not upcoming:
         return []
     producers: set[int] = set()
-    found = []
+    ranges = []
     for position, header in headers:
         if header.producer_id == NO_PRODUCER_ID:
             continue
-        while coming and coming[-1].first_offset <= header.last_offset:
-            producers.add(coming.pop().producer_id)
+        while upcoming and upcoming[-1].first_offset <= header.last_offset:
+            producers.add(upcoming.pop().producer_id)
         if header.is_control:
             first = next(iter(read_records(data, position, header)), None)
             if first is not None and control_type(first) is ControlType.ABORT:
                 producers.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in producers:
-            found.append(BatchRange(header.base_offset, header.last_offset))
-    return found
+            ranges.append(BatchRange(header.base_offset, header.last_offset))
+    return ranges
 
 
-def without_ranges(acquired: Iterable[AcquiredRecords], spans: Sequence[BatchRange]) -> list[AcquiredRecords]:
-    """What is left of acquired records without some batches."""
-    left = []
+def without_ranges(acquired: Iterable[AcquiredRecords], ranges: Sequence[BatchRange]) -> list[AcquiredRecords]:
+    """Return the acquired records without the given ranges."""
+    remaining = []
     for first, last, count in acquired:
-        for span in spans:
-            if span.last < first or span.base > last:
+        for batch_range in ranges:
+            if batch_range.last < first or batch_range.base > last:
                 continue
-            if first < span.base:
-                left.append(AcquiredRecords(first, span.base - 1, count))
-            first = span.last + 1
+            if first < batch_range.base:
+                remaining.append(AcquiredRecords(first, batch_range.base - 1, count))
+            first = batch_range.last + 1
         if first <= last:
-            left.append(AcquiredRecords(first, last, count))
-    return left
+            remaining.append(AcquiredRecords(first, last, count))
+    return remaining

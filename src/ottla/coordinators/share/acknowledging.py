@@ -1,4 +1,4 @@
-"""A member says what became of records that it acquired: accepted, released, rejected, or not done with yet."""
+"""Acknowledgement of acquired records: accept, release, reject or renew."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ottla.protocol.errors import ApiError, InvalidRecordState, InvalidRequest
 
 
 class AcknowledgeType(IntEnum):
-    """What became of a record."""
+    """The type of an acknowledgement, by Kafka's numbers."""
 
     GAP = 0
-    """There is no such record: it was compacted away, or is a marker."""
+    """There is no record at the offset: it was compacted away, or is a control record."""
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """The member needs more time (KIP-1222)."""
+    """Extend the acquisition lock (KIP-1222)."""
 
 
 _STATES: Final = {
@@ -34,7 +34,7 @@ _CHANGING: Final = "The record state is invalid. The acknowledgement of delivery
 
 
 class AcknowledgementBatch(NamedTuple):
-    """What became of records between two offsets: the same of all, or of each."""
+    """The acknowledgement of an offset range: one type for all records, or one for each."""
 
     first: int
     last: int
@@ -45,16 +45,16 @@ class AcknowledgementBatch(NamedTuple):
 
 
 def check_acks(acks: Iterable[AcknowledgementBatch], *, knows_renewal: bool, is_renewal: bool) -> None:
-    """Raise InvalidRequest unless they are well formed and in order."""
+    """Raise InvalidRequest unless the batches are well formed and in order."""
     end = -1
-    most = AcknowledgeType.RENEW if knows_renewal else AcknowledgeType.REJECT
+    highest = AcknowledgeType.RENEW if knows_renewal else AcknowledgeType.REJECT
     for first, last, types in acks:
         if (
             first > last
             or first < end
             or not types
             or (len(types) > 1 and last - first != len(types) - 1)
-            or not all(0 <= each <= most for each in types)
+            or not all(0 <= number <= highest for number in types)
             or (AcknowledgeType.RENEW in types and not is_renewal)
         ):
             raise InvalidRequest
@@ -64,11 +64,11 @@ def check_acks(acks: Iterable[AcknowledgementBatch], *, knows_renewal: bool, is_
 def acknowledge(
     share: SharePartition, member: str, acks: Iterable[AcknowledgementBatch], limits: ShareLimits, now_ms: int
 ) -> list[StateChange]:
-    """Begin what a member says; all of it, or raise and do nothing."""
+    """Begin the state changes of a member's acknowledgements: all of them, or raise and change nothing."""
     acknowledgement = _Acknowledgement(share, member, limits, now_ms)
     try:
         for ack in acks:
-            acknowledgement.take(ack)
+            acknowledgement.apply(ack)
     except ApiError:
         share.settle(acknowledgement.changes, now_ms, written=False)
         raise
@@ -76,7 +76,7 @@ def acknowledge(
 
 
 class _Acknowledgement:
-    """One request of one member."""
+    """The acknowledgements of one request."""
 
     def __init__(self, share: SharePartition, member: str, limits: ShareLimits, now_ms: int) -> None:
         self.share = share
@@ -85,10 +85,10 @@ class _Acknowledgement:
         self.until_ms = now_ms + limits.lock_ms
         self.changes: list[StateChange] = []
 
-    def take(self, ack: AcknowledgementBatch) -> None:
-        """One run of records."""
+    def apply(self, ack: AcknowledgementBatch) -> None:
+        """Apply one acknowledgement batch."""
         if ack.last < self.share.start:
-            return  # the log's start has moved on: it makes no difference any more
+            return  # before the start offset: no effect
         for batch in self._batches(ack):
             if batch.last < self.share.start:
                 continue
@@ -96,11 +96,11 @@ class _Acknowledgement:
                 self._check(batch.whole, batch)
             fits = batch.first >= ack.first and batch.last <= ack.last
             if batch.whole is None or not fits or len(ack.types) > 1 or self.share.starts_within(batch):
-                self._take_some(ack, batch)
+                self._apply_to_records(ack, batch)
             else:
                 if batch.whole.state is not RecordState.ACQUIRED:
                     raise InvalidRecordState(_NOT_ACQUIRED)
-                self._apply(ack.type_of(ack.first), batch.first, batch.last, batch.whole)
+                self._change(ack.type_of(ack.first), batch.first, batch.last, batch.whole)
 
     def _batches(self, ack: AcknowledgementBatch) -> list[InFlightBatch]:
         share, in_flight_batches = self.share, self.share.in_flight_batches
@@ -109,12 +109,12 @@ class _Acknowledgement:
             floor = in_flight_batches.floor(share.start)
         if floor is None:
             raise InvalidRecordState("Batch record not found. The request batch offsets are not found in the cache.")
-        found = in_flight_batches.beginning_in(floor.first, ack.last)
-        if found[-1].last < ack.first:
+        covered = in_flight_batches.beginning_in(floor.first, ack.last)
+        if covered[-1].last < ack.first:
             raise InvalidRequest("Batch record not found. The first offset in request is past acquired records.")
-        if ack.last > found[-1].last:
+        if ack.last > covered[-1].last:
             raise InvalidRequest("Batch record not found. The last offset in request is past acquired records.")
-        return found
+        return covered
 
     def _check(self, whole: Delivery, batch: InFlightBatch) -> None:
         if whole.member == NO_MEMBER:
@@ -124,7 +124,7 @@ class _Acknowledgement:
         if whole.is_changing:
             raise InvalidRecordState(_CHANGING)
 
-    def _take_some(self, ack: AcknowledgementBatch, batch: InFlightBatch) -> None:
+    def _apply_to_records(self, ack: AcknowledgementBatch, batch: InFlightBatch) -> None:
         if batch.whole is not None:
             if batch.whole.state is not RecordState.ACQUIRED:
                 raise InvalidRecordState(
@@ -138,9 +138,9 @@ class _Acknowledgement:
                 raise InvalidRecordState(_CHANGING)
             if delivery.member != self.member:
                 raise InvalidRecordState("Member is not the owner of offset")
-            self._apply(ack.type_of(offset), offset, offset, delivery)
+            self._change(ack.type_of(offset), offset, offset, delivery)
 
-    def _apply(self, kind: AcknowledgeType, first: int, last: int, delivery: Delivery) -> None:
+    def _change(self, kind: AcknowledgeType, first: int, last: int, delivery: Delivery) -> None:
         if kind is AcknowledgeType.RENEW:
             if not self.limits.may_renew:
                 raise InvalidRecordState("Renewing acquisition locks is not enabled for the group.")

@@ -1,8 +1,8 @@
-"""Records of a share partition are given to a member: those that are available again, then those never delivered.
+"""Acquisition of records of a share partition by a member: available records in flight first, then new ones.
 
-A fetch brings record batches from an offset on. Members get whole batches of them, about as many records as they ask
-for, or with a strict limit not one more (KIP-1206). Records that failed more often than half as often as they may come
-in ever smaller portions, at last alone: so that one bad record does not spoil those around it (KIP-1249).
+A member gets whole record batches with about as many records as requested, or exactly the limit in strict mode
+(KIP-1206). Records that failed in more than half of their allowed deliveries are delivered in smaller and smaller
+portions, the last time alone, so that one bad record does not use up the deliveries of its neighbours (KIP-1249).
 """
 
 from __future__ import annotations
@@ -17,66 +17,66 @@ _LEAST_THROTTLED: Final = 2
 
 
 class BatchRange(NamedTuple):
-    """A record batch of the log."""
+    """The offsets of a record batch in the log."""
 
     base: int
     last: int
 
 
 class AcquiredRecords(NamedTuple):
-    """Records that a member got."""
+    """Records that a member acquired."""
 
     first: int
     last: int
     delivery_count: int
-    """How often they were delivered, with this one."""
+    """The number of deliveries, including this one."""
 
 
 class AcquireRequest(NamedTuple):
-    """Who fetches, and how much."""
+    """The member that fetches, and its limits."""
 
     member: str
     max_records: int
     batch_size: int
     is_strict: bool = False
-    """Whether there may not be more records than asked for."""
+    """Whether `max_records` is a strict limit."""
 
 
 def acquire(
     share: SharePartition,
     asked: AcquireRequest,
     offset: int,
-    spans: Sequence[BatchRange],
+    batch_ranges: Sequence[BatchRange],
     limits: ShareLimits,
     now_ms: int,
 ) -> list[AcquiredRecords]:
-    """What a member gets of the batches that were read from an offset on."""
-    if asked.max_records <= 0 or not spans or spans[-1].last < share.start:
+    """Acquire records for a member from the batches read at an offset."""
+    if asked.max_records <= 0 or not batch_ranges or batch_ranges[-1].last < share.start:
         return []
-    last = spans[-1].last
+    last = batch_ranges[-1].last
     most = min(asked.max_records, limits.max_locks - share.in_flight_count)
     if most <= 0 and offset <= share.end:
-        # There is no room for more in flight, but for what is in flight and free.
+        # No new records may be in flight, but available ones in flight can be acquired.
         most, last = min(asked.max_records, share.end - offset + 1), min(last, share.end)
     if most <= 0:
         return []
-    return _Acquisition(share, asked, spans, limits, now_ms).run(offset, last, most)
+    return _Acquisition(share, asked, batch_ranges, limits, now_ms).run(offset, last, most)
 
 
 class _Acquisition:
-    """One fetch."""
+    """The acquisition of one fetch."""
 
     def __init__(
         self,
         share: SharePartition,
         asked: AcquireRequest,
-        spans: Sequence[BatchRange],
+        batch_ranges: Sequence[BatchRange],
         limits: ShareLimits,
         now_ms: int,
     ) -> None:
         self.share = share
         self.asked = asked
-        self.spans = spans
+        self.batch_ranges = batch_ranges
         self.limits = limits
         self.until_ms = now_ms + limits.lock_ms
         self.throttled_from = max(_LEAST_THROTTLED, -(-limits.max_deliveries // 2))
@@ -84,9 +84,9 @@ class _Acquisition:
         self.count = 0
 
     def run(self, offset: int, last: int, most: int) -> list[AcquiredRecords]:
-        share, first = self.share, self.spans[0].base
+        share, first = self.share, self.batch_ranges[0].base
         if offset < first and share.archive(offset, first - 1, RecordState.AVAILABLE):
-            share.may_have_free = True  # compaction took them
+            share.may_have_free = True  # compaction removed them
         base = first
         floor = share.in_flight_batches.floor(first)
         if floor is None:
@@ -97,7 +97,7 @@ class _Acquisition:
         if not batches:
             self._acquire_new(base, last, most)
             return self.found
-        most = self._acquire_known(batches, base, first, last, most)
+        most = self._acquire_in_flight(batches, base, first, last, most)
         behind = batches[-1].last
         if self.count < most and behind < last:
             self._acquire_new(behind + 1, last, most - self.count)
@@ -105,8 +105,8 @@ class _Acquisition:
             self._note_gap(self.found[-1].last + 1)
         return self.found
 
-    def _acquire_known(self, batches: Sequence[InFlightBatch], base: int, first: int, last: int, most: int) -> int:
-        """Acquire what is free among batches in flight; returns how many there may be at all."""
+    def _acquire_in_flight(self, batches: Sequence[InFlightBatch], base: int, first: int, last: int, most: int) -> int:
+        """Acquire available records in flight; return the total limit that remains in force."""
         gap_start = base
         for batch in batches:
             if self.count >= most:
@@ -127,7 +127,7 @@ class _Acquisition:
                 continue
             if whole is None or not fits or too_large or is_throttled:
                 batch.split()
-                taken = self._acquire_some(batch, first, last, most - self.count)
+                taken = self._acquire_records(batch, first, last, most - self.count)
                 if is_throttled and taken:
                     return 0
                 continue
@@ -137,14 +137,14 @@ class _Acquisition:
         return most
 
     def _is_throttled(self, batch: InFlightBatch, first: int, last: int) -> bool:
-        """Whether records that are free have failed so often that fewer of them are given at a time."""
+        """Whether available records have failed so often that they are delivered in smaller portions."""
         if batch.whole is not None:
             return batch.whole.is_free and batch.whole.count >= self.throttled_from
         counts = (delivery.count for _, delivery in batch.within(first, last) if delivery.is_free)
         return max(counts, default=0) >= self.throttled_from
 
-    def _acquire_some(self, batch: InFlightBatch, first: int, last: int, most: int) -> int:
-        """Acquire what is free of a batch whose records stand differently; returns how many they are."""
+    def _acquire_records(self, batch: InFlightBatch, first: int, last: int, most: int) -> int:
+        """Acquire the available records of a split batch; return their number."""
         limit, taken = self.limits.max_deliveries, 0
         portion: int | None = None
         runs: list[AcquiredRecords] = []
@@ -152,7 +152,7 @@ class _Acquisition:
             if not delivery.is_free:
                 continue
             if limit > 2 and delivery.count == limit - 1 and taken:
-                break  # its last time it goes alone
+                break  # the last delivery of a record is alone
             if delivery.count >= self.throttled_from and portion is None:
                 portion = max(1, len(batch.deliveries_by_offset) >> (delivery.count - self.throttled_from + 1))
             delivery.acquire(self.asked.member, self.until_ms)
@@ -170,7 +170,7 @@ class _Acquisition:
         return taken
 
     def _acquire_new(self, first: int, last: int, most: int) -> None:
-        """Acquire records that are not in flight yet."""
+        """Acquire records that are not in flight."""
         share = self.share
         if not share.in_flight_batches and share.end > first:
             first = share.end
@@ -200,22 +200,22 @@ class _Acquisition:
         return Delivery(RecordState.ACQUIRED, 1, self.asked.member, self.until_ms)
 
     def _cut(self, first: int, last: int) -> list[AcquiredRecords]:
-        """Batches of about the size that the member wants, cut where batches of the log begin."""
+        """Split a range into batches of about the requested size, at batch boundaries of the log."""
         cuts = []
         if not self.asked.is_strict and last - first + 1 > self.asked.batch_size:
-            for span in self.spans:
-                if span.base > last:
+            for batch_range in self.batch_ranges:
+                if batch_range.base > last:
                     break
-                if span.base - first >= self.asked.batch_size:
-                    cuts.append(AcquiredRecords(first, span.base - 1, 1))
-                    first = span.base
+                if batch_range.base - first >= self.asked.batch_size:
+                    cuts.append(AcquiredRecords(first, batch_range.base - 1, 1))
+                    first = batch_range.base
         return [*cuts, AcquiredRecords(first, last, 1)]
 
     def _end_of_batch(self, offset: int) -> int:
-        """The end of the batch that has an offset; the offset if none has."""
-        for span in self.spans:
-            if span.base <= offset <= span.last:
-                return span.last
+        """Return the last offset of the log batch that contains an offset, or the offset if there is none."""
+        for batch_range in self.batch_ranges:
+            if batch_range.base <= offset <= batch_range.last:
+                return batch_range.last
         return offset
 
     def _note_gap(self, offset: int) -> None:

@@ -1,6 +1,6 @@
-"""Runs of records of a share partition that are in the same state: what is written down, and how runs are put together.
+"""State batches: ranges of records in the same state, as the share coordinator stores and merges them.
 
-Where two runs overlap, the record was delivered more often, or has come further, in the later one: that one counts.
+Where two batches overlap, the one with the higher delivery count, and then the higher state, wins.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 
 class StateBatch(NamedTuple):
-    """A run of records."""
+    """A range of records in the same state."""
 
     first: int
     last: int
     state: int
     delivery_count: int
-    """How often they were delivered."""
+    """The number of deliveries."""
 
 
 def combine(batches: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """Runs that do not overlap, in order, without what lies before a start offset (-1: nothing does)."""
+    """Merge batches into sorted ones without overlaps, without the offsets before `start` (-1 for no limit)."""
     kept = [
         batch if batch.first >= start else batch._replace(first=start)
         for batch in batches
@@ -35,7 +35,7 @@ def combine(batches: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]
 
 
 def _split(batches: Sequence[StateBatch]) -> Iterable[StateBatch]:
-    """The runs cut wherever one begins or ends; of those that cover a piece the furthest is taken."""
+    """Split the batches at all boundaries, and take the winning batch of each piece."""
     edges = sorted({edge for batch in batches for edge in (batch.first, batch.last + 1)})
     covering: list[tuple[int, int, int]] = []
     next_batch = 0

@@ -1,7 +1,7 @@
-"""The share coordinator as `coordinators/runtime/` runs it.
+"""The share coordinator as `coordinators/runtime` runs it.
 
-Two things happen by themselves, each at its interval: share partitions that did not change for long get a snapshot, and
-the log before the oldest snapshot goes.
+Two timers run at intervals: one writes snapshots of share partitions that have not changed for long, the other deletes
+the log before the oldest snapshot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRUNE: Final = "prune"
 
 
 class ShareStatesBehaviour:
-    """The rules of share partitions' states."""
+    """The rules of the share coordinator."""
 
     topic: str = TOPIC
     kinds: Kinds = SHARE_STATE_RECORDS

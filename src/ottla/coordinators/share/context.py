@@ -1,4 +1,4 @@
-"""What a decision of the share coordinator needs beside the request: the time, the cluster, the settings."""
+"""The inputs of a decision of the share coordinator beside the request: the time, the metadata, the settings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ottla.storage.state_machine.decision import Ticket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The surroundings of one decision."""
+    """The inputs of one decision."""
 
     now_ms: int
     image: Image
     prune: Ticket
-    """Is answered with a share partition and an offset: the log of its coordinator is not needed before that."""
+    """A ticket that is answered with a share partition and the first offset that its coordinator's log needs."""
     updates_per_snapshot: int = 500
     cold_ms: int = 300_000
-    """After so long without a snapshot a share partition gets one, so that the log before it can go."""
+    """The time after which an unchanged share partition gets a snapshot, so that the log before it can be deleted."""
     prune_ms: int = 300_000

@@ -1,7 +1,10 @@
-"""What the share coordinator decides: to begin, read, change and forget the state of one share partition.
+"""The decisions of the share coordinator: initialize, read, write, delete and summarize the state of a share partition.
 
-Most changes are written as what changed; after so many of them all of it is written anew, as a snapshot. A leader of an
-earlier epoch may not read or write any more, nor one that knows an earlier life of the share partition (state epoch).
+Most changes are written as update records, and after a number of updates as a snapshot. Leaders with an older leader
+epoch or an older state epoch, which rises with each initialization, are fenced.
+
+The start offset that the coordinator stores lags behind the leader's by one write. The stored count of finished records
+behind it corrects the lag that clients see.
 """
 
 from __future__ import annotations
@@ -27,19 +30,19 @@ _FENCED_STATE: Final = "The share coordinator rejected the request because the s
 
 
 def initialize(
-    states: ShareStates, key: SharePartitionKey, asked: initializing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, data: initializing.PartitionData, context: Context
 ) -> Decision[initializing.PartitionResult]:
-    """Begin a state, or begin it anew."""
+    """Initialize a state, or replace it by a new one."""
     _check_number(key)
-    known = states.partitions.get(key)
-    _check_state_epoch(known, asked.state_epoch)
+    current = states.partitions.get(key)
+    _check_state_epoch(current, data.state_epoch)
     _check_exists(key, context)
     state = ShareState(
-        snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
-        state_epoch=asked.state_epoch,
+        snapshot_epoch=0 if current is None else current.snapshot_epoch + 1,
+        state_epoch=data.state_epoch,
         leader_epoch=0,
-        start_offset=asked.start_offset,
-        complete_count=NO_COUNT if asked.start_offset == NO_START else 0,
+        start_offset=data.start_offset,
+        complete_count=NO_COUNT if data.start_offset == NO_START else 0,
         batches=(),
         created_ms=context.now_ms,
         written_ms=context.now_ms,
@@ -48,53 +51,53 @@ def initialize(
 
 
 def read(
-    states: ShareStates, key: SharePartitionKey, asked: reading.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, data: reading.PartitionData, context: Context
 ) -> Decision[reading.PartitionResult]:
-    """Tell all of a state to the leader of a partition; its epoch is written down if it is a new one."""
+    """Return a state to the partition's leader, and write the leader epoch if it is new."""
     _check_number(key)
-    known = states.partitions.get(key)
-    if known is None:
+    current = states.partitions.get(key)
+    if current is None:
         raise InvalidRequest("Read operation on uninitialized share partition not allowed.")
-    _check_leader_epoch(known, asked.leader_epoch)
+    _check_leader_epoch(current, data.leader_epoch)
     _check_exists(key, context)
     result = reading.PartitionResult(
         partition=key.partition,
-        state_epoch=known.state_epoch,
-        start_offset=known.start_offset,
+        state_epoch=current.state_epoch,
+        start_offset=current.start_offset,
         state_batches=[
             reading.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-            for first, last, state, count in known.batches
+            for first, last, state, count in current.batches
         ],
     )
-    if asked.leader_epoch in (NO_EPOCH, known.highest_leader_epoch):
+    if data.leader_epoch in (NO_EPOCH, current.highest_leader_epoch):
         return Decision((), result)
-    changed = known._replace(leader_epoch=asked.leader_epoch, batches=())
-    return Decision([_next_record(key, known, changed, context)], result)
+    changed = current._replace(leader_epoch=data.leader_epoch, batches=())
+    return Decision([_next_record(key, current, changed, context)], result)
 
 
 def write(
-    states: ShareStates, key: SharePartitionKey, asked: writing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, data: writing.PartitionData, context: Context
 ) -> Decision[writing.PartitionResult]:
-    """Take in what a partition's leader says of its records."""
+    """Apply the state batches of the partition's leader."""
     _check_number(key)
-    known = states.partitions.get(key)
-    if known is None:
+    current = states.partitions.get(key)
+    if current is None:
         raise InvalidRequest("Write operation on uninitialized share partition not allowed.")
-    _check_leader_epoch(known, asked.leader_epoch)
-    _check_state_epoch(known, asked.state_epoch)
+    _check_leader_epoch(current, data.leader_epoch)
+    _check_state_epoch(current, data.state_epoch)
     _check_exists(key, context)
-    changed = known._replace(
-        start_offset=asked.start_offset,
-        complete_count=asked.delivery_complete_count,
-        batches=combine(_batches(asked.state_batches), asked.start_offset),
+    changed = current._replace(
+        start_offset=data.start_offset,
+        complete_count=data.delivery_complete_count,
+        batches=combine(_batches(data.state_batches), data.start_offset),
     )
-    return Decision([_next_record(key, known, changed, context)], writing.PartitionResult(partition=key.partition))
+    return Decision([_next_record(key, current, changed, context)], writing.PartitionResult(partition=key.partition))
 
 
 def delete(
-    states: ShareStates, key: SharePartitionKey, asked: deleting.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, data: deleting.PartitionData, context: Context
 ) -> Decision[deleting.PartitionResult]:
-    """Forget a state; there need not be one."""
+    """Delete a state, if there is one."""
     _check_number(key)
     _check_exists(key, context)
     records = [tombstone(key)] if key in states.partitions else []
@@ -102,26 +105,26 @@ def delete(
 
 
 def summarize(
-    states: ShareStates, key: SharePartitionKey, asked: summarizing.PartitionData, context: Context
+    states: ShareStates, key: SharePartitionKey, data: summarizing.PartitionData, context: Context
 ) -> Decision[summarizing.PartitionResult]:
-    """Tell where a share partition starts; -1 if it has no state."""
+    """Return where a share partition starts; -1 if it has no state."""
     _check_number(key)
     _check_exists(key, context)
-    known = states.partitions.get(key)
+    current = states.partitions.get(key)
     result = summarizing.PartitionResult(partition=key.partition, start_offset=NO_START)
-    if known is not None:
-        result.state_epoch = known.state_epoch
-        result.leader_epoch = known.leader_epoch
-        result.start_offset = known.start_offset
-        result.delivery_complete_count = known.complete_count
+    if current is not None:
+        result.state_epoch = current.state_epoch
+        result.leader_epoch = current.leader_epoch
+        result.start_offset = current.start_offset
+        result.delivery_complete_count = current.complete_count
     return Decision((), result)
 
 
 def snapshot_cold(states: ShareStates, context: Context) -> list[Any]:
-    """Snapshots of share partitions that had none for long, so that the log before them can go."""
+    """Return snapshots of share partitions that have not changed for long, so that the older log can be deleted."""
     partitions = states.partitions
     if all(state.created_ms != state.written_ms for state in partitions.values()):
-        return []  # all that have not changed since are snapshots of this kind already
+        return []  # unchanged since their last cold snapshots
     return [
         snapshot_record(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=context.now_ms))
         for key, state in partitions.items()
@@ -130,22 +133,22 @@ def snapshot_cold(states: ShareStates, context: Context) -> list[Any]:
 
 
 def forget_topics(states: ShareStates, topic_ids: Iterable[bytes]) -> list[Any]:
-    """Tombstones for the share partitions of topics that were deleted."""
-    gone = set(topic_ids)
-    return [tombstone(key) for key in sorted(states.partitions) if key.topic_id in gone] if gone else []
+    """Return the tombstones of the share partitions of deleted topics."""
+    deleted = set(topic_ids)
+    return [tombstone(key) for key in sorted(states.partitions) if key.topic_id in deleted] if deleted else []
 
 
-def _next_record(key: SharePartitionKey, known: ShareState, changed: ShareState, context: Context) -> Any:
-    """What changed, or all of it if it has changed often enough since the last snapshot."""
-    if known.updates < context.updates_per_snapshot:
+def _next_record(key: SharePartitionKey, current: ShareState, changed: ShareState, context: Context) -> Any:
+    """Return an update record, or a snapshot after enough updates."""
+    if current.updates < context.updates_per_snapshot:
         return update_record(key, changed)
-    start = known.start_offset if changed.start_offset == NO_START else changed.start_offset
+    start = current.start_offset if changed.start_offset == NO_START else changed.start_offset
     return snapshot_record(
         key,
         changed._replace(
-            snapshot_epoch=known.snapshot_epoch + 1,
+            snapshot_epoch=current.snapshot_epoch + 1,
             start_offset=start,
-            batches=combine((*known.batches, *changed.batches), start),
+            batches=combine((*current.batches, *changed.batches), start),
             created_ms=context.now_ms,
             written_ms=context.now_ms,
         ),
@@ -154,7 +157,8 @@ def _next_record(key: SharePartitionKey, known: ShareState, changed: ShareState,
 
 def _batches(batches: Iterable[Any]) -> list[StateBatch]:
     return [
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
     ]
 
 
@@ -169,11 +173,11 @@ def _check_exists(key: SharePartitionKey, context: Context) -> None:
         raise UnknownTopicOrPartition(_UNKNOWN)
 
 
-def _check_leader_epoch(known: ShareState, epoch: int) -> None:
-    if epoch != NO_EPOCH and known.highest_leader_epoch > epoch:
+def _check_leader_epoch(current: ShareState, epoch: int) -> None:
+    if epoch != NO_EPOCH and current.highest_leader_epoch > epoch:
         raise FencedLeaderEpoch(_FENCED_LEADER)
 
 
-def _check_state_epoch(known: ShareState | None, epoch: int) -> None:
-    if known is not None and epoch != NO_EPOCH and known.highest_state_epoch > epoch:
+def _check_state_epoch(current: ShareState | None, epoch: int) -> None:
+    if current is not None and epoch != NO_EPOCH and current.highest_state_epoch > epoch:
         raise FencedStateEpoch(_FENCED_STATE)

@@ -1,10 +1,10 @@
-"""How records of a share partition stand that are in flight: one by one, or as a batch as long as all stand alike.
+"""The delivery state of records in flight: one for each record, or one for a batch whose records all have the same.
 
     available → acquired → acknowledged
         ↑          │ ├───→ archived: rejected, or delivered too often
-        └──────────┘ released, or the lock's time is over
+        └──────────┘ released, or the acquisition lock expired
 
-A change that must be written down first is begun and then settled; until then nothing else can happen to the record.
+A change that must be written first is begun and then settled. In between, nothing else can change the record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_MEMBER: Final = ""
 
 
 class RecordState(IntEnum):
-    """As it is written down."""
+    """The state of a record, by the numbers of its record."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -31,25 +31,25 @@ class RecordState(IntEnum):
 
 
 class _RollbackState(NamedTuple):
-    """What a delivery falls back to if a change of it cannot be written."""
+    """The state to restore if a change cannot be written."""
 
     state: RecordState
     member: str
-    most: int
+    max_deliveries: int
 
 
 class Delivery:
-    """How a record, or a whole batch of them, stands."""
+    """The delivery state of one record or of a whole batch."""
 
     __slots__ = ("_before", "_is_gone", "count", "member", "state", "until_ms")
 
     def __init__(self, state: RecordState, count: int, member: str = NO_MEMBER, until_ms: int | None = None) -> None:
         self.state = state
         self.count = count
-        """How often it was delivered."""
+        """The number of deliveries."""
         self.member = member
         self.until_ms = until_ms
-        """When the lock of whoever acquired it ends."""
+        """When the acquisition lock ends."""
         self._before: _RollbackState | None = None
         self._is_gone = False
 
@@ -58,12 +58,12 @@ class Delivery:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change of it is being written."""
+        """Whether a change is being written."""
         return self._before is not None
 
     @property
     def is_free(self) -> bool:
-        """Whether somebody can acquire it."""
+        """Whether a member can acquire it."""
         return self.state is RecordState.AVAILABLE and self._before is None
 
     def copy(self) -> Delivery:
@@ -71,42 +71,42 @@ class Delivery:
         return Delivery(self.state, self.count, self.member, self.until_ms)
 
     def acquire(self, member: str, until_ms: int) -> None:
-        """Give it to a member."""
+        """Let a member acquire it."""
         assert self.is_free
         self.state = RecordState.ACQUIRED
         self.count += 1
         self.member = member
         self.until_ms = until_ms
 
-    def change(self, state: RecordState, most: int) -> None:
-        """Take it from its member, at once. What was delivered so often as it may be is not available again."""
+    def change(self, state: RecordState, max_deliveries: int) -> None:
+        """Take it from its member at once. After `max_deliveries` it is archived instead of available."""
         assert self.state is RecordState.ACQUIRED
         assert self._before is None
-        self.state = RecordState.ARCHIVED if state is RecordState.AVAILABLE and self.count >= most else state
+        self.state = RecordState.ARCHIVED if state is RecordState.AVAILABLE and self.count >= max_deliveries else state
         self.member = NO_MEMBER
         self.until_ms = None
 
-    def begin(self, state: RecordState, most: int) -> None:
-        """As `change`, once it is written down."""
-        before, until_ms = _RollbackState(self.state, self.member, most), self.until_ms
-        self.change(state, most)
+    def begin(self, state: RecordState, max_deliveries: int) -> None:
+        """Begin a `change` that takes effect when it is written."""
+        before, until_ms = _RollbackState(self.state, self.member, max_deliveries), self.until_ms
+        self.change(state, max_deliveries)
         self.until_ms = until_ms
         self._before = before
 
     def settle(self, now_ms: int, *, written: bool) -> None:
-        """What was begun is written down, or cannot be."""
+        """End a begun change, which was written or failed."""
         before, self._before = self._before, None
         assert before is not None
         if written or self._is_gone:
             self.until_ms = None
-        elif self.until_ms is not None and self.until_ms <= now_ms:  # the lock has ended meanwhile
-            self.state = RecordState.ARCHIVED if self.count >= before.most else RecordState.AVAILABLE
+        elif self.until_ms is not None and self.until_ms <= now_ms:  # the lock expired in the meantime
+            self.state = RecordState.ARCHIVED if self.count >= before.max_deliveries else RecordState.AVAILABLE
             self.until_ms = None
         else:
             self.state, self.member = before.state, before.member
 
     def archive(self) -> None:
-        """The record is not there any more, whatever else becomes of it."""
+        """Archive a record that no longer exists, even if a change of it is being written."""
         self._is_gone = True
         self.state = RecordState.ARCHIVED
         self.member = NO_MEMBER
@@ -114,7 +114,7 @@ class Delivery:
 
 
 class InFlightBatch:
-    """Consecutive offsets in flight."""
+    """A range of offsets in flight."""
 
     __slots__ = ("deliveries_by_offset", "first", "last", "whole")
 
@@ -123,7 +123,7 @@ class InFlightBatch:
         self.last = last
         self.whole: Delivery | None = whole
         self.deliveries_by_offset: dict[int, Delivery] = {}
-        """By offset, once records of the batch stand differently; then `whole` is None."""
+        """By offset, after the batch was split. Then `whole` is None."""
 
     def __repr__(self) -> str:
         return f"Batch({self.first}-{self.last}, {self.whole or self.deliveries_by_offset})"
@@ -133,13 +133,13 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def split(self) -> None:
-        """Let each record stand for itself from now on."""
+        """Give each record its own delivery state."""
         if self.whole is not None:
             whole, self.whole = self.whole, None
             self.deliveries_by_offset = {offset: whole.copy() for offset in range(self.first, self.last + 1)}
 
     def split_acquired(self, last: int) -> None:
-        """Split a batch of which only records up to an offset are acquired: for the others it is as if never."""
+        """Split a batch and undo the acquisition of the records after an offset."""
         self.split()
         for offset in range(last + 1, self.last + 1):
             self.deliveries_by_offset[offset] = Delivery(
@@ -147,7 +147,7 @@ class InFlightBatch:
             )
 
     def deliveries(self) -> Iterator[tuple[int, int, Delivery]]:
-        """All of them, with the first and last offset that each is about."""
+        """Yield all delivery states, each with its first and last offset."""
         if self.whole is not None:
             yield self.first, self.last, self.whole
         else:
@@ -155,6 +155,6 @@ class InFlightBatch:
                 yield offset, offset, delivery
 
     def within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
-        """The records of a batch that was split, from an offset to another."""
+        """Yield the records of a split batch between two offsets."""
         for offset in range(max(first, self.first), min(last, self.last) + 1):
             yield offset, self.deliveries_by_offset[offset]

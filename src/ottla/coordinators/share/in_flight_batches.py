@@ -1,4 +1,4 @@
-"""The batches in flight of a share partition, in the order of their offsets."""
+"""The in-flight batches of a share partition, sorted by offset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.coordinators.share.delivery import InFlightBatch
 
 
 class InFlightBatches:
-    """Batches by their first offset; they do not overlap, but there may be gaps between them."""
+    """In-flight batches by first offset. They do not overlap, but may have gaps between them."""
 
     __slots__ = ("_by_first", "_firsts")
 
@@ -42,33 +42,33 @@ class InFlightBatches:
         self._firsts.clear()
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at an offset or before it."""
-        at = bisect_right(self._firsts, offset)
-        return self._by_first[self._firsts[at - 1]] if at else None
+        """Return the last batch that begins at or before an offset."""
+        index = bisect_right(self._firsts, offset)
+        return self._by_first[self._firsts[index - 1]] if index else None
 
     def higher(self, offset: int) -> InFlightBatch | None:
-        """The first batch that begins behind an offset."""
-        at = bisect_right(self._firsts, offset)
-        return self._by_first[self._firsts[at]] if at < len(self._firsts) else None
+        """Return the first batch that begins after an offset."""
+        index = bisect_right(self._firsts, offset)
+        return self._by_first[self._firsts[index]] if index < len(self._firsts) else None
 
     def beginning_in(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches whose first offset lies between two offsets, both included."""
+        """Return the batches whose first offset lies between two offsets, inclusive."""
         firsts = self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]
-        return [self._by_first[each] for each in firsts]
+        return [self._by_first[first] for first in firsts]
 
     def touching(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that have one of some offsets."""
+        """Return the batches that contain any offset of a range."""
         floor = self.floor(first)
         begin = floor.first if floor is not None and floor.last >= first else first
         return self.beginning_in(begin, last)
 
     def remove_up_to(self, offset: int) -> None:
-        """Without the batches that end at an offset or before it."""
-        at = 0
+        """Remove the batches that end at or before an offset."""
+        count = 0
         for first in self._firsts:
             if self._by_first[first].last > offset:
                 break
-            at += 1
-        for first in self._firsts[:at]:
+            count += 1
+        for first in self._firsts[:count]:
             del self._by_first[first]
-        del self._firsts[:at]
+        del self._firsts[:count]

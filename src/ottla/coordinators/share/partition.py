@@ -1,10 +1,12 @@
-"""A share partition at its leader: which records are in flight, with whom, and where it starts and ends.
+"""A share partition at its leader: the records in flight, their members, and the start and end offsets.
 
-    start ≤ all that is in flight ≤ end
+    start offset ≤ records in flight ≤ end offset
 
-Everything before the start is done with; what lies behind the end was never delivered. In between, each record is
-available, acquired by one member, acknowledged or archived. Nothing here reads, writes or waits: what is decided is
-given back, with what must be written down before it counts.
+All records before the start are finished; those after the end were never delivered. In between, a record is available,
+acquired by one member, acknowledged or archived. This module does no I/O: methods return the changes to write.
+
+Acquisitions are not written. After a change of leader, acquired records are available again, with the delivery count of
+the last write.
 """
 
 from __future__ import annotations
@@ -18,24 +20,24 @@ from ottla.coordinators.share.in_flight_batches import InFlightBatches
 
 
 class ShareLimits(NamedTuple):
-    """The settings in force for a share partition."""
+    """The limits of a share partition, from settings."""
 
     max_locks: int = 2000
-    """So many records may be in flight."""
+    """The maximum number of records in flight."""
     max_deliveries: int = 5
     lock_ms: int = 30_000
     may_renew: bool = True
 
 
 class StateChange(NamedTuple):
-    """A change that was begun, and what is to be written of it."""
+    """A begun change, and the state batch to write for it."""
 
     delivery: Delivery
     batch: StateBatch
 
 
 class GapWindow:
-    """Offsets between batches that were loaded: they were fetched by an earlier leader, and never acknowledged."""
+    """Offsets between loaded batches, which an earlier leader delivered and no member acknowledged."""
 
     __slots__ = ("end", "start")
 
@@ -45,18 +47,18 @@ class GapWindow:
 
 
 class SharePartition:
-    """The records of a partition as one group reads them."""
+    """The delivery states of a partition's records for one group."""
 
     def __init__(self, start: int, batches: Sequence[StateBatch] = ()) -> None:
         self.start = start
-        """Before it all is done with."""
+        """The first offset that is not finished."""
         self.end = start
-        """The last offset in flight; where the next fetch begins if there is none."""
+        """The last offset in flight, or the next fetch offset if nothing is in flight."""
         self.in_flight_batches = InFlightBatches()
         self.complete_count = 0
-        """How many of the records in flight are done with."""
+        """The number of finished records in flight."""
         self.may_have_free = False
-        """Whether records in flight may be available again, so that the next fetch begins there."""
+        """Whether records in flight may be available, so that the next fetch must look there."""
         self.gap: GapWindow | None = None
         self._load(batches)
 
@@ -79,7 +81,7 @@ class SharePartition:
                 self.gap = GapWindow(gap_start, self.end)
             self.advance()
 
-    # -- what can be asked --
+    # -- queries --
 
     @property
     def in_flight_count(self) -> int:
@@ -87,11 +89,11 @@ class SharePartition:
 
     @property
     def active_gap(self) -> GapWindow | None:
-        """The gap among what was loaded, until something behind that was acquired."""
+        """The gap between loaded batches, until records after it are acquired."""
         return self.gap if self.gap is not None and self.gap.end == self.end else None
 
     def next_offset(self) -> int:
-        """Where the next fetch begins: at a record that is available again, or behind all that is in flight."""
+        """Return the next fetch offset: the first available record in flight, or the one after all in flight."""
         if not self.in_flight_batches or self.start > self.in_flight_batches.last.last:
             self.may_have_free = False
             return self.end
@@ -110,11 +112,11 @@ class SharePartition:
         return self.end + 1
 
     def can_acquire(self, limits: ShareLimits) -> bool:
-        """Whether a fetch could bring anything."""
+        """Whether a fetch could acquire records."""
         return self.next_offset() != self.end + 1 or self.in_flight_count < limits.max_locks
 
     def next_deadline_ms(self) -> int | None:
-        """When the first lock ends; a record that is just being changed is not waited for."""
+        """Return when the first acquisition lock ends, without records that are being changed."""
         return min(
             (
                 delivery.until_ms
@@ -125,21 +127,21 @@ class SharePartition:
             default=None,
         )
 
-    # -- what happens --
+    # -- changes --
 
     def settle(self, changes: Iterable[StateChange], now_ms: int, *, written: bool) -> bool:
-        """Changes that were begun are written down, or cannot be; whether the start moved by that."""
+        """End begun changes, which were written or failed; return whether the start offset moved."""
         for delivery, batch in changes:
-            wanted = RecordState(batch.state)
+            target_state = RecordState(batch.state)
             delivery.settle(now_ms, written=written)
             if delivery.state is RecordState.AVAILABLE:
                 self.may_have_free = True
-            if not written and wanted.is_final and not delivery.state.is_final:
+            if not written and target_state.is_final and not delivery.state.is_final:
                 self.complete_count -= self.counted(batch.first, batch.last)
         return written and self.advance()
 
     def release(self, member: str, limits: ShareLimits) -> list[StateChange]:
-        """Take back everything that a member has acquired."""
+        """Release all records that a member has acquired."""
         changes: list[StateChange] = []
         for batch in self.in_flight_batches:
             if batch.whole is not None and batch.whole.member == member and self.starts_within(batch):
@@ -151,8 +153,8 @@ class SharePartition:
         return changes
 
     def expire(self, now_ms: int, limits: ShareLimits) -> list[StateBatch]:
-        """Take back what was locked for too long; that counts at once, and is to be written down."""
-        found = []
+        """Release the records whose lock expired. That takes effect at once; return the state batches to write."""
+        expired = []
         for batch in self.in_flight_batches:
             whole = batch.whole
             if whole is not None and whole.state is RecordState.ACQUIRED and self.starts_within(batch):
@@ -161,13 +163,13 @@ class SharePartition:
                 if delivery.until_ms is None or delivery.until_ms > now_ms or delivery.is_changing:
                     continue
                 delivery.change(self._freed(last), limits.max_deliveries)
-                found.append(self.changed(first, last, delivery).batch)
+                expired.append(self.changed(first, last, delivery).batch)
                 if delivery.state is RecordState.AVAILABLE:
                     self.may_have_free = True
-        return found
+        return expired
 
     def move_start(self, log_start: int) -> None:
-        """The log begins later than before: what lies before that is not available any more."""
+        """Move the start offset with the log start offset, and archive the records before it."""
         if log_start <= self.start:
             return
         if not self.in_flight_batches:
@@ -187,23 +189,23 @@ class SharePartition:
         self.end = max(self.end, self.start)
 
     def archive(self, first: int, last: int, state: RecordState, *, counts: bool = True) -> bool:
-        """Records between two offsets that are in a state are gone; whether there were any."""
-        found = False
+        """Archive the records between two offsets that are in a state; return whether there were any."""
+        has_archived = False
         for batch in self.in_flight_batches.touching(first, last):
             whole = batch.whole
             if whole is not None and (batch.first < first or batch.last > last):
                 if whole.state is not state or whole.is_changing:
                     continue
                 batch.split()
-            for from_, to, delivery in batch.deliveries():
-                if delivery.state is state and from_ >= first and to <= last:
+            for delivery_first, delivery_last, delivery in batch.deliveries():
+                if delivery.state is state and delivery_first >= first and delivery_last <= last:
                     delivery.archive()
-                    self.complete_count += (to - from_ + 1) if counts else 0
-                    found = True
-        return found
+                    self.complete_count += (delivery_last - delivery_first + 1) if counts else 0
+                    has_archived = True
+        return has_archived
 
     def advance(self) -> bool:
-        """Move the start over records that are done with; whether it moved."""
+        """Move the start offset over finished records; return whether it moved."""
         done = self._last_done()
         if done is None:
             return False
@@ -227,24 +229,24 @@ class SharePartition:
         return True
 
     def counted(self, first: int, last: int) -> int:
-        """How many of some offsets are not before the start."""
+        """Return the number of offsets of a range that are not before the start offset."""
         return max(last - max(self.start, first) + 1, 0)
 
     def changed(self, first: int, last: int, delivery: Delivery) -> StateChange:
-        """What is to be written of a delivery as it is now."""
+        """Return the change to write for a delivery state, and count it if it is final."""
         if delivery.state.is_final:
             self.complete_count += self.counted(first, last)
         return StateChange(delivery, StateBatch(first, last, int(delivery.state), delivery.count))
 
     def starts_within(self, batch: InFlightBatch) -> bool:
-        """Whether the start lies inside a batch, so that its records cannot all become the same."""
+        """Whether the start offset lies inside a batch, so that its records cannot all change in the same way."""
         return batch.first < self.start <= batch.last
 
     def _freed(self, last: int) -> RecordState:
         return RecordState.ARCHIVED if last < self.start else RecordState.AVAILABLE
 
     def _last_done(self) -> int | None:
-        """The last offset from the start on of which all before it, too, are done with."""
+        """Return the last offset up to which all records are finished; None if the first one is not."""
         done, expected = self.start - 1, self.start
         for batch in self.in_flight_batches:
             if self._hole(expected, batch) is not None:
@@ -257,7 +259,7 @@ class SharePartition:
         return done if done >= self.start else None
 
     def _hole(self, offset: int, batch: InFlightBatch) -> int | None:
-        """Where records begin that were loaded by nobody, between an offset and a batch; None if there are none."""
+        """Return where the gap between an offset and a batch begins; None if there is none."""
         gap = self.active_gap
         begin = offset if gap is None else max(offset, gap.start)
         return begin if gap is not None and begin < batch.first else None

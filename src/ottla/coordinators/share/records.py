@@ -1,4 +1,4 @@
-"""The records of `__share_group_state`: how they are written, and what they do to the state."""
+"""The records of `__share_group_state`: writing and replaying them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST_EPOCH: Final = 0
 
 
 def snapshot_record(key: SharePartitionKey, state: ShareState) -> Stored:
-    """All of a share partition."""
+    """Return the snapshot record of a share partition."""
     value = ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -39,7 +39,7 @@ def snapshot_record(key: SharePartitionKey, state: ShareState) -> Stored:
 
 
 def update_record(key: SharePartitionKey, state: ShareState) -> Stored:
-    """What changed; of `state` only that is taken."""
+    """Return the update record with the changed fields of `state`."""
     value = ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
         leader_epoch=state.leader_epoch,
@@ -55,20 +55,20 @@ def tombstone(key: SharePartitionKey) -> Stored:
 
 
 def replay(states: ShareStates, entry: Stored, offset: int, updates_per_snapshot: int) -> ShareStates:
-    """The state after a record at an offset."""
+    """Return the state after a record at an offset."""
     key = SharePartitionKey(entry.key.group_id, entry.key.topic_id, entry.key.partition)
-    known = states.partitions.get(key)
+    current = states.partitions.get(key)
     if entry.value is None:
-        return states if known is None else ShareStates(states.partitions.delete(key))
+        return states if current is None else ShareStates(states.partitions.delete(key))
     if isinstance(entry.key, ShareSnapshotKey):
-        after = _after_snapshot(known, entry.value, offset, updates_per_snapshot)
+        after = _after_snapshot(current, entry.value, offset, updates_per_snapshot)
     else:
-        after = _after_update(known, entry.value, offset)
+        after = _after_update(current, entry.value, offset)
     return ShareStates(states.partitions.set(key, after))
 
 
-def _after_snapshot(known: ShareState | None, value: ShareSnapshotValue, offset: int, limit: int) -> ShareState:
-    updates = 0 if known is None or known.updates >= limit else known.updates
+def _after_snapshot(current: ShareState | None, value: ShareSnapshotValue, offset: int, limit: int) -> ShareState:
+    updates = 0 if current is None or current.updates >= limit else current.updates
     return ShareState(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,
@@ -79,27 +79,27 @@ def _after_snapshot(known: ShareState | None, value: ShareSnapshotValue, offset:
         created_ms=value.create_timestamp,
         written_ms=value.write_timestamp,
         updates=updates,
-        highest_leader_epoch=max(value.leader_epoch, NO_EPOCH if known is None else known.highest_leader_epoch),
-        highest_state_epoch=max(value.state_epoch, NO_EPOCH if known is None else known.highest_state_epoch),
+        highest_leader_epoch=max(value.leader_epoch, NO_EPOCH if current is None else current.highest_leader_epoch),
+        highest_state_epoch=max(value.state_epoch, NO_EPOCH if current is None else current.highest_state_epoch),
         snapshot_offset=offset,
     )
 
 
-def _after_update(known: ShareState | None, value: ShareUpdateValue, offset: int) -> ShareState:
+def _after_update(current: ShareState | None, value: ShareUpdateValue, offset: int) -> ShareState:
     batches = _read(value.state_batches)
-    if known is None:  # its snapshot is gone: what is left counts from here on
+    if current is None:  # its snapshot was deleted: start from this update
         return ShareState(
             value.snapshot_epoch, _FIRST_EPOCH, value.leader_epoch, value.start_offset, value.delivery_complete_count,
             batches, _NO_TIME, _NO_TIME, updates=1, highest_leader_epoch=value.leader_epoch, snapshot_offset=offset,
         )  # fmt: skip
-    start = known.start_offset if value.start_offset == NO_START else value.start_offset
-    return known._replace(
+    start = current.start_offset if value.start_offset == NO_START else value.start_offset
+    return current._replace(
         start_offset=start,
         complete_count=value.delivery_complete_count,
-        leader_epoch=known.leader_epoch if value.leader_epoch == NO_EPOCH else value.leader_epoch,
-        batches=combine((*known.batches, *batches), start),
-        updates=known.updates + 1,
-        highest_leader_epoch=max(known.highest_leader_epoch, value.leader_epoch),
+        leader_epoch=current.leader_epoch if value.leader_epoch == NO_EPOCH else value.leader_epoch,
+        batches=combine((*current.batches, *batches), start),
+        updates=current.updates + 1,
+        highest_leader_epoch=max(current.highest_leader_epoch, value.leader_epoch),
     )
 
 

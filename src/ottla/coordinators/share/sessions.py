@@ -1,7 +1,7 @@
-"""Share sessions: a member names its partitions once, and then only what changes; each broker has one of each member.
+"""Share sessions: a member names its partitions once and then only changes. A member has one session with each broker.
 
-The epoch rises with every request, so that one that was lost or repeated is noticed. A session ends with the final
-epoch, with a new first request, or with the connection; then what the member had acquired is taken back.
+The session epoch rises with each request, so that lost and repeated requests are detected. A session ends with the
+final epoch, with a new initial request or with the connection. Then the records that the member acquired are released.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
 TopicIdPartition = tuple[bytes, int]
-"""Topic id and partition."""
+"""A topic id and a partition number."""
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """The member that a session belongs to."""
 
     group_id: str
     member_id: str
 
 
 class SessionPartition:
-    """A partition of a session."""
+    """A partition in a session."""
 
     __slots__ = ("must_report", "name")
 
     def __init__(self, name: str | None, *, must_report: bool) -> None:
         self.name = name
-        """The topic's, as it was when the member named the partition; None if there was none."""
+        """The topic name when the member added the partition; None if the topic did not exist."""
         self.must_report = must_report
-        """Whether the next answer tells of it, also if there is nothing new."""
+        """Whether the next response must include the partition even without records."""
 
 
 class Session:
-    """What one member reads here."""
+    """The partitions that one member reads on this broker."""
 
     __slots__ = ("client", "epoch", "key", "partitions")
 
@@ -57,30 +57,31 @@ class Session:
     def update(
         self, wanted: Iterable[tuple[TopicIdPartition, str | None]], forgotten: Iterable[TopicIdPartition]
     ) -> None:
-        """Take in what a request adds and drops."""
-        for where, name in wanted:
-            if where not in self.partitions:
-                self.partitions[where] = SessionPartition(name, must_report=True)
-        for where in forgotten:
-            self.partitions.pop(where, None)
+        """Apply the partitions that a request adds and removes."""
+        for topic_partition, name in wanted:
+            if topic_partition not in self.partitions:
+                self.partitions[topic_partition] = SessionPartition(name, must_report=True)
+        for topic_partition in forgotten:
+            self.partitions.pop(topic_partition, None)
 
     def advance_epoch(self) -> None:
+        """Move to the next epoch, which wraps around to 1."""
         self.epoch = 1 if self.epoch == MAX_INT32 else self.epoch + 1
 
-    def must_report(self, where: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Whether an answer must tell of a partition. One that brought records goes to the end: all get their turn."""
-        target = self.partitions.get(where)
-        if target is None:
+    def must_report(self, topic_partition: TopicIdPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Whether a response must include a partition. One with records moves to the end, to give others their turn."""
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
             return True
-        tells = has_records or has_error or target.must_report
-        target.must_report = has_error
+        is_reported = has_records or has_error or partition.must_report
+        partition.must_report = has_error
         if has_records:
-            self.partitions[where] = self.partitions.pop(where)
-        return tells
+            self.partitions[topic_partition] = self.partitions.pop(topic_partition)
+        return is_reported
 
 
 class _Connection:
-    """The session that was begun on a connection."""
+    """The session that began on a connection."""
 
     __slots__ = ("is_stale", "key")
 
@@ -90,11 +91,11 @@ class _Connection:
 
 
 class ShareSessions:
-    """All share sessions of a broker."""
+    """The share sessions of a broker."""
 
     def __init__(self) -> None:
         self.sessions: dict[SessionKey, Session] = {}
-        self._links: dict[Hashable, _Connection] = {}
+        self._connections: dict[Hashable, _Connection] = {}
 
     def begin(
         self,
@@ -105,42 +106,44 @@ class ShareSessions:
         has_acks: bool,
         slots: int,
     ) -> Session:
-        """A new session, in place of the one that there may be."""
+        """Begin a session; it replaces the one that the member may have."""
         if has_acks:
-            raise InvalidRequest("a first request acknowledges nothing")
+            raise InvalidRequest("the initial request of a share session has acknowledgements")
         self.remove(key)
         if len(self.sessions) >= slots:
-            raise ShareSessionLimitReached("there are too many share sessions")
-        partitions = {where: SessionPartition(name, must_report=False) for where, name in wanted}
+            raise ShareSessionLimitReached(f"this broker has {len(self.sessions)} share sessions, the maximum")
+        partitions = {topic_partition: SessionPartition(name, must_report=False) for topic_partition, name in wanted}
         session = self.sessions[key] = Session(key, partitions, client)
-        self._links[client] = _Connection(key)
+        self._connections[client] = _Connection(key)
         return session
 
     def find(self, key: SessionKey, epoch: int) -> Session:
-        """The session of a request, if it is at that epoch; the final one is always right."""
+        """Return the session of a request; raise unless the epoch matches. The final epoch always does."""
         session = self.sessions.get(key)
         if session is None:
-            raise ShareSessionNotFound(f"{key.member_id} has no share session of {key.group_id}")
+            raise ShareSessionNotFound(f"member {key.member_id} of group {key.group_id} has no share session")
         if epoch not in (FINAL_EPOCH, session.epoch):
-            raise InvalidShareSessionEpoch(f"{key.member_id} is at epoch {session.epoch}, not {epoch}")
+            raise InvalidShareSessionEpoch(
+                f"the share session of member {key.member_id} is at epoch {session.epoch}, not {epoch}"
+            )
         return session
 
     def remove(self, key: SessionKey) -> Session | None:
-        """End a session; None if there is none."""
+        """End a session and return it; None if there is none."""
         session = self.sessions.pop(key, None)
         if session is not None:
-            link = self._links.get(session.client)
-            if link is not None:
-                link.is_stale = True
+            connection = self._connections.get(session.client)
+            if connection is not None:
+                connection.is_stale = True
         return session
 
     def on_disconnect(self, client: Hashable) -> tuple[SessionKey | None, str | None]:
-        """A connection ended: the session that ends with it, and the group that nobody here reads for any more."""
-        link = self._links.pop(client, None)
-        if link is None:
+        """Handle the end of a connection. Return the session that ends, and its group if no other session has it."""
+        connection = self._connections.pop(client, None)
+        if connection is None:
             return None, None
-        group_id = link.key.group_id
-        ended = None if link.is_stale or link.key not in self.sessions else link.key
+        group_id = connection.key.group_id
+        ended = None if connection.is_stale or connection.key not in self.sessions else connection.key
         others = any(key.group_id == group_id for key in self.sessions if key != ended)
         return ended, None if others else group_id
 

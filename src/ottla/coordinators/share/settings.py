@@ -1,4 +1,4 @@
-"""The settings in force for a group's share partitions: its own within the broker's bounds, or else the broker's."""
+"""The settings of a group's share partitions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "second
 
 
 class StartOffsetPolicy(NamedTuple):
-    """Where a group begins to read a partition for the first time."""
+    """Where a group begins to read a partition (share.auto.offset.reset)."""
 
     is_latest: bool
     back_ms: int | None = None
-    """So long ago, if it is neither the log's start nor its end."""
+    """The age of the first record to read; None for the start or the end of the log."""
 
 
 def share_limits(image: Image, settings: Settings, group_id: str) -> ShareLimits:
-    """How many records may be in flight, how often, for how long."""
+    """Return the limits of a group: its own values within the broker's bounds, or the broker's."""
     own = image.config(ResourceType.GROUP, group_id)
 
     def number(name: str) -> int:
         value = own.get(f"share.{name}")
         if value is None:
             return int(settings(f"group.share.{name}"))
-        # The bounds may have changed since it was set.
+        # The bounds may have changed after the value was set.
         return max(int(settings(f"group.share.min.{name}")), min(int(value), int(settings(f"group.share.max.{name}"))))
 
     return ShareLimits(
@@ -48,13 +48,13 @@ def share_limits(image: Image, settings: Settings, group_id: str) -> ShareLimits
 
 
 def reads_committed(image: Image, group_id: str) -> bool:
-    """Whether members get only records of transactions that were committed."""
+    """Whether members get only records of committed transactions."""
     level = image.config(ResourceType.GROUP, group_id).get("share.isolation.level", "")
     return level.strip().lower() == _READ_COMMITTED
 
 
 def start_offset_policy(image: Image, group_id: str) -> StartOffsetPolicy:
-    """Where a group begins (share.auto.offset.reset)."""
+    """Return where a group begins to read."""
     name = image.config(ResourceType.GROUP, group_id).get("share.auto.offset.reset", "latest").strip().lower()
     if name == "earliest":
         return StartOffsetPolicy(is_latest=False)
@@ -67,9 +67,9 @@ def start_offset_policy(image: Image, group_id: str) -> StartOffsetPolicy:
 
 
 def parse_duration_ms(text: str) -> int:
-    """An ISO 8601 duration as Java reads it (PnDTnHnMn.nS)."""
-    found = _duration(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no duration")
-    total = sum(float((found[unit] or "0").replace(",", ".")) * ms for unit, ms in _MS.items())
-    return int(-total if found["sign"] == "-" else total)
+    """Parse an ISO 8601 duration as Java does (PnDTnHnMn.nS)."""
+    match = _duration(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an ISO 8601 duration")
+    total = sum(float((match[unit] or "0").replace(",", ".")) * ms for unit, ms in _MS.items())
+    return int(-total if match["sign"] == "-" else total)

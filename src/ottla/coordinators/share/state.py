@@ -1,4 +1,4 @@
-"""What one partition of `__share_group_state` holds: for each share partition where it starts and how records stand."""
+"""The state of one partition of `__share_group_state`: the start offset and state batches of each share partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.coordinators.share.batches import StateBatch
 
 TOPIC: Final = "__share_group_state"
 NO_START: Final = -1
-"""The start offset of a share partition whose leader has yet to find it."""
+"""The start offset of a share partition until its leader determines it."""
 NO_COUNT: Final = -1
 NO_EPOCH: Final = -1
 
@@ -26,7 +26,7 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """By which its coordinator is found."""
+        """The key by which its coordinator is found."""
         topic = urlsafe_b64encode(self.topic_id).decode().rstrip("=")
         return f"{self.group_id}:{topic}:{self.partition}"
 
@@ -39,17 +39,17 @@ class ShareState(NamedTuple):
     leader_epoch: int
     start_offset: int
     complete_count: int
-    """How many records from the start on are done with."""
+    """The number of finished records after the start offset."""
     batches: tuple[StateBatch, ...]
     created_ms: int
     written_ms: int
     updates: int = 0
-    """Since the last snapshot."""
+    """The number of updates since the last snapshot."""
     highest_leader_epoch: int = NO_EPOCH
-    """The highest that was heard of: leaders of earlier ones may not write."""
+    """The highest leader epoch so far; leaders with lower ones are fenced."""
     highest_state_epoch: int = NO_EPOCH
     snapshot_offset: int = -1
-    """The offset of the last snapshot; what lies before it is not needed for this share partition."""
+    """The offset of the last snapshot. The log before it is not needed for this share partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +59,5 @@ class ShareStates:
     partitions: Map[SharePartitionKey, ShareState] = field(default_factory=Map)
 
     def first_needed_offset(self) -> int | None:
-        """The first offset of the log that is still needed; None if nothing is known."""
+        """Return the first offset of the log that is still needed; None if there are no share partitions."""
         return min((state.snapshot_offset for state in self.partitions.values()), default=None)

@@ -1,7 +1,7 @@
-"""The transaction coordinator as `coordinators/runtime/` runs it.
+"""The transaction coordinator as `coordinators/runtime` runs it.
 
-Two things happen by themselves, each at its interval: transactions that are open for too long are aborted, and ids that
-nobody uses any more are forgotten. One that takes over goes on telling partitions how transactions ended.
+Two timers run at intervals: one aborts transactions that exceed their timeout, the other deletes transactional ids that
+have not been used for long. A coordinator that takes over continues to send the markers of ended transactions.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ottla.storage.state_machine.entries import Entry, Kinds
 TIMEOUTS: Final = "timeouts"
 EXPIRATION: Final = "expiration"
 _MAX_RECORDS: Final = 500
-"""Records of one decision: they are one batch, which must fit."""
+"""The maximum number of records in one decision, which must fit into one batch."""
 
 
 class TransactionBehaviour:
-    """The rules of transactions."""
+    """The rules of the transaction coordinator."""
 
     topic: str = TOPIC
     kinds: Kinds = TRANSACTION_RECORDS
 
     def __init__(self, context: Callable[[int], Context]) -> None:
         self._context = context
-        """The surroundings of a decision at a time."""
+        """Returns the inputs of a decision made at a time."""
 
     def empty_state(self) -> TransactionsState:
         return TransactionsState()
@@ -70,7 +70,7 @@ class TransactionBehaviour:
 
 
 def abort_timed_out(state: TransactionsState, context: Context) -> Decision[None]:
-    """Abort what has been open for longer than its producer allowed."""
+    """Abort the transactions that exceed their timeout."""
     late = [transaction for transaction in state if transaction.is_timed_out(context.now_ms)]
     records: list[Any] = []
     answers: list[tuple[Ticket, Any]] = []
@@ -79,20 +79,20 @@ def abort_timed_out(state: TransactionsState, context: Context) -> Decision[None
         state = aborted.state
         records += aborted.records
         answers += aborted.answers
-    return Decision(records, None, state=state, answers=answers, timers=((TIMEOUTS, _next(context, late)),))
+    return Decision(records, None, state=state, answers=answers, timers=((TIMEOUTS, _next_check_ms(context, late)),))
 
 
 def expire_idle_ids(state: TransactionsState, context: Context) -> Decision[None]:
-    """Forget the ids that were not used for long."""
+    """Delete the transactional ids that have not been used for long."""
     until_ms = context.now_ms - context.expiration_ms
     idle = [transaction for transaction in state if transaction.status.is_over and transaction.updated_ms <= until_ms]
-    again_ms = context.now_ms if len(idle) > _MAX_RECORDS else context.now_ms + context.expiration_check_ms
+    next_check_ms = context.now_ms if len(idle) > _MAX_RECORDS else context.now_ms + context.expiration_check_ms
     return Decision(
         [tombstone(transaction.transactional_id) for transaction in idle[:_MAX_RECORDS]],
         None,
-        timers=((EXPIRATION, again_ms),),
+        timers=((EXPIRATION, next_check_ms),),
     )
 
 
-def _next(context: Context, late: list[Transaction]) -> int:
+def _next_check_ms(context: Context, late: list[Transaction]) -> int:
     return context.now_ms if len(late) > _MAX_RECORDS else context.now_ms + context.timeout_check_ms

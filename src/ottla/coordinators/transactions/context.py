@@ -1,4 +1,4 @@
-"""What a decision about transactions needs beside the request: the time, the settings, and what it may set going."""
+"""The inputs of a decision about transactions beside the request: the time, the settings, ids and tickets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ottla.storage.state_machine.decision import Decision, Ticket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The surroundings of one decision."""
+    """The inputs of one decision."""
 
     now_ms: int
     transaction_version: int
-    """The cluster's level of the feature."""
+    """The cluster's level of transaction.version."""
     take_producer_id: Callable[[], int]
-    """The next producer id that was never given to anyone; raises CoordinatorLoading if there is none at hand."""
+    """Returns a new producer id; raises CoordinatorLoading if none is available yet."""
     marker_ticket: Callable[[Transaction], Ticket]
-    """Is answered with a transaction whose end is decided, once that is committed: its partitions are to be told."""
+    """Returns a ticket that sends the transaction's markers when the decision to end it is committed."""
     max_timeout_ms: int = 900_000
     is_two_phase_enabled: bool = False
     expiration_ms: int = 604_800_000
@@ -31,16 +31,16 @@ class Context:
 
     @property
     def bumps_epochs(self) -> bool:
-        """Whether the cluster raises a producer's epoch with each transaction."""
+        """Whether each transaction bumps the producer epoch (KIP-890)."""
         return self.transaction_version >= EPOCH_BUMPING
 
     def check_client(self, client_version: int) -> None:
-        """Raise if a producer wants what the cluster cannot write down: records of level 0 name no version."""
+        """Raise if the producer needs a newer transaction.version: records of level 0 cannot store it."""
         if client_version and not self.transaction_version:
-            raise UnsupportedVersion(f"transaction.version is 0 here, and {client_version} is needed")
+            raise UnsupportedVersion(f"the producer needs transaction.version {client_version}, but the cluster's is 0")
 
     def write(self, state: TransactionsState, transaction: Transaction, reply: Any) -> Decision[Any]:
-        """Write a transaction's next state. One that is being ended goes to those who tell its partitions."""
+        """Return the decision to write a transaction's next state, and to send its markers if it ends."""
         return Decision(
             (transaction_record(transaction, self.transaction_version),),
             reply,

@@ -1,4 +1,4 @@
-"""Transactions as administrators see them: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
+"""DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ottla.protocol.messages.rpc import describe_transactions, list_transactions
 
 
 class Pattern(Protocol):
-    """A regular expression."""
+    """A compiled regular expression."""
 
     def fullmatch(self, text: str, /) -> object | None: ...
 
 
 def describe_transaction(state: TransactionsState, transactional_id: str) -> describe_transactions.TransactionState:
-    """All about one transaction."""
+    """Describe one transaction; raise TransactionalIdNotFound if there is none."""
     transaction = state.get(transactional_id)
     if transaction is None or transaction.status is TransactionStatus.DEAD:
-        raise TransactionalIdNotFound(f"{transactional_id} is not known")
+        raise TransactionalIdNotFound(f"transactional id {transactional_id} does not exist")
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(number)
@@ -36,7 +36,7 @@ def describe_transaction(state: TransactionsState, transactional_id: str) -> des
 
 
 def unknown_states(names: Collection[str]) -> list[str]:
-    """Which of the states that are asked for do not exist."""
+    """Return the given state names that do not exist."""
     return [name for name in names if name not in STATUS_BY_LABEL]
 
 
@@ -49,7 +49,7 @@ def find_transactions(
     longer_than_ms: int = -1,
     pattern: Pattern | None = None,
 ) -> Iterator[list_transactions.TransactionState]:
-    """The transactions that pass all filters that are given."""
+    """Yield the transactions that pass all given filters."""
     for transaction in state:
         if (
             (states and transaction.status.label not in states)

@@ -1,18 +1,18 @@
-"""The end of a transaction: EndTxn, and the coordinator's own aborts.
+"""The end of a transaction: EndTxn, and aborts by the coordinator.
 
-First the outcome is written (PrepareCommit, PrepareAbort): from then on it is decided. Then each partition gets its
+The coordinator first writes the outcome (PrepareCommit or PrepareAbort), which is then final. Each partition gets a
 marker, and when all have theirs the transaction is complete.
 
-Up to transaction.version 1 the epoch stays: a late request of an earlier transaction cannot be told from one of the
-next. From 2 on (KIP-890) each end raises the epoch, so that it names one transaction, and an EndTxn with the epoch
-before the current one is a repeat. What is not open may then be aborted too: the producer cannot know whether its first
-write, which would have opened it, arrived.
+Up to transaction.version 1 the producer epoch stays the same, so a late request of one transaction looks like a request
+of the next. From version 2 on (KIP-890) each end bumps the epoch: an epoch identifies one transaction, and EndTxn with
+the previous epoch is a retry. A producer may then also abort a transaction that is not open, because it cannot know
+whether its first write, which would have opened it, arrived. For transactions that are not open:
 
-          | Abort          | Commit
-          | repeat   next  | repeat   next
-    Empty | fenced   bump  | fenced   invalid
-  aborted | done     bump  | invalid  invalid
-committed | invalid  bump  | done     invalid
+          | Abort           | Commit
+          | retry    new    | retry    new
+    Empty | fenced   bump   | fenced   invalid
+  aborted | done     bump   | invalid  invalid
+committed | invalid  bump   | done     invalid
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def end_transaction(
     commit: bool,
     client_version: int,
 ) -> Decision[EndTxnResponse]:
-    """End a producer's transaction as it asks."""
+    """Commit or abort a producer's transaction."""
     transaction = state.get(transactional_id)
     if transaction is None:
-        raise InvalidProducerIdMapping(f"{transactional_id} is not known")
+        raise InvalidProducerIdMapping(f"transactional id {transactional_id} does not exist")
     if client_version >= EPOCH_BUMPING:
         return _end_with_epoch_bump(state, context, transaction, producer_id, epoch, commit)
     if transaction.producer_id != producer_id:
-        raise InvalidProducerIdMapping(f"{transactional_id} is not of producer {producer_id}")
+        raise InvalidProducerIdMapping(f"{transactional_id} does not belong to producer {producer_id}")
     if transaction.epoch != epoch:
-        raise ProducerFenced(f"{transactional_id} has epoch {transaction.epoch}, not {epoch}")
+        raise ProducerFenced(f"{transactional_id} has producer epoch {transaction.epoch}, not {epoch}")
     if transaction.status is TransactionStatus.ONGOING:
         prepared = transaction.changed(
             status=_prepare_status(commit), updated_ms=context.now_ms, next_producer_id=NO_ID, client_version=0
@@ -74,30 +74,30 @@ def end_transaction(
 def _end_with_epoch_bump(
     state: TransactionsState, context: Context, transaction: Transaction, producer_id: int, epoch: int, commit: bool
 ) -> Decision[EndTxnResponse]:
-    # A repeat of the request in which the epochs ran out: the producer has another id by now.
-    is_repeat_across_ids = (
+    # A retry of the request that exhausted the epochs: the producer has another id since.
+    is_retry_across_ids = (
         transaction.previous_producer_id == producer_id and epoch == MAX_EPOCH - 1 and transaction.epoch == 0
     )
-    is_repeat = transaction.epoch == epoch + 1 or is_repeat_across_ids
-    if transaction.producer_id != producer_id and not is_repeat_across_ids:
-        raise InvalidProducerIdMapping(f"{transaction.transactional_id} is not of producer {producer_id}")
+    is_retry = transaction.epoch == epoch + 1 or is_retry_across_ids
+    if transaction.producer_id != producer_id and not is_retry_across_ids:
+        raise InvalidProducerIdMapping(f"{transaction.transactional_id} does not belong to producer {producer_id}")
     status = transaction.status
     if status.is_being_ended:
         is_valid = transaction.epoch == epoch + 1
     elif status is TransactionStatus.ONGOING or status is TransactionStatus.EMPTY:
         is_valid = transaction.epoch == epoch
     else:
-        is_valid = is_repeat or transaction.epoch == epoch
+        is_valid = is_retry or transaction.epoch == epoch
     if not is_valid:
-        raise ProducerFenced(f"{transaction.transactional_id} has epoch {transaction.epoch}, not {epoch}")
+        raise ProducerFenced(f"{transaction.transactional_id} has producer epoch {transaction.epoch}, not {epoch}")
     context.check_client(EPOCH_BUMPING)
     if status is TransactionStatus.ONGOING:
         return _end_with_new_epoch(state, context, transaction, commit)
     if status is _prepare_status(commit):
         raise ConcurrentTransactions(f"the transaction of {transaction.transactional_id} is being ended")
-    if is_repeat and status is _complete_status(commit):
+    if is_retry and status is _complete_status(commit):
         return Decision((), EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch))
-    if status.is_over and not is_repeat and not commit:
+    if status.is_over and not is_retry and not commit:
         return _end_with_new_epoch(state, context, transaction, commit)
     raise _invalid_state_error(transaction, commit)
 
@@ -106,8 +106,8 @@ def _end_with_new_epoch(
     state: TransactionsState, context: Context, transaction: Transaction, commit: bool
 ) -> Decision[EndTxnResponse]:
     prepared = _prepared_with_new_epoch(context, transaction, commit)
-    given = completed_transaction(prepared, context.now_ms)
-    reply = EndTxnResponse(producer_id=given.producer_id, producer_epoch=given.epoch)
+    ended = completed_transaction(prepared, context.now_ms)
+    reply = EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.epoch)
     return context.write(state, prepared, reply)
 
 
@@ -119,15 +119,15 @@ def _prepared_with_new_epoch(context: Context, transaction: Transaction, commit:
         last_epoch=transaction.epoch,
         start_ms=transaction.start_ms if is_open else context.now_ms,
         updated_ms=context.now_ms,
-        # The highest epoch is written to the markers, and given to nobody.
+        # Markers use the highest epoch; no producer ever gets it.
         next_producer_id=context.take_producer_id() if transaction.is_exhausted else NO_ID,
         client_version=EPOCH_BUMPING,
     )
 
 
 def abort_and_fence(state: TransactionsState, context: Context, transaction: Transaction, reply: Any) -> Decision[Any]:
-    """Abort an open transaction that its producer does not end, and fence the producer."""
-    assert transaction.status is TransactionStatus.ONGOING, "only an open transaction is aborted"
+    """Abort an open transaction and fence its producer."""
+    assert transaction.status is TransactionStatus.ONGOING, "only an open transaction can be aborted"
     if context.bumps_epochs:
         return context.write(state, _prepared_with_new_epoch(context, transaction, False), reply)
     prepared = transaction.changed(
@@ -142,7 +142,7 @@ def abort_and_fence(state: TransactionsState, context: Context, transaction: Tra
 
 
 def complete_transaction(state: TransactionsState, context: Context, ended: Transaction) -> Decision[None]:
-    """All partitions have their markers; nothing is written for a transaction that is in another state by now."""
+    """Complete a transaction whose partitions have their markers, unless its state changed since."""
     transaction = state.get(ended.transactional_id)
     if transaction is None or (transaction.status, transaction.producer_id, transaction.epoch) != (
         ended.status,
@@ -154,7 +154,7 @@ def complete_transaction(state: TransactionsState, context: Context, ended: Tran
 
 
 def completed_transaction(prepared: Transaction, now_ms: int) -> Transaction:
-    """A transaction after its end."""
+    """Return the transaction in its completed state."""
     has_next = prepared.client_version >= EPOCH_BUMPING and prepared.next_producer_id != NO_ID
     return prepared.changed(
         status=_complete_status(prepared.status is TransactionStatus.PREPARE_COMMIT),
@@ -167,7 +167,7 @@ def completed_transaction(prepared: Transaction, now_ms: int) -> Transaction:
 
 
 def resume_ending(state: TransactionsState, context: Context, transactional_id: str) -> Decision[None]:
-    """Tell the partitions of a transaction whose end was decided, if that is still to be done."""
+    """Send the markers of a transaction that is being ended, if it still is."""
     transaction = state.get(transactional_id)
     if transaction is None or not transaction.status.is_being_ended:
         return Decision((), None)
@@ -183,5 +183,5 @@ def _complete_status(commit: bool) -> TransactionStatus:
 
 
 def _invalid_state_error(transaction: Transaction, commit: bool) -> InvalidTxnState:
-    wanted = "committed" if commit else "aborted"
-    return InvalidTxnState(f"{transaction.transactional_id} is {transaction.status.label} and cannot be {wanted}")
+    action = "committed" if commit else "aborted"
+    return InvalidTxnState(f"{transaction.transactional_id} is {transaction.status.label} and cannot be {action}")

@@ -1,8 +1,8 @@
-"""A producer with a transactional id takes it over, or goes on after an error: InitProducerId.
+"""InitProducerId: a producer takes over a transactional id, or recovers from an error.
 
-Whoever comes without an id and an epoch of its own fences all others. One that has both goes on only if nobody else has
-come meanwhile (KIP-360); it may repeat the request if the answer got lost. A transaction that is open is aborted first,
-and the producer asks again.
+A producer without an id and epoch fences all earlier ones. A producer with both keeps its id only if no other producer
+has taken over since (KIP-360); it may retry the request if the response was lost. An open transaction is aborted first,
+and the producer must retry.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from ottla.storage.state_machine.decision import Decision
 
 
 class ExpectedProducer(NamedTuple):
-    """What a producer says it has."""
+    """The producer id and epoch in the request."""
 
     producer_id: int
     epoch: int
 
 
 def check_init(context: Context, timeout_ms: int, *, two_phase: bool, keep_prepared: bool) -> int:
-    """The timeout that a producer gets; raises if it cannot have what it asks for."""
+    """Return the transaction timeout of a producer; raise if the request is invalid."""
     if two_phase and not context.is_two_phase_enabled:
-        raise TransactionalIdAuthorizationFailed("two-phase commit is not enabled here")
+        raise TransactionalIdAuthorizationFailed("two-phase commit is disabled (transaction.two.phase.commit.enable)")
     if keep_prepared:
-        raise UnsupportedVersion("a prepared transaction cannot be kept")
+        raise UnsupportedVersion("keepPreparedTxn is not supported")
     if two_phase:
         return NO_TIMEOUT_MS
     if not 0 < timeout_ms <= context.max_timeout_ms:
         raise InvalidTransactionTimeout(
-            f"a timeout of {timeout_ms} ms, where 1 to {context.max_timeout_ms} are allowed"
+            f"the transaction timeout of {timeout_ms} ms is not between 1 and {context.max_timeout_ms} ms"
         )
     return timeout_ms
 
@@ -60,27 +60,27 @@ def initialize_producer(
     timeout_ms: int,
     expected: ExpectedProducer | None,
 ) -> Decision[InitProducerIdResponse | ConcurrentTransactions]:
-    """Give a producer its id and epoch."""
+    """Assign a producer its id and epoch."""
     transaction = state.get(transactional_id)
     if transaction is None:
         transaction = Transaction(transactional_id, context.take_producer_id(), NO_EPOCH, timeout_ms)
     if expected is not None and not _may_continue(transaction, expected):
-        raise ProducerFenced(f"{transactional_id} belongs to producer {transaction.producer_id} by now")
+        raise ProducerFenced(f"transactional id {transactional_id} belongs to producer {transaction.producer_id} now")
     if transaction.status.is_being_ended:
-        raise ConcurrentTransactions(f"the last transaction of {transactional_id} is being ended")
+        raise ConcurrentTransactions(f"the previous transaction of {transactional_id} is being ended")
     if transaction.status is TransactionStatus.ONGOING:
-        # The epoch that fences is given to nobody; the producer asks again, and gets one above it.
+        # No producer gets the fencing epoch; the retry returns a higher one.
         reply = ConcurrentTransactions(f"the open transaction of {transactional_id} is aborted first")
         return abort_and_fence(state, context, transaction, reply)
     if transaction.is_exhausted and (expected is None or expected.epoch == transaction.epoch):
-        chosen = transaction.changed(
+        assigned = transaction.changed(
             producer_id=context.take_producer_id(),
             epoch=0,
             last_epoch=NO_EPOCH if expected is None else transaction.epoch,
         )
     else:
-        chosen = _with_next_epoch(transaction, expected)
-    chosen = chosen.changed(
+        assigned = _with_next_epoch(transaction, expected)
+    assigned = assigned.changed(
         previous_producer_id=transaction.producer_id,
         status=TransactionStatus.EMPTY,
         timeout_ms=timeout_ms,
@@ -88,12 +88,12 @@ def initialize_producer(
         start_ms=NO_TIME,
         updated_ms=context.now_ms,
     )
-    response = InitProducerIdResponse(producer_id=chosen.producer_id, producer_epoch=chosen.epoch)
-    return context.write(state, chosen, response)
+    response = InitProducerIdResponse(producer_id=assigned.producer_id, producer_epoch=assigned.epoch)
+    return context.write(state, assigned, response)
 
 
 def _may_continue(transaction: Transaction, expected: ExpectedProducer) -> bool:
-    """Whether a producer can be the one that is known; its epoch is looked at when it is raised."""
+    """Whether a producer may continue with its id. `_with_next_epoch` checks the epoch."""
     return (
         transaction.epoch == NO_EPOCH
         or expected.producer_id == transaction.producer_id
@@ -107,7 +107,7 @@ def _with_next_epoch(transaction: Transaction, expected: ExpectedProducer | None
     if transaction.epoch == NO_EPOCH or (expected.epoch == transaction.epoch and not transaction.is_exhausted):
         return transaction.changed(epoch=transaction.epoch + 1, last_epoch=transaction.epoch)
     if expected.epoch == transaction.last_epoch:
-        return (
-            transaction  # the same request again: nobody else can have come, for that would have wiped the last epoch
-        )
-    raise ProducerFenced(f"{transaction.transactional_id} has epoch {transaction.epoch} by now, not {expected.epoch}")
+        return transaction  # a retry: a takeover would have cleared the last epoch
+    raise ProducerFenced(
+        f"{transaction.transactional_id} has producer epoch {transaction.epoch} now, not {expected.epoch}"
+    )

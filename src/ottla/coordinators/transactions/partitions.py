@@ -1,6 +1,7 @@
-"""Partitions join a transaction: AddPartitionsToTxn, AddOffsetsToTxn, and what brokers ask before they append.
+"""Partitions of a transaction: AddPartitionsToTxn, AddOffsetsToTxn, and the verification before an append.
 
-A producer of transaction.version 2 adds partitions by writing to them: their leaders ask for it (KIP-890).
+A producer of transaction.version 2 adds a partition by writing to it, and the partition's leader sends the request
+(KIP-890).
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ def add_partitions(
     client_version: int,
     reply: Any,
 ) -> Decision[Any]:
-    """Add partitions to the open transaction, or begin one with them."""
+    """Add partitions to the open transaction, or begin a transaction with them."""
     transaction = _find_transaction(state, transactional_id, producer_id, epoch)
     added = frozenset(partitions)
     is_open = transaction.status is TransactionStatus.ONGOING
     if is_open and added <= transaction.partitions:
         return Decision((), reply)
     context.check_client(client_version)
-    grown = transaction.changed(
+    updated = transaction.changed(
         status=TransactionStatus.ONGOING,
         partitions=transaction.partitions | added,
         start_ms=transaction.start_ms if is_open else context.now_ms,
         updated_ms=context.now_ms,
         client_version=client_version,
     )
-    return context.write(state, grown, reply)
+    return context.write(state, updated, reply)
 
 
 def verify_partitions(
@@ -55,23 +56,23 @@ def verify_partitions(
     epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, ApiError | None]:
-    """Which partitions are part of the open transaction; raises if the producer has none."""
+    """Check that partitions are part of the open transaction; return an error for each one that is not."""
     transaction = _find_transaction(state, transactional_id, producer_id, epoch)
     return {
         partition: None
         if partition in transaction.partitions
-        else TransactionAbortable(f"{partition.topic}-{partition.partition} was not added to the transaction")
+        else TransactionAbortable(f"{partition.topic}-{partition.partition} is not part of the transaction")
         for partition in partitions
     }
 
 
 def _find_transaction(state: TransactionsState, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-    """The transaction, if it is this producer's and may grow."""
+    """Return the producer's transaction; raise if it cannot take partitions."""
     transaction = state.get(transactional_id)
     if transaction is None or transaction.producer_id != producer_id:
-        raise InvalidProducerIdMapping(f"{transactional_id} is not of producer {producer_id}")
+        raise InvalidProducerIdMapping(f"{transactional_id} does not belong to producer {producer_id}")
     if transaction.epoch != epoch:
-        raise ProducerFenced(f"{transactional_id} has epoch {transaction.epoch}, not {epoch}")
+        raise ProducerFenced(f"{transactional_id} has producer epoch {transaction.epoch}, not {epoch}")
     if transaction.status.is_being_ended:
-        raise ConcurrentTransactions(f"the last transaction of {transactional_id} is being ended")
+        raise ConcurrentTransactions(f"the previous transaction of {transactional_id} is being ended")
     return transaction

@@ -1,6 +1,6 @@
-"""Transactions as records of `__transaction_state`, and back.
+"""Conversion of transactions to records of `__transaction_state` and back.
 
-Version 0 holds neither other producer ids nor the producer's version; it is written until transaction.version is 1.
+Version 0, written until transaction.version is 1, has no previous and next producer ids and no client version.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _FLEXIBLE_RECORDS: Final = 1
 
 
 def transaction_record(transaction: Transaction, transaction_version: int) -> Stored:
-    """A transaction as it is written at a level of transaction.version."""
+    """Return the record of a transaction at a level of transaction.version."""
     partitions: list[PartitionsSchema] | None = None
     if transaction.status is not TransactionStatus.EMPTY:
         numbers: dict[str, list[int]] = {}
         for topic, number in sorted(transaction.partitions):
             numbers.setdefault(topic, []).append(number)
-        partitions = [PartitionsSchema(topic=topic, partition_ids=found) for topic, found in numbers.items()]
+        partitions = [
+            PartitionsSchema(topic=topic, partition_ids=partition_ids) for topic, partition_ids in numbers.items()
+        ]
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -51,21 +53,21 @@ def transaction_record(transaction: Transaction, transaction_version: int) -> St
 
 
 def tombstone(transactional_id: str) -> Stored:
-    """The end of a transactional id."""
+    """Return the tombstone of a transactional id."""
     return Stored(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def replay(state: TransactionsState, entries: Iterable[Entry]) -> TransactionsState:
-    """The state after records, for the one who wrote them and for one who loads them."""
+    """Return the state after records, for the coordinator that wrote them and for one that loads them."""
     transactions, unrecorded = state.transactions, state.unrecorded
     for entry in entries:
-        assert not isinstance(entry, Marker), "no transaction writes to the log of transactions"
+        assert not isinstance(entry, Marker), "__transaction_state has no transaction markers"
         transactional_id = entry.key.transactional_id
         if entry.value is not None:
-            found = transaction_from_record(
+            transaction = transaction_from_record(
                 transactional_id, entry.value, entry.version, unrecorded.get(transactional_id, NOTHING_UNRECORDED)
             )
-            transactions = transactions.set(transactional_id, found)
+            transactions = transactions.set(transactional_id, transaction)
         elif transactional_id in transactions:
             transactions = transactions.delete(transactional_id)
             unrecorded = unrecorded.delete(transactional_id) if transactional_id in unrecorded else unrecorded
@@ -75,7 +77,7 @@ def replay(state: TransactionsState, entries: Iterable[Entry]) -> TransactionsSt
 def transaction_from_record(
     transactional_id: str, value: TransactionLogValue, version: int | None, unrecorded: UnrecordedFields
 ) -> Transaction:
-    """What a record tells, completed by what only its writer knows."""
+    """Return the transaction of a record, with the fields that version 0 does not have."""
     has_all = version is None or version >= _FLEXIBLE_RECORDS
     return Transaction(
         transactional_id=transactional_id,

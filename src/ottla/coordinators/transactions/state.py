@@ -1,8 +1,8 @@
-"""What one partition of `__transaction_state` holds: of each transactional id its producer and its last transaction.
+"""The state of one partition of `__transaction_state`: the producer and last transaction of each transactional id.
 
-A transaction goes from Empty to Ongoing when its first partition is added, to PrepareCommit or PrepareAbort when its
-end is decided, and to CompleteCommit or CompleteAbort when all its partitions have their marker. The decision is what
-counts: once it is in the log, nothing can change the outcome.
+A transaction moves from Empty to Ongoing with its first partition, to PrepareCommit or PrepareAbort when its outcome is
+written, and to CompleteCommit or CompleteAbort when all partitions have their marker. Once the outcome is in the log,
+it is final.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 0x7FFF
 NO_TIMEOUT_MS: Final = 0x7FFF_FFFF
-"""The timeout of a transaction that takes part in a two-phase commit (KIP-939): its owner alone may end it."""
+"""The timeout of a transaction in a two-phase commit (KIP-939): only its producer may end it."""
 EPOCH_BUMPING: Final = 2
-"""The transaction.version from which on each end of a transaction raises the producer's epoch (KIP-890)."""
+"""The first transaction.version in which each end of a transaction bumps the producer epoch (KIP-890)."""
 
 
 class TransactionStatus(Enum):
-    """Where a transaction stands: the number that records hold, and the name that people see."""
+    """The state of a transaction: the number in records, and the name in responses."""
 
     EMPTY = 0, "Empty"
     ONGOING = 1, "Ongoing"
@@ -42,12 +42,12 @@ class TransactionStatus(Enum):
 
     @property
     def is_being_ended(self) -> bool:
-        """Whether the outcome is decided, and partitions are being told."""
+        """Whether the outcome is written and markers are being sent."""
         return self is TransactionStatus.PREPARE_COMMIT or self is TransactionStatus.PREPARE_ABORT
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to end."""
+        """Whether there is no transaction to end."""
         return (
             self is TransactionStatus.EMPTY
             or self is TransactionStatus.COMPLETE_COMMIT
@@ -68,7 +68,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id: who may use it, and its last transaction."""
+    """A transactional id: its producer and its last transaction."""
 
     transactional_id: str
     producer_id: int
@@ -79,26 +79,26 @@ class Transaction:
     start_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     previous_producer_id: int = NO_ID
-    """The id before the last change: a producer may repeat a request in which its epochs ran out."""
+    """The previous id: a producer may retry the request that exhausted the epochs of that id."""
     next_producer_id: int = NO_ID
-    """The id that a producer gets when this transaction is complete, because its epochs have run out."""
+    """The id that the producer gets when the transaction is complete, because its epochs are exhausted."""
     client_version: int = 0
-    """The transaction.version that the producer knows of."""
+    """The transaction.version of the producer."""
     last_epoch: int = NO_EPOCH
-    """The epoch before the last one that its own producer raised: it may repeat that request. In no record."""
+    """The epoch before the producer's own last bump, which it may retry. Not recorded."""
 
     def changed(self, **changes: object) -> Transaction:
-        """The next state; it remembers the producer id of this one."""
+        """Return the next state, whose previous producer id is the current one."""
         changes.setdefault("previous_producer_id", self.producer_id)
         return replace(self, **changes)  # type: ignore[arg-type]
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer's epochs have run out, but for one that is kept to fence it."""
+        """Whether the producer has no further epoch; the highest one is reserved for fencing."""
         return is_exhausted(self.epoch)
 
     def is_timed_out(self, now_ms: int) -> bool:
-        """Whether it has been open for longer than its producer allowed."""
+        """Whether an open transaction exceeds its timeout."""
         return (
             self.status is TransactionStatus.ONGOING
             and self.timeout_ms != NO_TIMEOUT_MS
@@ -107,12 +107,12 @@ class Transaction:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether no producer may have an epoch above this one."""
+    """Whether no producer may get a higher epoch."""
     return epoch >= MAX_EPOCH - 1
 
 
 class UnrecordedFields(NamedTuple):
-    """Of a transaction, what the record that was last written does not hold."""
+    """The fields of a transaction that its last record does not have."""
 
     last_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_ID
@@ -121,7 +121,7 @@ class UnrecordedFields(NamedTuple):
 
 
 NOTHING_UNRECORDED: Final = UnrecordedFields()
-"""What is left of it for one who takes over."""
+"""The values after a coordinator takes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class TransactionsState:
 
     transactions: Map[str, Transaction] = field(default_factory=Map)
     unrecorded: Map[str, UnrecordedFields] = field(default_factory=Map)
-    """By transactional id. Set by decisions, so that replaying their records gives back what they decided."""
+    """By transactional id. Decisions set them, so that replaying their records restores the decided transaction."""
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(self.transactions.values())
@@ -139,7 +139,7 @@ class TransactionsState:
         return self.transactions.get(transactional_id)
 
     def with_unrecorded_fields(self, transaction: Transaction) -> TransactionsState:
-        """With what the record that is about to be written will not hold."""
+        """Return the state with the fields that the next record of the transaction will not have."""
         unrecorded = UnrecordedFields(
             transaction.last_epoch,
             transaction.previous_producer_id,
